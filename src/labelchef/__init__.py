@@ -1,0 +1,40 @@
+"""labelchef finds the few weak labels whose cleaning helps your model most."""
+
+from typing import TYPE_CHECKING, Any
+
+from labelchef.domain.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    LabelchefError,
+    MissingClassWarning,
+    MissingExtraError,
+)
+from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
+
+if TYPE_CHECKING:
+    from labelchef.cleaner import CleaningResult, LabelCleaner
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "CleaningResult",
+    "ConvergenceWarning",
+    "InvalidInputError",
+    "LabelCleaner",
+    "LabelchefError",
+    "MissingClassWarning",
+    "MissingExtraError",
+    "RoundRecord",
+    "StopReason",
+    "Votes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the heavy half on first use, so that `import labelchef` and `labelchef --help` stay quick."""
+    if name in {"LabelCleaner", "CleaningResult"}:
+        from labelchef import cleaner
+
+        return getattr(cleaner, name)
+    raise AttributeError(f"module 'labelchef' has no attribute {name!r}")

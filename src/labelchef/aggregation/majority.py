@@ -1,0 +1,71 @@
+"""Majority vote with explicit ties.
+
+'Ambiguous' (class id −1) is an answer like any other: if it wins, or ties for first, the item stays unresolved, as
+in the paper (appendix E.1, the labels 'ambiguous' and 'neutral').
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
+
+Tie = Literal["unresolved", "suggestion", "lowest"]
+
+
+class Aggregator(Protocol):
+    """Turns the votes on a batch into one decision an item."""
+
+    def aggregate(self, votes: Votes, batch: Batch) -> Decisions:
+        """One label for each item of the batch, in its order."""
+        ...
+
+
+@dataclass(frozen=True)
+class MajorityVote:
+    """The answer with most votes.
+
+    `tie` says what a tie for first among classes comes to: 'unresolved' (the default), 'suggestion' (the suggested
+    class if it is among the first, else unresolved) or 'lowest' (the lowest class id).
+
+    >>> import numpy as np
+    >>> batch = Batch(np.array([7, 9]), np.array([1, 0]), np.array([-2.0, -1.0]))
+    >>> votes = Votes.of([("ann", [7, 9], [1, 0]), ("bob", [7, 9], [1, 1])])
+    >>> MajorityVote().aggregate(votes, batch).labels.tolist()
+    [1, -1]
+    """
+
+    tie: Tie = "unresolved"
+
+    def __post_init__(self) -> None:
+        if self.tie not in get_args(Tie):
+            raise InvalidInputError(f"tie={self.tie!r}; expected one of {get_args(Tie)}", code="tie")
+
+    def aggregate(self, votes: Votes, batch: Batch) -> Decisions:
+        """One label for each item of the batch, in its order."""
+        position = {item: k for k, item in enumerate(batch.indices.tolist())}
+        strangers = [item for item in votes.items.tolist() if item not in position]
+        if strangers:
+            raise InvalidInputError(
+                f"votes on items {strangers[:5]} that were not asked; expected items of the batch", code="votes"
+            )
+        width = int(max(votes.labels.max(initial=0), batch.suggested.max(initial=0))) + 2
+        counts = np.zeros((len(batch), width), dtype=np.int64)  # column 0 counts 'ambiguous'
+        np.add.at(counts, ([position[item] for item in votes.items.tolist()], votes.labels + 1), 1)
+        labels = np.array(
+            [self._winner(row, int(hint)) for row, hint in zip(counts, batch.suggested, strict=True)],
+            dtype=np.int64,
+        )
+        total = counts.sum(axis=1)
+        won = counts[np.arange(len(batch)), labels + 1] * (labels != UNRESOLVED)
+        return Decisions(batch.indices, labels, won / np.maximum(total, 1))
+
+    def _winner(self, counts: np.ndarray[tuple[int], np.dtype[np.int64]], suggested: int) -> int:
+        first = np.flatnonzero(counts == counts.max()) - 1
+        if counts.max() == 0 or UNRESOLVED in first:
+            return UNRESOLVED
+        if len(first) == 1 or self.tie == "lowest":
+            return int(first[0])
+        return suggested if self.tie == "suggestion" and suggested in first else UNRESOLVED

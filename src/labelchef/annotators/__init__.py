@@ -1,0 +1,24 @@
+"""Who votes: simulated people, recorded crowds, an oracle, the suggestion, any callable."""
+
+from labelchef.annotators.people import (
+    Annotator,
+    CallableAnnotator,
+    GroundTruth,
+    Panel,
+    RecordedVotes,
+    SimulatedAnnotators,
+    Suggestion,
+)
+from labelchef.annotators.strategies import STRATEGIES, make_strategy
+
+__all__ = [
+    "STRATEGIES",
+    "Annotator",
+    "CallableAnnotator",
+    "GroundTruth",
+    "Panel",
+    "RecordedVotes",
+    "SimulatedAnnotators",
+    "Suggestion",
+    "make_strategy",
+]

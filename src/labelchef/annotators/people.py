@@ -1,0 +1,173 @@
+"""Annotators: each turns a batch into votes. Class ids are columns of the weak labels; −1 means 'ambiguous'."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from labelchef.domain.arrays import Ints
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import UNRESOLVED, Batch, Votes
+
+
+@runtime_checkable
+class Annotator(Protocol):
+    """Anything that votes on a batch."""
+
+    def annotate(self, batch: Batch) -> Votes:
+        """Votes on items of the batch; an item may get none, one or several."""
+        ...
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """One annotator who is always right: class ids, −1 where the truth is not known.
+
+    >>> batch = Batch(np.array([2, 0]), np.array([1, 1]), np.array([-2.0, -1.0]))
+    >>> list(GroundTruth(np.array([0, 1, 2])).annotate(batch))
+    [(2, 'truth', 2), (0, 'truth', 0)]
+    """
+
+    truth: Ints
+
+    def annotate(self, batch: Batch) -> Votes:
+        """The truth of each item."""
+        return Votes.of([("truth", batch.indices, _of_items(self.truth, batch, "truth"))])
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The selector's own suggestion as one more annotator's vote (paper section 4.3)."""
+
+    def annotate(self, batch: Batch) -> Votes:
+        """The suggested label of each item."""
+        return Votes.of([("suggestion", batch.indices, batch.suggested)])
+
+
+class SimulatedAnnotators:
+    """People who err independently, each at a rate of their own.
+
+    A wrong answer is any other class with equal probability. What a person says of an item depends on the seed, the
+    person and the item only: asked again, in any order or company, they say the same.
+
+    >>> truth = np.zeros(1000, dtype=np.int64)
+    >>> people = SimulatedAnnotators(truth, n_classes=3, error_rates=(0.0, 0.5), seed=1)
+    >>> batch = Batch(np.arange(1000), truth, np.zeros(1000))
+    >>> votes = people.annotate(batch).labels.reshape(2, 1000)
+    >>> int((votes[0] != 0).sum()), bool(abs((votes[1] != 0).mean() - 0.5) < 0.05)
+    (0, True)
+    """
+
+    def __init__(
+        self,
+        truth: Ints,
+        *,
+        n_classes: int,
+        error_rates: Sequence[float] = (0.05, 0.05, 0.05),
+        seed: int = 0,
+    ) -> None:
+        wrong = [rate for rate in error_rates if not 0.0 <= rate <= 1.0]
+        if wrong or not error_rates:
+            raise InvalidInputError(
+                f"error rates {list(error_rates)}; expected at least one number between 0 and 1", code="error_rate"
+            )
+        self._truth = truth
+        self._answers = {
+            f"person {p + 1}": self._answers_of(truth, n_classes, rate, np.random.default_rng([seed, p]))
+            for p, rate in enumerate(error_rates)
+        }
+
+    @staticmethod
+    def _answers_of(truth: Ints, n_classes: int, rate: float, rng: np.random.Generator) -> Ints:
+        errs = rng.random(len(truth)) < rate
+        other = (truth + rng.integers(1, n_classes, len(truth))) % n_classes
+        return np.where(truth == UNRESOLVED, UNRESOLVED, np.where(errs, other, truth))
+
+    def annotate(self, batch: Batch) -> Votes:
+        """One vote a person and item."""
+        _of_items(self._truth, batch, "truth")
+        return Votes.of([(who, batch.indices, said[batch.indices]) for who, said in self._answers.items()])
+
+
+class RecordedVotes:
+    """Votes that people gave earlier, looked up by item. Items without votes come out unresolved.
+
+    >>> crowd = RecordedVotes([(4, "ann", 1), (4, "bob", 0), (8, "ann", 1)], per_item=1)
+    >>> list(crowd.annotate(Batch(np.array([4, 5]), np.array([0, 0]), np.zeros(2))))
+    [(4, 'ann', 1)]
+    """
+
+    def __init__(self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None) -> None:
+        if per_item is not None and per_item < 1:
+            raise InvalidInputError(f"per_item={per_item}; expected at least 1", code="per_item")
+        self._votes: dict[int, list[tuple[str, int]]] = {}
+        for item, worker, label in votes:
+            self._votes.setdefault(int(item), []).append((str(worker), int(label)))
+        self._per_item = per_item
+
+    def annotate(self, batch: Batch) -> Votes:
+        """The recorded votes on the batch, the first `per_item` of each item."""
+        rows = [
+            (item, worker, label)
+            for item in batch.indices.tolist()
+            for worker, label in self._votes.get(item, [])[: self._per_item]
+        ]
+        return Votes(
+            np.array([row[0] for row in rows], dtype=np.int64),
+            tuple(row[1] for row in rows),
+            np.array([row[2] for row in rows], dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class CallableAnnotator:
+    """Any function from a batch to one label an item.
+
+    >>> always = CallableAnnotator(lambda batch: [0] * len(batch))
+    >>> list(always.annotate(Batch(np.array([3]), np.array([1]), np.zeros(1))))
+    [(3, 'callable', 0)]
+    """
+
+    function: Callable[[Batch], Iterable[int]]
+    name: str = "callable"
+
+    def annotate(self, batch: Batch) -> Votes:
+        """Ask the function."""
+        labels = np.asarray(list(self.function(batch)))
+        if labels.shape != (len(batch),):
+            raise InvalidInputError(
+                f"the annotator gave {labels.shape[0] if labels.ndim == 1 else labels.shape} labels for a batch of "
+                f"{len(batch)}; expected one class id an item, −1 for unresolved",
+                code="annotator",
+            )
+        if labels.size and not np.issubdtype(labels.dtype, np.integer):
+            raise InvalidInputError(
+                f"the annotator gave labels of type {labels.dtype}; expected class ids (integers), −1 for unresolved",
+                code="annotator",
+            )
+        return Votes.of([(self.name, batch.indices, labels)])
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Several annotators voting side by side."""
+
+    members: tuple[Annotator, ...]
+
+    def annotate(self, batch: Batch) -> Votes:
+        """All their votes in one table."""
+        votes = Votes.of([])
+        for member in self.members:
+            votes = votes + member.annotate(batch)
+        return votes
+
+
+def _of_items(truth: Ints, batch: Batch, what: str) -> Ints:
+    if len(batch) and int(batch.indices.max()) >= len(truth):
+        raise InvalidInputError(
+            f"{what} has {len(truth)} entries but item {int(batch.indices.max())} was asked; "
+            "expected one entry for each training sample",
+            code=what,
+        )
+    return np.asarray(truth[batch.indices])

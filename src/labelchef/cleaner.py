@@ -1,0 +1,341 @@
+"""`LabelCleaner`: the Python API, in the manner of scikit-learn."""
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+
+from labelchef.aggregation import Aggregator, MajorityVote
+from labelchef.annotators import Annotator, CallableAnnotator
+from labelchef.constructors import Constructor, make_constructor
+from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.labels import LabelTable
+from labelchef.core.objective import Objective
+from labelchef.core.softmax import probabilities
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.pipeline.history import history_frame
+from labelchef.pipeline.inputs import (
+    ClassNames,
+    as_evaluation_labels,
+    as_features,
+    as_indices,
+    as_weak_labels,
+)
+from labelchef.pipeline.loop import LoopSettings, run_rounds
+from labelchef.pipeline.session import Session, Split
+from labelchef.pipeline.stopping import StoppingRule, TargetReached
+from labelchef.selectors import Selector, make_selector
+
+
+@dataclass(frozen=True)
+class CleaningResult:
+    """What `LabelCleaner.run` returns."""
+
+    history: pd.DataFrame
+    """A row a round, round 0 being the model before any cleaning."""
+    stopped_because: StopReason
+    """'budget spent', 'target reached', 'nothing left to clean' or 'stopping rule'."""
+    message: str
+    rounds: tuple[RoundRecord, ...]
+    """The same in full: who was asked what, who voted what, what was decided and changed."""
+
+
+class LabelCleaner(BaseEstimator):  # type: ignore[misc]
+    """Find the weak labels whose cleaning helps most, clean them, follow with the model, go round again.
+
+    Parameters
+    ----------
+    selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`
+    constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`
+    gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1
+    l2 : L2 strength, > 0, applied to all parameters, the intercept included
+    budget : samples to ask in `run`, None for no limit
+    batch_size : samples a round
+    target, target_metric : `run` stops once this metric on validation is reached
+    stop : a further stopping rule, see `labelchef.pipeline.stopping`
+    fit_intercept : whether to add a bias column
+    tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model
+    random_state : seed of every random choice
+
+    Attributes
+    ----------
+    W_ : (D, C) parameters, the intercept in the last row
+    labels_ : (N, C) training labels as they stand: weak, or one-hot once cleaned
+    cleaned_ : (N,) which samples have a clean label
+    classes_ : class names in the order of the columns
+    history_ : a row a round so far
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from labelchef import LabelCleaner
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 300)
+    >>> X = rng.normal(size=(300, 5)) + y[:, None]
+    >>> weak = rng.dirichlet([1, 1], 200)
+    >>> cleaner = LabelCleaner(budget=40, batch_size=10)
+    >>> cleaner = cleaner.fit(X[:200], weak, X_val=X[200:], y_val=y[200:])
+    >>> batch = cleaner.query()
+    >>> cleaner = cleaner.update(batch.indices, y[batch.indices])
+    >>> result = cleaner.run(lambda batch: y[batch.indices])
+    >>> str(result.stopped_because), int(cleaner.cleaned_.sum())
+    ('budget spent', 40)
+    """
+
+    _session: Session
+    classes_: "np.ndarray[Any, Any]"
+
+    def __init__(
+        self,
+        selector: str | Selector = "infl",
+        constructor: str | Constructor = "newton",
+        gamma: float = 0.8,
+        l2: float = 0.01,
+        budget: int | None = 100,
+        batch_size: int = 10,
+        target: float | None = None,
+        target_metric: str = "f1_macro",
+        stop: StoppingRule | None = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> None:
+        self.selector = selector
+        self.constructor = constructor
+        self.gamma = gamma
+        self.l2 = l2
+        self.budget = budget
+        self.batch_size = batch_size
+        self.target = target
+        self.target_metric = target_metric
+        self.stop = stop
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        Y_weak: Any,
+        *,
+        X_val: Any,
+        y_val: Any,
+        X_test: Any = None,
+        y_test: Any = None,
+        y_clean: Any = None,
+        classes: Sequence[Hashable] | None = None,
+        on_step: Callable[[int, float, float], None] | None = None,
+    ) -> Self:
+        """Initialise: check everything, train the first model.
+
+        X (N, d) is neither copied nor written if it is a float32 or float64 array. `Y_weak` (N, C) holds
+        probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test` and `y_clean` hold
+        class names; `y_clean` has −1 (or None) where a training sample is not clean. `on_step(iteration, gradient
+        norm, tolerance)` is told of the solver's progress.
+        """
+        settings = self._settings()
+        selector = make_selector(self.selector)
+        constructor = make_constructor(self.constructor, tol=self.tol)
+        features = as_features(X)
+        weak = as_weak_labels(Y_weak, len(features))
+        names = ClassNames.of(classes, Y_weak, weak.shape[1])
+        table = LabelTable(weak, self.gamma)
+        if y_clean is not None:
+            given = names.encode(y_clean, "y_clean", allow_missing=True)
+            if len(given) != len(features):
+                raise InvalidInputError(
+                    f"y_clean has {len(given)} entries; expected {len(features)}, as X has, −1 where not clean",
+                    code="labels",
+                )
+            known = np.flatnonzero(given != UNRESOLVED)
+            table.assign(known, given[known])
+        validation = self._split(X_val, y_val, names, features.shape[1], "val")
+        assert validation is not None
+        self._names = names
+        self._settings_ = settings
+        self._n_features = features.shape[1]
+        session = Session(
+            objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, float(self.l2)),
+            labels=table,
+            validation=validation,
+            test=self._split(X_test, y_test, names, features.shape[1], "test"),
+            selector=selector,
+            constructor=constructor,
+            rng=np.random.default_rng(self.random_state),
+        )
+        session.start(on_step)
+        self._session = session
+        self._last_batch: Batch | None = None
+        self._last_seconds = 0.0
+        self.classes_ = names.as_array()
+        return self
+
+    def query(self, batch_size: int | None = None) -> Batch:
+        """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
+
+        `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.influence` N times
+        the predicted change of the validation loss: negative helps. The budget binds `run`, not `query`.
+        """
+        size = self._settings_of_fit().batch_size if batch_size is None else batch_size
+        _at_least_one(size, "batch_size")
+        began = time.perf_counter()
+        batch = self._fitted().select(size)
+        self._last_batch, self._last_seconds = batch, time.perf_counter() - began
+        return batch
+
+    def update(self, indices: Any, labels: Any) -> Self:
+        """Write down what people decided, and bring the model up to date.
+
+        `labels` are class ids, or class names that are not integers; −1 leaves a sample unresolved: it keeps (or
+        gets back) its weak label. Any sample may be updated, asked or not, clean or not.
+        """
+        session = self._fitted()
+        items = as_indices(indices, session.objective.engine.n_rows)
+        ids = self._names.encode_votes(labels, "labels")
+        if len(ids) != len(items):
+            raise InvalidInputError(
+                f"{len(ids)} labels for {len(items)} samples; expected one label a sample", code="labels"
+            )
+        if len(items) == 0:
+            return self
+        votes = Votes.of([("update", items, ids)])
+        support = (ids != UNRESOLVED).astype(np.float64)
+        batch, seconds = self._asked(items)
+        session.decide(batch, votes, Decisions(items, ids, support), seconds)
+        return self
+
+    def run(
+        self,
+        annotator: Annotator | Callable[[Batch], Iterable[Any]],
+        *,
+        aggregator: Aggregator | None = None,
+        on_round: Callable[[RoundRecord], None] | None = None,
+    ) -> CleaningResult:
+        """The whole loop. `annotator` votes on each batch: see `labelchef.annotators`, or any function from a
+        batch to one label an item (class ids, or class names that are not integers; −1 = unresolved).
+
+        An interrupt leaves whole rounds behind: call `run` again and it goes on.
+        """  # noqa: D205
+        session = self._fitted()
+        who = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
+        reason, message = run_rounds(
+            session, who, aggregator or MajorityVote(), self._settings_of_fit(), on_round
+        )
+        return CleaningResult(self.history_, reason, message, tuple(session.rounds))
+
+    def predict_proba(self, X: Any) -> Float64s:
+        """Class probabilities (n, C)."""
+        session = self._fitted()
+        features = as_features(X, columns=self._n_features)
+        n_classes = len(self._names)
+        blank = RowLabels(np.empty((len(features), n_classes)), np.empty(len(features)))
+        engine = MemoryEngine(features, bias=self.fit_intercept)
+        sums = engine.sweep(blank, W=contrast(session.construction.point.W))
+        return probabilities(with_reference(sums.logits))
+
+    def predict(self, X: Any) -> "np.ndarray[Any, Any]":
+        """Class names (n,)."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def score(self, X: Any, y: Any) -> float:
+        """Accuracy."""
+        probability = self.predict_proba(X)
+        ids = as_evaluation_labels(y, self._names, len(probability), "y")
+        return float(np.mean(probability.argmax(axis=1) == ids))
+
+    @property
+    def W_(self) -> Float64s:  # noqa: N802
+        """(D, C) parameters, the intercept in the last row."""
+        return self._fitted().construction.point.W.copy()
+
+    @property
+    def labels_(self) -> Float64s:
+        """(N, C) training labels as they stand."""
+        return self._fitted().labels.Y.copy()
+
+    @property
+    def cleaned_(self) -> Bools:
+        """(N,) which samples have a clean label."""
+        return self._fitted().labels.cleaned.copy()
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """A row a round so far."""
+        session = self._fitted()
+        return history_frame(session.rounds, session.objective.engine.n_rows)
+
+    @property
+    def rounds_(self) -> tuple[RoundRecord, ...]:
+        """The rounds so far, in full."""
+        return tuple(self._fitted().rounds)
+
+    def _fitted(self) -> Session:
+        if not hasattr(self, "_session"):
+            raise NotFittedError(
+                "this LabelCleaner has no model yet; call fit(X, Y_weak, X_val=…, y_val=…) first", code="not_fitted"
+            )
+        return self._session
+
+    def _settings_of_fit(self) -> LoopSettings:
+        self._fitted()
+        return self._settings()
+
+    def _settings(self) -> LoopSettings:
+        """Check the parameters; read again at every call, so that a user may raise the budget between runs."""
+        _number(self.gamma, "gamma", low=0.0, high=1.0)
+        _number(self.l2, "l2", low=0.0, above=True)
+        _number(self.tol, "tol", low=0.0, above=True)
+        _at_least_one(self.batch_size, "batch_size")
+        if self.budget is not None:
+            _at_least_one(self.budget, "budget")
+        if self.target is not None:
+            _number(self.target, "target")
+        target = None if self.target is None else TargetReached(self.target_metric, self.target)
+        return LoopSettings(self.batch_size, self.budget, target, self.stop)
+
+    def _split(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> Split | None:
+        if name == "test" and X is None and y is None:
+            return None
+        if X is None or y is None:
+            raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
+        if len(X) == 0:
+            remedy = "INFL measures what helps on validation: hold out a few dozen trusted samples"
+            raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
+        features = as_features(X, f"X_{name}", columns=columns)
+        ids = as_evaluation_labels(y, names, len(features), f"y_{name}", must_cover=name == "val")
+        return Split(features, ids, len(names), bias=self.fit_intercept)
+
+    def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
+        """The part of the last query that is being answered; what was never asked has no suggestion."""
+        asked = self._last_batch
+        place = {} if asked is None else {item: k for k, item in enumerate(asked.indices.tolist())}
+        if asked is not None and all(item in place for item in items.tolist()):
+            at = [place[item] for item in items.tolist()]
+            batch = Batch(items, asked.suggested[at], asked.influence[at], asked.diagnostics)
+            return batch, {"select": self._last_seconds}
+        return Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan)), {}
+
+    def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
+        return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")
+
+
+def _at_least_one(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code=name)
+
+
+def _number(
+    value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: bool = False
+) -> None:
+    fine = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+    fine = fine and np.isfinite(value) and low <= value <= high and not (above and value == low)
+    if not fine:
+        bounds = f"a number above {low:g}" if above else f"a number from {low:g} to {high:g}"
+        raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)

@@ -1,0 +1,112 @@
+"""What a terminal shows while a campaign runs, and after."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from labelchef.domain.records import RoundRecord
+from labelchef.pipeline.metrics import value_of
+from labelchef.services.clean import CleanOutcome, Watcher
+
+_SHOWN = 12
+
+
+class LiveProgress:
+    """A table that grows by a row a round; without a terminal, one line a round."""
+
+    def __init__(self, metric: str) -> None:
+        self._metric = metric
+        self._console = Console()
+        self._rows: list[tuple[str, ...]] = []
+        self._status = "preparing"
+        self._live = Live(self._render(), console=self._console, refresh_per_second=8, transient=False)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status = ""
+        if self._console.is_terminal:
+            self._live.update(self._render())
+            self._live.stop()
+
+    def watcher(self) -> Watcher:
+        """The hooks a service calls."""
+        return Watcher(self._on_step, self._on_round)
+
+    def _on_step(self, iteration: int, norm: float, tolerance: float) -> None:
+        self._status = f"first model: step {iteration}, gradient {norm:.1e} (down to {tolerance:.1e})"
+        self._refresh()
+
+    def _on_round(self, record: RoundRecord) -> None:
+        metric = self._metric
+        test = "" if record.test is None else f"{value_of(record.test, metric):.3f}"
+        agreed = int((record.decisions.labels == record.batch.suggested).sum())
+        row = (
+            str(record.number),
+            str(record.spent),
+            str(len(record.changed)),
+            f"{agreed}/{len(record.decisions.items)}",
+            f"{float(record.batch.influence.min(initial=0.0)):.2f}",
+            f"{value_of(record.validation, metric):.3f}",
+            test,
+            f"{1e3 * sum(record.seconds.values()):.0f} ms",
+        )
+        self._rows.append(row)
+        self._status = ""
+        if self._console.is_terminal:
+            self._refresh()
+        else:
+            pairs = [f"{name} {value}" for name, value in zip(self._titles(), row, strict=True) if value]
+            self._console.print(", ".join(pairs), highlight=False, soft_wrap=True)
+
+    def _refresh(self) -> None:
+        if self._console.is_terminal:
+            self._live.update(self._render())
+
+    def _titles(self) -> tuple[str, ...]:
+        scores = (f"val {self._metric}", f"test {self._metric}")
+        return ("round", "asked", "changed", "suggestion kept", "best influence", *scores, "time")
+
+    def _render(self) -> Any:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for title in self._titles():
+            table.add_column(title, justify="right")
+        for row in self._rows[-_SHOWN:]:
+            table.add_row(*row)
+        return Group(table, Text(self._status, style="dim"))
+
+
+def show_outcome(outcome: CleanOutcome, metric: str) -> None:
+    """Before and after, why it stopped, where things lie."""
+    console = Console(highlight=False, soft_wrap=True)
+    first, last = outcome.history.iloc[0], outcome.history.iloc[-1]
+    parts = [
+        f"{split} {metric} [bold]{first[f'{key}_{metric}']:.3f} → {last[f'{key}_{metric}']:.3f}[/bold]"
+        for key, split in (("val", "validation"), ("test", "test"))
+        if f"{key}_{metric}" in outcome.history.columns
+    ]
+    console.print()
+    console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked")
+    console.print(f"stopped: {outcome.message}")
+    report = next((f for f in outcome.files if f.name == "report.html"), None)
+    if report is not None:
+        console.print(f"report: {report.resolve()}")
+    console.print(f"labels, model, history, ledger: {outcome.folder.resolve()}")
+
+
+def show_next_steps(outcome: CleanOutcome) -> None:
+    """What to try after the demo."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.print("\nnext:")
+    console.print(f"  open {outcome.folder / 'report.html'} in a browser")
+    console.print("  labelchef clean --help         the same on files of yours")
+    console.print("  python: from labelchef import LabelCleaner; help(LabelCleaner)")

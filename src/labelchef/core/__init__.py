@@ -1,0 +1,1 @@
+"""The mathematics: objective, derivatives, solvers, influence. Pure functions on arrays, sweeps by an engine."""

@@ -1,0 +1,201 @@
+"""A frozen approximation of the Hessian that can be inverted at once.
+
+    H ≈ M = Q ⊗ G + λ I
+
+    h_i = r_i (1 − ‖P_i‖²)                     curvature of a row: the trace of r_i (diag P_i − P_i P_iᵀ)
+    G   = (1/N) Σ h_i x_i x_iᵀ                 (D, D)
+    Q   = Σ r_i (diag P_i − P_i P_iᵀ) / Σ h_i  (C, C), trace 1; for C = 2 it is the same for all rows, M is exact
+
+With G = E diag(g) Eᵀ and Q = U diag(q) Uᵀ the two parts separate, and one eigendecomposition serves all classes:
+
+    M⁻¹ R = E [ (Eᵀ R U) / (g_j q_c + λ) ] Uᵀ
+
+Where D is too large for a D×D matrix, G is sketched from a few rows: E (D, m) then spans what those rows span, and
+g takes its smallest kept value ḡ on all the rest:
+
+    M⁻¹ R = E [ (Eᵀ R U) ∘ (1 / (g_j q_c + λ) − 1 / (ḡ q_c + λ)) ] Uᵀ + [ R U / (ḡ q_c + λ) ] Uᵀ
+"""
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import eigh
+from threadpoolctl import ThreadpoolController
+
+from labelchef.core.contrasts import with_reference
+from labelchef.core.objective import Objective
+from labelchef.core.softmax import probabilities
+from labelchef.domain.arrays import Float64s, Floats, Ints
+
+LARGEST_FACTOR = 4096
+"""Columns up to which a full D×D factor is kept (128 MiB in float64)."""
+
+PAIRS = 60
+"""(ΔW, Δ∇F) pairs kept to correct the factor with."""
+
+SKETCH_ROWS = 1024
+"""Rows that stand for all where D is larger than that."""
+
+_ROWS_PER_COLUMN = 4  # rows of X for each column of a sketched Gram matrix
+_FLOAT32_CONDITION = 1e5  # below this, a float32 basis loses nothing a preconditioner needs
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class FrozenCurvature:
+    """M and its inverse. Made by `freeze`.
+
+    U (C, k) leaves out the constant vector: softmax does not see it, so M is λ I there.
+    """
+
+    E: Floats
+    g: Float64s
+    rest: float | None
+    """ḡ, the eigenvalue of G assumed outside the span of E; None if E spans everything."""
+    U: Float64s
+    q: Float64s
+    l2: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether M is the Hessian itself where it was frozen: then older pairs only blur it."""
+        return self.rest is None and len(self.q) == 1
+
+    def solve(self, R: Float64s) -> Float64s:
+        """M⁻¹ R for R of shape (D, C)."""
+        flat = R.mean(axis=1, keepdims=True) / self.l2
+        T = R @ self.U
+        outside = 0.0 if self.rest is None else 1.0 / (self.rest * self.q + self.l2)
+        scale = 1.0 / (np.outer(self.g, self.q) + self.l2) - outside
+        with _single_thread():
+            inside = self.E @ (scale * (self.E.T @ T.astype(self.E.dtype))).astype(self.E.dtype)
+        return np.asarray((inside + T * outside) @ self.U.T + flat, dtype=np.float64)
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _single_thread() -> AbstractContextManager[object]:
+    """BLAS threads spin for a while after each product, on cores that the next sweep needs."""
+    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+def freeze(objective: Objective, logits: Float64s, *, step: int = 1) -> FrozenCurvature:
+    """The frozen Hessian at the given logits; `step` > 1 sketches G from every step-th row."""
+    h, Q = _row_curvature(objective, logits)
+    q, U = np.linalg.eigh(Q)
+    q, U = np.maximum(q[1:], 0.0), U[:, 1:]
+    N, D = objective.engine.n_rows, objective.engine.n_columns
+    if D > LARGEST_FACTOR:
+        g, E, rest = _sketched(objective, h, np.unique(np.linspace(0, N - 1, SKETCH_ROWS).astype(np.int64)))
+        return FrozenCurvature(E, g, rest, U, q, objective.l2)
+    kept = float(h[::step].sum())
+    G = objective.engine.gram(h, step) * (float(h.sum()) / (kept or 1.0) / N)
+    g, E = eigh(G, overwrite_a=True, check_finite=False)
+    g = np.maximum(g, 0.0)
+    if g[-1] < _FLOAT32_CONDITION * objective.l2:
+        E = E.astype(np.float32)
+    return FrozenCurvature(np.ascontiguousarray(E), g, None, U, q, objective.l2)
+
+
+def _sketched(objective: Objective, h: Float64s, rows: Ints) -> tuple[Float64s, Float64s, float]:
+    """g, E and ḡ as the given rows show them, from the (m, m) Gram matrix of those rows."""
+    scale = float(h.sum()) / (float(h[rows].sum()) or 1.0) / objective.engine.n_rows
+    B = objective.engine.rows(rows) * np.sqrt(h[rows] * scale)[:, None]
+    g, basis = eigh(B @ B.T, overwrite_a=True, check_finite=False)
+    kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
+    g, basis = g[kept], basis[:, kept]
+    all_rows = len(rows) == objective.engine.n_rows  # nothing was left out: outside their span G is zero
+    rest = 0.0 if all_rows or len(g) == 0 else float(g[0])
+    return g, np.ascontiguousarray(B.T @ (basis / np.sqrt(g))), rest
+
+
+def _row_curvature(objective: Objective, logits: Float64s) -> tuple[Float64s, Float64s]:
+    """h (N,) and Q (C, C), a chunk of rows at a time."""
+    r = objective.labels.weight
+    h, C = np.empty(len(r)), objective.shape[1]
+    Q = np.zeros((C, C))
+    for start in range(0, len(r), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        P = probabilities(with_reference(logits[rows]))
+        h[rows] = r[rows] * (1.0 - np.einsum("ic,ic->i", P, P))
+        Q += np.diag(r[rows] @ P) - P.T @ (r[rows, None] * P)
+    trace = float(np.trace(Q))
+    # The constant vector is the null vector of Q; lifted below the others, it comes first and is left out. Where
+    # all rows are saturated, no direction of class space is known to be better than another.
+    Q = Q / trace if trace > 0 else np.eye(C) / C
+    return np.maximum(h, 0.0), Q - np.full((C, C), 1.0 / C)
+
+
+def sketch_step(n_rows: int, n_columns: int) -> int:
+    """Stride that leaves about four rows for each column: enough to start from, far from a full pass."""
+    return max(1, n_rows // (_ROWS_PER_COLUMN * n_columns))
+
+
+def _corrected(
+    factor: FrozenCurvature, pairs: tuple[tuple[Float64s, Float64s, float], ...], R: Float64s
+) -> Float64s:
+    """The two-loop recursion of L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair."""
+    T, alphas = R.copy(), []
+    for s, y, rho in reversed(pairs):
+        alphas.append(rho * float(np.vdot(s, T)))
+        T -= alphas[-1] * y
+    T = factor.solve(T)
+    for (s, y, rho), alpha in zip(pairs, reversed(alphas), strict=True):
+        T += (alpha - rho * float(np.vdot(y, T))) * s
+    return T
+
+
+@dataclass
+class CurvatureKeeper:
+    """Keeps a frozen curvature, learns from every step taken with it, and says when a new one pays.
+
+    Whatever a solver finds out about H, as H·step = bend, corrects M by the recursion of L-BFGS. Rounds differ by
+    a few labels, so what one round learned serves the next.
+
+    A refresh costs about D/20 sweeps (N·D² multiplications against N·D numbers read). Solvers report the sweeps
+    they made beyond the two that even a perfect factor needs; once this waste has cost as much as a refresh, the
+    factor is renewed: never more than twice the best possible cost. Sweeps are counted, not timed, so every
+    machine takes the same decisions.
+    """
+
+    factor: FrozenCurvature
+    waste: float = field(default=0.0)
+    refreshed: int = field(default=0)
+    _pairs: tuple[tuple[Float64s, Float64s, float], ...] = field(default=(), repr=False)
+
+    def solve(self, R: Float64s) -> Float64s:
+        """Approximately H⁻¹ R."""
+        return _corrected(self.factor, self._pairs, R)
+
+    def frozen_solve(self) -> Callable[[Float64s], Float64s]:
+        """`solve` as it is now, whatever is learned later: conjugate gradients want one fixed operator."""
+        return functools.partial(_corrected, self.factor, self._pairs)
+
+    def learn(self, step: Float64s, bend: Float64s) -> None:
+        """Take in that H · step = bend, or nearly so."""
+        size = float(np.vdot(step, bend))
+        if size > 1e-12 * float(np.linalg.norm(step)) * float(np.linalg.norm(bend)):
+            self._pairs = (*self._pairs, (step, bend, 1.0 / size))[-PAIRS:]
+
+    def wasted(self, sweeps: float) -> None:
+        """Tell how many sweeps a better factor would have saved."""
+        self.waste += sweeps
+
+    def due(self, objective: Objective) -> bool:
+        """Whether a refresh would have paid by now."""
+        D = objective.engine.n_columns
+        return self.waste > 4.0 + min(D, SKETCH_ROWS if D > LARGEST_FACTOR else D) / 20.0
+
+    def refresh(self, objective: Objective, logits: Float64s) -> None:
+        """Freeze the curvature here and now."""
+        self.factor = freeze(objective, logits)
+        if self.factor.exact:
+            self._pairs = ()
+        self.waste = 0.0
+        self.refreshed += 1

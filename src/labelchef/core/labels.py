@@ -1,0 +1,77 @@
+"""The state of the training labels: what is weak, what is clean, what was asked in vain.
+
+Y (N, C) rows on the simplex; weight (N,) is 1 for clean samples and γ for weak ones. The arrays handed to an
+objective through `rows` are the table's own: a change shows there at once.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.records import UNRESOLVED, LabelChange
+from labelchef.engines import RowLabels
+
+
+class LabelTable:
+    """Weak labels with the clean ones laid over them.
+
+    >>> table = LabelTable(np.array([[0.5, 0.5], [0.9, 0.1]]), gamma=0.8)
+    >>> change = table.assign(np.array([1]), np.array([1]))
+    >>> table.Y[1].tolist(), table.weight.tolist(), table.cleaned.tolist()
+    ([0.0, 1.0], [0.8, 1.0], [False, True])
+    """
+
+    def __init__(self, Y_weak: Float64s, gamma: float) -> None:
+        self._Y_weak = Y_weak
+        self._gamma = gamma
+        self.Y = np.array(Y_weak, dtype=np.float64, order="C")
+        self.weight = np.full(len(Y_weak), float(gamma))
+        self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
+        self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int64)
+
+    @property
+    def rows(self) -> RowLabels:
+        """The arrays as an objective reads them."""
+        return RowLabels(self.Y, self.weight)
+
+    @property
+    def n_classes(self) -> int:
+        """C."""
+        return int(self.Y.shape[1])
+
+    def assign(self, indices: Ints, labels: Ints) -> LabelChange:
+        """Give samples a clean class id, or take it back to the weak label with `UNRESOLVED`."""
+        Y_new = np.eye(self.n_classes)[np.maximum(labels, 0)]
+        weak = labels == UNRESOLVED
+        Y_new[weak] = self._Y_weak[indices[weak]]
+        weight_new = np.where(weak, self._gamma, 1.0)
+        change = LabelChange(indices, self.Y[indices], self.weight[indices], Y_new, weight_new)
+        self.Y[indices], self.weight[indices] = Y_new, weight_new
+        self.cleaned[indices] = ~weak
+        self.attempts[indices] += weak
+        return change
+
+    @contextmanager
+    def assigned(self, indices: Ints, labels: Ints) -> Iterator[LabelChange]:
+        """`assign` that is taken back, to the bit, if the block it guards does not end well."""
+        columns = (self.Y, self.weight, self.cleaned, self.attempts)
+        saved = [column[indices] for column in columns]
+        try:
+            yield self.assign(indices, labels)
+        except BaseException:
+            for column, old in zip(columns, saved, strict=True):
+                column[indices] = old
+            raise
+
+    def eligible(self, most_attempts: int) -> Bools:
+        """Weak samples that may be asked now: those asked in vain least often come first.
+
+        A sample whose people tied or called it ambiguous waits until every other weak sample has been asked
+        as often, and is given up after `most_attempts`.
+        """
+        open_ = ~self.cleaned & (self.attempts < most_attempts)
+        if not open_.any():
+            return open_
+        return np.asarray(open_ & (self.attempts == self.attempts[open_].min()))

@@ -1,0 +1,174 @@
+"""Two solvers, both paid in sweeps: the minimum of F, and V = H⁻¹ g.
+
+`minimise` is Newton's method with a frozen Hessian M, corrected by the last (ΔW, Δ∇F) pairs (L-BFGS with M⁻¹ in
+place of the usual multiple of the identity) and damped by an exact line search. One step costs one sweep: the
+sweep at the trial point returns value, gradient and logits together, and a step that is cut short needs no further
+product, because the logits along a line are known. Where M is the Hessian, this is Newton's method.
+
+A linear system H(W) V = b(W) can ride along as a `Companion`: every sweep of `minimise` then also returns H V, and
+V is corrected by M⁻¹(b − H V) before the next. When W has arrived, V has nearly arrived too, at no sweep of its own.
+
+`solve_spd` is conjugate gradients preconditioned by M. Each iteration costs one sweep, which also returns X·d, so
+that the products S = X V grow along with V and need no sweep of their own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from labelchef.core.curvature import CurvatureKeeper
+from labelchef.core.objective import Linear, Objective, Point
+from labelchef.domain.arrays import Float64s
+
+NEEDED = 2
+"""Sweeps a warm solve takes even with a perfect factor: one that moves, one that proves."""
+
+_SUFFICIENT = 1e-4
+_ROUNDING = 1e-13
+_LINE_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Companion:
+    """The system H(W) V = rhs(W), with V and H V as last known."""
+
+    V: Float64s
+    HV: Float64s
+    rhs: Callable[[Float64s], Float64s]
+
+    def corrected(self, W: Float64s, keeper: CurvatureKeeper) -> Float64s:
+        """V after one correction towards the solution at W."""
+        return self.V + keeper.solve(self.rhs(W) - self.HV)
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Where `minimise` ended."""
+
+    point: Point
+    iterations: int
+    tolerance: float
+    converged: bool
+
+
+def gradient_tolerance(objective: Objective, W: Float64s, tol: float) -> float:
+    """‖∇F‖ small enough that ‖W − W*‖ ≤ tol·(1 + ‖W‖) by strong convexity, but not below rounding."""
+    return max(tol * min(1.0, objective.l2), 1e-12) * (1.0 + float(np.linalg.norm(W)))
+
+
+def minimise(
+    objective: Objective,
+    start: Point,
+    keeper: CurvatureKeeper,
+    *,
+    tol: float,
+    max_sweeps: int,
+    companion: Companion | None = None,
+    on_step: Callable[[int, float, float], None] | None = None,
+) -> Minimum:
+    """Bring `start` to the optimum, and a companion along.
+
+    `on_step(iteration, gradient norm, tolerance)` is told of every step.
+    """
+    point = start
+    threshold = gradient_tolerance(objective, point.W, tol)
+    iteration = 0
+    while point.gradient_norm > threshold and iteration < max_sweeps:
+        if keeper.due(objective):
+            keeper.refresh(objective, point.logits)
+        direction = -keeper.solve(point.gradient)
+        V = None if companion is None else companion.corrected(point.W + direction, keeper)
+        trial = _step(objective, point, direction, V)
+        if trial is None:
+            break
+        if companion is not None and trial.linear is not None:
+            companion = replace(companion, V=trial.linear.V, HV=trial.linear.HV)
+        keeper.learn(trial.W - point.W, trial.gradient - point.gradient)
+        point = trial
+        iteration += 1
+        keeper.wasted(1.0 if iteration > NEEDED else 0.0)
+        threshold = gradient_tolerance(objective, point.W, tol)
+        if on_step is not None:
+            on_step(iteration, point.gradient_norm, threshold)
+    return Minimum(point, iteration, threshold, point.gradient_norm <= threshold)
+
+
+def _step(objective: Objective, point: Point, direction: Float64s, V: Float64s | None) -> Point | None:
+    """The full step if it decreases F enough, else the minimum along the line; None if neither moves."""
+    slope = float(np.vdot(point.gradient, direction))
+    trial = objective.at(point.W + direction, V=V)
+    slack = _ROUNDING * (1.0 + abs(point.value))
+    if trial.value <= point.value + _SUFFICIENT * slope + slack:
+        return trial
+    products = trial.logits - point.logits
+    t = _line_minimum(objective, point, direction, products)
+    if not 0.0 < t < np.inf:
+        return None
+    shorter = objective.at(point.W + t * direction, logits=point.logits + t * products, V=V)
+    return shorter if shorter.value <= point.value + slack else None
+
+
+def _line_minimum(objective: Objective, point: Point, direction: Float64s, products: Float64s) -> float:
+    """Root of the slope of F along the direction, by Newton steps kept inside a bracket."""
+    low, high, t = 0.0, 1.0, 0.5
+    for _ in range(_LINE_STEPS):
+        slope, bend = objective.along(point, direction, products, t)
+        low, high = (t, high) if slope < 0 else (low, t)
+        newton = t - slope / bend if bend > 0 else low
+        following = newton if low < newton < high else 0.5 * (low + high)
+        if abs(following - t) <= 1e-3 * t:
+            return following
+        t = following
+    return t
+
+
+@dataclass(frozen=True)
+class LinearSolution:
+    """The solution with its products, and how the solve went; `residual` is ‖b − H V‖ / ‖b‖."""
+
+    linear: Linear
+    iterations: int
+    residual: float
+    converged: bool
+
+
+def solve_spd(
+    objective: Objective,
+    point: Point,
+    b: Float64s,
+    keeper: CurvatureKeeper,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> LinearSolution:
+    """H V = b at a point, from the direction that rode along on it if there is one, else from zero."""
+    if point.linear is None:
+        V, S, HV = np.zeros_like(b), np.zeros_like(point.logits), np.zeros_like(b)
+    else:
+        V, S, HV = point.linear.V.copy(), point.linear.S.copy(), point.linear.HV.copy()
+    size = float(np.linalg.norm(b))
+    if size == 0.0:
+        return LinearSolution(Linear(np.zeros_like(b), np.zeros_like(S), np.zeros_like(b)), 0, 0.0, True)
+    R, direction, rt = b - HV, np.zeros_like(b), 1.0
+    precondition, learned = keeper.frozen_solve(), list[tuple[Float64s, Float64s]]()
+    iteration = 0
+    while np.linalg.norm(R) > tol * size and iteration < max_iterations:
+        T = precondition(R)
+        rt, old = float(np.vdot(R, T)), rt
+        direction = T + (rt / old) * direction
+        product, along = objective.hessian_product(point, direction)
+        bend = float(np.vdot(direction, product))
+        if not bend > 0.0:
+            break
+        learned.append((direction, product))
+        alpha = rt / bend
+        V += alpha * direction
+        S += alpha * along
+        HV += alpha * product
+        R = b - HV
+        iteration += 1
+    for pair in learned:
+        keeper.learn(*pair)
+    residual = float(np.linalg.norm(R)) / size
+    return LinearSolution(Linear(V, S, HV), iteration, residual, residual <= tol)

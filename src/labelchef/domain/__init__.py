@@ -1,0 +1,1 @@
+"""Frozen records, enums and errors: the words every other room speaks."""

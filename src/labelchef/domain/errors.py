@@ -1,0 +1,44 @@
+"""Errors and warnings that users see.
+
+Every error says what came, what was expected and what to do, and carries a stable `code`, so that the command
+line and other front ends can report it without parsing the message.
+"""
+
+
+class LabelchefError(Exception):
+    """Base of every error raised on purpose by labelchef.
+
+    >>> try:
+    ...     raise InvalidInputError("gamma is 2.0; expected 0 ≤ gamma ≤ 1", code="gamma")
+    ... except ValueError as error:
+    ...     print(error.code)
+    gamma
+    """
+
+    def __init__(self, message: str, *, code: str = "error") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidInputError(LabelchefError, ValueError):
+    """An argument, array or file that cannot be used as it is."""
+
+
+class MissingExtraError(LabelchefError, ImportError):
+    """A feature needs an optional dependency that is not installed."""
+
+
+class NotFittedError(LabelchefError, AttributeError, ValueError):
+    """A method was called before `fit`."""
+
+
+class LabelchefWarning(UserWarning):
+    """Base of every warning raised by labelchef."""
+
+
+class ConvergenceWarning(LabelchefWarning):
+    """A solver stopped before it reached its tolerance; the diagnostics say by how much."""
+
+
+class MissingClassWarning(LabelchefWarning):
+    """A class never occurs in the validation set, so nothing there can speak for it."""

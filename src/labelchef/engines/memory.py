@@ -1,0 +1,134 @@
+"""Sweeps over an array that lies in memory, or in a file that is mapped into it."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
+from labelchef.engines import kernels
+from labelchef.engines.protocol import RowLabels, SweepSums
+
+_PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
+_GRAM_BYTES = 32 << 20  # room for one block of weighted rows
+
+
+def thread_count() -> int:
+    """Threads for a sweep: `LABELCHEF_THREADS`, else the cores this process may use."""
+    wanted = os.environ.get("LABELCHEF_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class MemoryEngine:
+    """The engine for NumPy arrays and memory maps, float32 or float64, rows contiguous.
+
+    X is neither copied nor written. Results depend on the shapes only, not on the number of threads.
+
+    >>> import numpy as np
+    >>> engine = MemoryEngine(np.eye(3, 2, dtype=np.float32), bias=True)
+    >>> engine.n_rows, engine.n_columns, engine.rows(np.array([1])).tolist()
+    (3, 3, [[0.0, 1.0, 1.0]])
+    """
+
+    def __init__(self, X: Floats, *, bias: bool) -> None:
+        self._X = np.asarray(X)
+        self._bias = bias
+        self.n_rows = int(X.shape[0])
+        self.n_columns = int(X.shape[1]) + int(bias)
+        self.sweeps = 0.0
+        self._pool: ThreadPoolExecutor | None = None
+
+    def sweep(
+        self,
+        labels: RowLabels,
+        *,
+        W: Float64s | None = None,
+        logits: Float64s | None = None,
+        V: Float64s | None = None,
+        products: Float64s | None = None,
+        gradient: bool = False,
+        hessian_product: bool = False,
+    ) -> SweepSums:
+        """See `Engine.sweep`."""
+        k = labels.Y.shape[1] - 1
+        A = np.empty((self.n_rows, k)) if logits is None else logits
+        Z = np.empty((self.n_rows if V is not None else 0, k)) if products is None else products
+        K = np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))])
+        m = k * (int(gradient) + int(hessian_product))
+        cuts = self._cuts(m)
+        partial = np.empty((len(cuts) - 1, m, self.n_columns))
+
+        def work(chunk: int) -> float:
+            return float(
+                kernels.sweep_rows(
+                    self._X, self._bias, cuts[chunk], cuts[chunk + 1], K, W is not None, V is not None,
+                    A, Z, labels.Y, labels.weight, gradient, hessian_product, partial[chunk],
+                )
+            )  # fmt: skip
+
+        losses = self._map(work, len(cuts) - 1)
+        sums = partial.sum(axis=0)
+        self.sweeps += 1.0
+        return SweepSums(
+            logits=A,
+            products=Z if V is not None or products is not None else None,
+            loss=float(np.sum(losses)),
+            gradient=sums[:k] if gradient else None,
+            hessian_product=sums[m - k :] if hessian_product else None,
+        )
+
+    def rows(self, indices: Ints) -> Float64s:
+        """See `Engine.rows`."""
+        self.sweeps += len(indices) / max(1, self.n_rows)
+        picked = self._X[indices].astype(np.float64)
+        return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
+
+    def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
+        """See `Engine.gram`."""
+        total = np.zeros((self.n_columns, self.n_columns))
+        size = max(1, _GRAM_BYTES // (self._X.itemsize * self.n_columns))
+        X, root = self._X[::step], np.sqrt(row_weight[::step]).astype(self._X.dtype)
+        d = X.shape[1]
+        for start in range(0, len(X), size):
+            part = X[start : start + size]
+            block = np.ones((len(part), self.n_columns), dtype=X.dtype)
+            block[:, :d] = part
+            block *= root[start : start + size, None]
+            total += block.T @ block
+        self.sweeps += 1.0 / step
+        return total
+
+    def scores(
+        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools
+    ) -> tuple[Float64s, Ints]:
+        """See `Engine.scores`."""
+        best, label = np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
+        cuts = self._cuts(0)
+
+        def work(chunk: int) -> float:
+            kernels.score_rows(
+                cuts[chunk], cuts[chunk + 1], logits, products, labels.Y, labels.weight, eligible, best, label
+            )
+            return 0.0
+
+        self._map(work, len(cuts) - 1)
+        return best, label
+
+    def _cuts(self, m: int) -> list[int]:
+        """Chunk borders: a function of the shapes alone, so that sums come out the same on any machine."""
+        most = max(1, _PARTIAL_BYTES // max(1, m * self.n_columns * 8))
+        chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
+        return [round(self.n_rows * c / chunks) for c in range(chunks + 1)]
+
+    def _map(self, work: Callable[[int], float], chunks: int) -> list[float]:
+        if chunks == 1:
+            return [work(0)]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(thread_count(), thread_name_prefix="labelchef-sweep")
+        return list(self._pool.map(work, range(chunks)))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_pool": None}

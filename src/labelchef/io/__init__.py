@@ -1,0 +1,1 @@
+"""Formats in and out, and sources of weak labels."""

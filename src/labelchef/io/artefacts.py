@@ -1,0 +1,140 @@
+"""What a campaign leaves on disk. Every file appears whole or not at all.
+
+    cleaned_labels.csv   a row a training sample: label, probabilities, where the label came from
+    model.npz            W, classes and settings; `read_model` gives them back
+    history.csv          a row a round
+    rounds.jsonl         the ledger: a line a round, with every selection, vote and decision
+    summary.json         before and after, why it stopped, settings, versions
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from labelchef.domain.arrays import Bools, Float64s
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import Decisions, RoundRecord
+
+LEDGER = "rounds.jsonl"
+_LEDGER_KEYS = {"round", "items", "suggested", "influence", "votes", "decided", "support"}
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Write to a neighbour of `path` and move it there at the end, so that no reader sees half a file."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file."""
+    with whole_file(path) as stream:
+        stream.write(text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a whole JSON file."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, default=_plain) + "\n")
+
+
+def write_cleaned_labels(path: Path, Y: Float64s, cleaned: Bools, given: Bools, names: list[Any]) -> None:
+    """A row a training sample."""
+    probability = {f"p_{name}": Y[:, c] for c, name in enumerate(names)}
+    source = np.where(given, "given", np.where(cleaned, "cleaned", "weak"))
+    chosen = [names[c] for c in Y.argmax(axis=1)]
+    frame = pd.DataFrame({"item": np.arange(len(Y)), "label": chosen, "source": source, **probability})
+    write_text(path, frame.to_csv(index=False))
+
+
+def write_model(path: Path, W: Float64s, names: list[Any], settings: dict[str, Any]) -> None:
+    """Parameters, class names and settings, readable without pickle."""
+    meta = json.dumps({"classes": names, "settings": settings}, ensure_ascii=False, default=_plain)
+    with whole_file(path) as stream:
+        np.savez(stream, W=W, meta=np.array(meta))
+
+
+def read_model(path: Path) -> tuple[Float64s, list[Any], dict[str, Any]]:
+    """W, class names and settings of `write_model`."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            meta = json.loads(str(archive["meta"]))
+            return np.asarray(archive["W"], dtype=np.float64), meta["classes"], meta["settings"]
+    except Exception as error:  # every way in which a file can fail to be a model
+        raise InvalidInputError(f"{path} is no labelchef model: {error}", code="file") from None
+
+
+def append_round(path: Path, record: RoundRecord) -> None:
+    """Add one line to the ledger and see it onto the disk."""
+    line = {
+        "round": record.number,
+        "items": record.batch.indices,
+        "suggested": record.batch.suggested,
+        "influence": record.batch.influence,
+        "votes": list(record.votes),
+        "decided": record.decisions.labels,
+        "support": record.decisions.support,
+        "changed": record.changed,
+        "seconds": dict(record.seconds),
+        "validation": record.validation.as_dict(),
+        "test": None if record.test is None else record.test.as_dict(),
+    }
+    with path.open("ab") as stream:
+        stream.write((json.dumps(line, default=_plain) + "\n").encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_decisions(path: Path) -> list[Decisions]:
+    """The decisions of a ledger, a round each. A last line cut off by a crash is left out; damage before it is refused."""
+    lines = path.read_bytes().split(b"\n")
+    complete, rest = lines[:-1], lines[-1]
+    decisions = []
+    for number, line in enumerate(complete, start=1):
+        try:
+            entry = json.loads(line)
+            assert entry.keys() >= _LEDGER_KEYS
+            items = np.array(entry["items"], dtype=np.int64)
+            labels = np.array(entry["decided"], dtype=np.int64)
+            support = np.array(entry["support"], dtype=np.float64)
+            assert entry["round"] == number
+            assert items.shape == labels.shape == support.shape
+        except (ValueError, AssertionError, TypeError, KeyError, AttributeError):
+            raise InvalidInputError(
+                f"{path}, line {number} is no round {number} of a ledger; expected an unaltered file. "
+                "Restore it from a copy, or start in a new folder",
+                code="ledger",
+            ) from None
+        decisions.append(Decisions(items, labels, support))
+    if rest:
+        _cut(path, len(rest))
+    return decisions
+
+
+def _cut(path: Path, trailing: int) -> None:
+    with path.open("r+b") as stream:
+        stream.truncate(path.stat().st_size - trailing)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy in JSON; anything else by its name."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+

@@ -1,0 +1,45 @@
+"""The rounds as one table, a row a round."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from labelchef.domain.records import UNRESOLVED, RoundRecord
+
+PHASES = ("select", "annotate", "aggregate", "construct", "evaluate")
+
+
+def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
+    """One row a round, round 0 being the initialisation.
+
+    `predicted_change` and `realised_change` are changes of the validation loss: what INFL foresaw if every item got
+    its suggested label, and what came of the labels people gave.
+    """
+    rows = []
+    for k, record in enumerate(rounds):
+        batch, decided = record.batch, record.decisions
+        answered = decided.labels != UNRESOLVED
+        suggested = batch.suggested
+        rows.append(
+            {
+                "round": record.number,
+                "asked": len(decided.items),
+                "resolved": int(answered.sum()),
+                "changed": len(record.changed),
+                "agreed_with_suggestion": int((answered & (decided.labels == suggested)).sum()),
+                "spent": record.spent,
+                "cleaned": record.cleaned,
+                **{f"val_{name}": value for name, value in record.validation.as_dict().items()},
+                **({} if record.test is None else {f"test_{n}": v for n, v in record.test.as_dict().items()}),
+                "predicted_change": float(batch.influence.sum()) / n_train if len(batch) else float("nan"),
+                "realised_change": (
+                    record.validation.loss - rounds[k - 1].validation.loss if k else float("nan")
+                ),
+                "iterations": batch.diagnostics.iterations,
+                "residual": batch.diagnostics.residual,
+                "sweeps": batch.diagnostics.sweeps + record.construction.sweeps,
+                "gradient_norm": record.construction.gradient_norm,
+                **{f"seconds_{phase}": record.seconds.get(phase, 0.0) for phase in PHASES},
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,236 @@
+"""The boundary: whatever users hand in becomes checked arrays here, once.
+
+Every refusal says what came, what was expected and what to do.
+"""
+
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.errors import InvalidInputError, MissingClassWarning
+from labelchef.domain.records import UNRESOLVED
+
+_SIMPLEX = 1e-4  # room for labels that were rounded on their way through a file
+_CHECK_ROWS = 4096
+
+
+def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Floats:
+    """A dense (n, d) float32 or float64 array with contiguous rows; float arrays of that kind are not copied.
+
+    >>> as_features([[1, 2], [3, 4]]).dtype
+    dtype('float32')
+    """
+    if hasattr(X, "tocsr") or hasattr(X, "todense"):
+        raise InvalidInputError(
+            f"{name} is a sparse matrix; expected dense features. Reduce it first, for example with "
+            "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), or call X.toarray() if it is small",
+            code="features",
+        )
+    array = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    if array.dtype == object or array.dtype.kind in "USmM":
+        raise InvalidInputError(
+            f"{name} has entries of type {array.dtype}, not numbers; expected numeric features. "
+            "Encode text, categories and dates into numbers first",
+            code="features",
+        )
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidInputError(
+            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each", code="features"
+        )
+    if columns is not None and array.shape[1] != columns:
+        raise InvalidInputError(
+            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
+        )
+    if array.dtype not in (np.float32, np.float64):
+        if array.dtype.kind == "c":
+            raise InvalidInputError(f"{name} is complex; expected real features", code="features")
+        array = array.astype(np.float32)
+    array = np.ascontiguousarray(array)
+    for start in range(0, len(array), _CHECK_ROWS):
+        finite = np.isfinite(array[start : start + _CHECK_ROWS])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise InvalidInputError(
+                f"{name}[{start + row}, {column}] is {array[start + row, column]}; expected finite numbers. "
+                "Impute or drop missing values first",
+                code="features",
+            )
+    return array
+
+
+def as_weak_labels(Y: Any, n_rows: int | None = None, name: str = "Y_weak") -> Float64s:
+    """Probabilities (n, C), rows on the simplex; rows that sum to 1 but for rounding are rescaled.
+
+    >>> as_weak_labels([[0.25, 0.75]]).tolist()
+    [[0.25, 0.75]]
+    """
+    try:
+        array = np.asarray(Y.to_numpy() if hasattr(Y, "to_numpy") else Y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} cannot be read as numbers ({error}); expected one probability for each sample and class",
+            code="weak_labels",
+        ) from None
+    if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
+        raise InvalidInputError(
+            f"{name} has shape {array.shape}; expected (samples, classes) with two classes or more. "
+            "For hard labels pass numpy.eye(n_classes)[labels]",
+            code="weak_labels",
+        )
+    if n_rows is not None and len(array) != n_rows:
+        raise InvalidInputError(f"{name} has {len(array)} rows; expected {n_rows}, as X has", code="weak_labels")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if bad.size:
+        raise InvalidInputError(
+            f"{name}[{bad[0]}] is {array[bad[0]].tolist()} ({bad.size} such rows); expected finite probabilities. "
+            "Where no source spoke, use equal probabilities",
+            code="weak_labels",
+        )
+    total = array.sum(axis=1)
+    bad = np.flatnonzero((array < -_SIMPLEX).any(axis=1) | (np.abs(total - 1.0) > _SIMPLEX))
+    if bad.size:
+        raise InvalidInputError(
+            f"{name}[{bad[0]}] is {array[bad[0]].tolist()}, which sums to {total[bad[0]]:.6g} ({bad.size} such rows); "
+            "expected non-negative probabilities that sum to 1",
+            code="weak_labels",
+        )
+    array = np.maximum(array, 0.0)
+    return np.asarray(array / array.sum(axis=1, keepdims=True))
+
+
+class ClassNames:
+    """Class names of any hashable type, in the order of the columns of the weak labels.
+
+    >>> names = ClassNames(["ham", "spam"])
+    >>> names.encode(["spam", "ham"], "y_val").tolist()
+    [1, 0]
+    """
+
+    def __init__(self, names: Iterable[Hashable]) -> None:
+        self.names: list[Hashable] = [_plain(name) for name in names]
+        self._ids = {name: k for k, name in enumerate(self.names)}
+        if len(self._ids) != len(self.names):
+            raise InvalidInputError(f"class names {self.names} repeat; expected distinct names", code="classes")
+
+    @classmethod
+    def of(cls, classes: Sequence[Hashable] | None, Y_weak: Any, n_classes: int) -> "ClassNames":
+        """The given names, else the columns of a frame, else 0 … C−1."""
+        if classes is None:
+            columns = getattr(Y_weak, "columns", None)
+            classes = list(columns) if columns is not None else list(range(n_classes))
+        if len(classes) != n_classes:
+            raise InvalidInputError(
+                f"{len(classes)} class names for {n_classes} columns of weak labels; expected one a column",
+                code="classes",
+            )
+        return cls(classes)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def as_array(self) -> np.ndarray[Any, Any]:
+        """The names as an array, of their own type where they share one."""
+        kinds = {type(name) for name in self.names}
+        if len(kinds) == 1 and kinds <= {int, str, float, bool}:
+            return np.array(self.names)
+        array = np.empty(len(self.names), dtype=object)
+        array[:] = self.names
+        return array
+
+    def encode(self, labels: Any, name: str, *, allow_missing: bool = False) -> Ints:
+        """Names → class ids. With `allow_missing`, −1, None and NaN mean 'no label'."""
+        values = labels.to_list() if hasattr(labels, "to_list") else labels
+        values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        ids = np.empty(len(values), dtype=np.int64)
+        for k, value in enumerate(values):
+            ids[k] = self._id(value, f"{name}[{k}]", allow_missing)
+        return ids
+
+    def encode_votes(self, labels: Any, name: str) -> Ints:
+        """Class ids (integers) or names → class ids; −1 stays −1: the form in which people's answers come."""
+        values = labels.to_list() if hasattr(labels, "to_list") else labels
+        values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        ids = np.empty(len(values), dtype=np.int64)
+        for k, value in enumerate(values):
+            plain = _plain(value)
+            if isinstance(plain, int) and not isinstance(plain, bool):
+                if not UNRESOLVED <= plain < len(self.names):
+                    raise InvalidInputError(
+                        f"{name}[{k}] is {plain}; expected a class id from 0 to {len(self.names) - 1}, "
+                        f"or {UNRESOLVED} for unresolved",
+                        code="labels",
+                    )
+                ids[k] = plain
+            else:
+                ids[k] = self._id(plain, f"{name}[{k}]", True)
+        return ids
+
+    def _id(self, value: Any, where: str, allow_missing: bool) -> int:
+        plain = _plain(value)
+        try:
+            known = self._ids.get(plain)
+        except TypeError:
+            raise InvalidInputError(
+                f"{where} is {plain!r}, which is no single label; expected one class name a sample", code="labels"
+            ) from None
+        if known is not None:
+            return known
+        if allow_missing and (plain is None or plain == UNRESOLVED or plain != plain):
+            return UNRESOLVED
+        shown = ", ".join(repr(name) for name in self.names[:20])
+        hint = f", or {UNRESOLVED} where there is none" if allow_missing else ""
+        raise InvalidInputError(f"{where} is {plain!r}; expected one of the classes {shown}{hint}", code="labels")
+
+
+def as_evaluation_labels(
+    y: Any, classes: ClassNames, n_rows: int, name: str, *, must_cover: bool = False
+) -> Ints:
+    """Labels of an evaluation split as class ids; with `must_cover`, a class that never occurs there warns."""
+    values = np.asarray(y) if isinstance(y, list | tuple) else y
+    if getattr(values, "ndim", 1) != 1:
+        raise InvalidInputError(
+            f"{name} has shape {values.shape}; expected one class name a sample. "
+            "For one-hot labels pass their argmax(axis=1)",
+            code="labels",
+        )
+    ids = classes.encode(y, name)
+    if len(ids) != n_rows:
+        raise InvalidInputError(f"{name} has {len(ids)} entries; expected {n_rows}, as its features", code="labels")
+    missing = sorted(set(range(len(classes))) - set(ids.tolist()))
+    if must_cover and missing:
+        absent = ", ".join(repr(classes.names[c]) for c in missing[:10])
+        warnings.warn(
+            f"{name} has no sample of {absent}: cleaning cannot be steered towards what is never validated. "
+            "Add at least a few samples of each class",
+            MissingClassWarning,
+            stacklevel=4,
+        )
+    return ids
+
+
+def as_indices(indices: Any, n_rows: int) -> Ints:
+    """Distinct sample numbers within the training set."""
+    array = np.asarray(indices)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInputError(
+            f"indices have shape {array.shape} and type {array.dtype}; expected a list of sample numbers",
+            code="indices",
+        )
+    outside = array[(array < 0) | (array >= n_rows)]
+    if outside.size:
+        raise InvalidInputError(
+            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}", code="indices"
+        )
+    if len(np.unique(array)) != len(array):
+        raise InvalidInputError("indices repeat; expected each sample once an update", code="indices")
+    return array.astype(np.int64)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars as Python ones, so that 1, np.int64(1) and '1' compare as users expect."""
+    return value.item() if isinstance(value, np.generic) else value

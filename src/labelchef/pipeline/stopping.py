@@ -1,0 +1,138 @@
+"""When to stop: small rules that compose with `&` and `|`.
+
+>>> rule = TargetReached("f1_macro", 0.9) | (MaxRounds(50) & Plateau("loss", patience=5))
+>>> print(rule)
+(f1_macro ≥ 0.9 or (50 rounds done and no better loss for 5 rounds))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import Batch, RoundRecord
+from labelchef.pipeline.metrics import METRICS, value_of
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a rule may look at: the rounds so far, and the batch just selected (None before selection)."""
+
+    rounds: Sequence[RoundRecord]
+    batch: Batch | None = None
+
+
+class StoppingRule:
+    """Base of all rules. A rule says whether it is `met`, and in `str()` what it waits for."""
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        raise NotImplementedError
+
+    def __and__(self, other: "StoppingRule") -> "StoppingRule":
+        return Both(self, other)
+
+    def __or__(self, other: "StoppingRule") -> "StoppingRule":
+        return Either(self, other)
+
+
+@dataclass(frozen=True)
+class Both(StoppingRule):
+    """Stops when both rules do."""
+
+    left: StoppingRule
+    right: StoppingRule
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        return self.left.met(progress) and self.right.met(progress)
+
+    def __str__(self) -> str:
+        return f"({self.left} and {self.right})"
+
+
+@dataclass(frozen=True)
+class Either(StoppingRule):
+    """Stops when one of the rules does."""
+
+    left: StoppingRule
+    right: StoppingRule
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        return self.left.met(progress) or self.right.met(progress)
+
+    def __str__(self) -> str:
+        return f"({self.left} or {self.right})"
+
+
+@dataclass(frozen=True)
+class TargetReached(StoppingRule):
+    """A metric on validation is good enough."""
+
+    metric: str
+    value: float
+
+    def __post_init__(self) -> None:
+        _check_metric(self.metric)
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        now = value_of(progress.rounds[-1].validation, self.metric)
+        return now <= self.value if self.metric == "loss" else now >= self.value
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'≤' if self.metric == 'loss' else '≥'} {self.value:g}"
+
+
+@dataclass(frozen=True)
+class MaxRounds(StoppingRule):
+    """So many rounds were made."""
+
+    rounds: int
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        return progress.rounds[-1].number >= self.rounds
+
+    def __str__(self) -> str:
+        return f"{self.rounds} rounds done"
+
+
+@dataclass(frozen=True)
+class Plateau(StoppingRule):
+    """The metric has not bettered its best by `min_delta` for `patience` rounds."""
+
+    metric: str
+    patience: int = 5
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_metric(self.metric)
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        sign = -1.0 if self.metric == "loss" else 1.0
+        values = [sign * value_of(r.validation, self.metric) for r in progress.rounds]
+        recent, before = values[-self.patience :], values[: -self.patience]
+        return bool(before) and max(recent) <= max(before) + self.min_delta
+
+    def __str__(self) -> str:
+        return f"no better {self.metric} for {self.patience} rounds"
+
+
+@dataclass(frozen=True)
+class NoPredictedGain(StoppingRule):
+    """Not even the best sample of the batch is predicted to lower the validation loss."""
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        batch = progress.batch
+        return batch is not None and len(batch) > 0 and float(batch.influence.min()) >= 0.0
+
+    def __str__(self) -> str:
+        return "no sample is predicted to help"
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in METRICS:
+        raise InvalidInputError(f"unknown metric {metric!r}; expected one of: {', '.join(METRICS)}", code="metric")

@@ -1,0 +1,142 @@
+"""The HTML report: one file, no script, nothing fetched from anywhere."""
+
+import html
+import importlib.util
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.errors import MissingExtraError
+from labelchef.report import charts
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything the report shows."""
+
+    title: str
+    message: str
+    history: pd.DataFrame
+    settings: dict[str, Any]
+    influence: Float64s
+    """Scores of all weak samples at the start."""
+    first_selected: Float64s
+    asked: pd.DataFrame
+    """A row a sample asked: round, item, weak, suggested, decided, support, influence and, if known, truth."""
+    target_metric: str = "f1_macro"
+    target: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def require_report() -> None:
+    """Say early what is missing, before any work is done."""
+    missing = [name for name in ("altair", "vl_convert") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"the HTML report needs {' and '.join(missing)}; pip install 'labelchef[report]', or go without a report",
+            code="report",
+        )
+
+
+def render_report(data: ReportData) -> str:
+    """The whole page."""
+    require_report()
+    history = data.history
+    drawn = [charts.metric_chart(history, data.target_metric, data.target)]
+    if len(history) > 1:
+        drawn.append(charts.influence_chart(data.influence, data.first_selected))
+        if "truth" in data.asked.columns:
+            drawn.append(charts.agreement_chart(agreement_by_round(data.asked)))
+        drawn += [charts.change_chart(history), charts.seconds_chart(history)]
+    figures = "\n".join(f"<figure>{charts.as_svg(chart)}</figure>" for chart in drawn)
+    notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in data.notes)
+    return _PAGE.format(
+        title=html.escape(data.title),
+        message=html.escape(data.message),
+        tiles=_tiles(data),
+        notes=notes,
+        figures=figures,
+        asked=_table(data.asked.head(200)),
+        shown=min(200, len(data.asked)),
+        total=len(data.asked),
+        history=_table(_rounded(history)),
+        settings=_table(pd.DataFrame({"setting": list(data.settings), "value": list(data.settings.values())})),
+    )
+
+
+def agreement_by_round(asked: pd.DataFrame) -> pd.DataFrame:
+    """Running shares of the asked samples whose suggestion, weak label and decision equal the truth."""
+    known = asked[asked["truth"].notna()]
+    parts = []
+    for what in ("suggested", "decided", "weak"):
+        right = (known[what].astype(str) == known["truth"].astype(str)).groupby(known["round"]).agg(["sum", "count"])
+        total = right.cumsum()
+        parts.append(pd.DataFrame({"round": total.index, "share": total["sum"] / total["count"], "what": what}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _tiles(data: ReportData) -> str:
+    first, last = data.history.iloc[0], data.history.iloc[-1]
+    metric = data.target_metric
+    tiles = []
+    for key, split in (("val", "validation"), ("test", "test")):
+        column = f"{key}_{metric}"
+        if column in data.history.columns:
+            tiles.append((f"{split} {metric}", f"{first[column]:.3f} → {last[column]:.3f}"))
+    tiles.append(("samples asked", f"{int(last['spent'])}"))
+    tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
+    if "truth" in data.asked.columns and len(data.asked):
+        known = data.asked[data.asked["truth"].notna()]
+        if len(known):
+            right = np.mean(known["suggested"].astype(str) == known["truth"].astype(str))
+            tiles.append(("suggestions that were true", f"{right:.0%}"))
+    seconds = data.history.iloc[1:][[c for c in data.history.columns if c.startswith("seconds_")]].sum(axis=1)
+    if len(seconds):
+        tiles.append(("median time a round", f"{1e3 * float(seconds.median()):.0f} ms"))
+    return "".join(f"<div class=tile><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>" for k, v in tiles)
+
+
+def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.map(lambda v: f"{v:.4g}" if isinstance(v, float) else v)
+
+
+def _table(frame: pd.DataFrame) -> str:
+    head = "".join(f"<th>{html.escape(str(c))}</th>" for c in frame.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>"
+        for row in frame.itertuples(index=False)
+    )
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --line: #8883; --soft: #888; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }}
+h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 .5rem; }}
+.tiles {{ display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.25rem 0; }}
+.tile {{ border: 1px solid var(--line); border-radius: 8px; padding: .6rem 1rem; }}
+.tile b {{ display: block; font-size: 1.25rem; }} .tile span, .note, footer {{ color: var(--soft); }}
+.figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 500px), 1fr)); gap: 1.5rem; }}
+figure {{ margin: 0; }} figure svg {{ width: 100%; height: auto; }}
+.scroll {{ overflow: auto; max-height: 26rem; border: 1px solid var(--line); border-radius: 8px; }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }}
+th {{ position: sticky; top: 0; background: Canvas; }}
+summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
+</style></head><body>
+<h1>{title}</h1><p>{message}</p>
+<div class=tiles>{tiles}</div>{notes}
+<div class=figures>{figures}</div>
+<h2>Samples asked ({shown} of {total})</h2>{asked}
+<details><summary>Every round</summary>{history}</details>
+<details><summary>Settings</summary>{settings}</details>
+<footer><p>Influence is N times the predicted change of the validation loss: negative helps.</p></footer>
+</body></html>
+"""

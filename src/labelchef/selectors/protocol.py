@@ -1,0 +1,39 @@
+"""What every selector is given and returns."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from labelchef.core.curvature import CurvatureKeeper
+from labelchef.core.objective import Linear, Objective, Point
+from labelchef.domain.arrays import Bools
+from labelchef.domain.records import Batch
+
+
+@dataclass(frozen=True)
+class SelectionContext:
+    """The round a selector looks at: training objective and its optimum, validation, who may be asked."""
+
+    objective: Objective
+    point: Point
+    validation: Point
+    """Mean validation cross-entropy at the same W: its gradient is g_val."""
+    eligible: Bools
+    keeper: CurvatureKeeper
+    rng: np.random.Generator
+
+
+class Selector(Protocol):
+    """Chooses the samples to ask next."""
+
+    name: str
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The best `batch_size` eligible samples, fewer if fewer are left."""
+        ...
+
+    @property
+    def carried(self) -> Linear | None:
+        """The solution of H V = g_val of the last round, for the constructor to take along to the next."""
+        ...

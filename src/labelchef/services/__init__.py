@@ -1,0 +1,1 @@
+"""Use cases: what the command line, and later other front ends, call."""

@@ -1,0 +1,326 @@
+"""Clean a whole campaign from arrays or files, and leave everything that was learned on disk."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import labelchef
+from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_strategy
+from labelchef.annotators.strategies import people_needed
+from labelchef.cleaner import CleaningResult, LabelCleaner
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
+from labelchef.io import artefacts, tables
+from labelchef.pipeline.inputs import ClassNames
+from labelchef.report import ReportData, render_report, require_report
+
+
+@dataclass(frozen=True)
+class CleanSettings:
+    """Everything of `labelchef clean` that is not a file."""
+
+    selector: str = "infl"
+    constructor: str = "newton"
+    gamma: float = 0.8
+    l2: float = 0.01
+    budget: int | None = 100
+    batch_size: int = 10
+    target: float | None = None
+    target_metric: str = "f1_macro"
+    strategy: str = "one"
+    error_rate: float = 0.05
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class CleanInputs:
+    """The data of a campaign: arrays or frames as `LabelCleaner.fit` takes them, and who is asked."""
+
+    X: Any
+    Y_weak: Any
+    X_val: Any
+    y_val: Any
+    X_test: Any = None
+    y_test: Any = None
+    y_clean: Any = None
+    truth: Any = None
+    votes: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class CleanPaths:
+    """The files of `labelchef clean`."""
+
+    features: Path
+    weak: Path
+    val_features: Path
+    val_labels: Path
+    test_features: Path | None = None
+    test_labels: Path | None = None
+    clean_labels: Path | None = None
+    truth: Path | None = None
+    votes: Path | None = None
+
+
+@dataclass(frozen=True)
+class CleanOutcome:
+    """What a campaign came to, and where it lies."""
+
+    folder: Path
+    history: pd.DataFrame
+    stopped_because: StopReason
+    message: str
+    files: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who is told what happens: solver steps of the first model, and every finished round."""
+
+    on_step: Callable[[int, float, float], None] | None = None
+    on_round: Callable[[RoundRecord], None] | None = None
+
+
+def read_inputs(paths: CleanPaths) -> CleanInputs:
+    """Read every file, or say which one cannot be read and why."""
+    return CleanInputs(
+        X=tables.read_features(paths.features, "features"),
+        Y_weak=tables.read_weak_labels(paths.weak),
+        X_val=tables.read_features(paths.val_features, "validation features"),
+        y_val=tables.read_labels(paths.val_labels, "validation labels"),
+        X_test=None if paths.test_features is None else tables.read_features(paths.test_features, "test features"),
+        y_test=None if paths.test_labels is None else tables.read_labels(paths.test_labels, "test labels"),
+        y_clean=None if paths.clean_labels is None else tables.read_labels(paths.clean_labels, "clean labels"),
+        truth=None if paths.truth is None else tables.read_labels(paths.truth, "truth"),
+        votes=None if paths.votes is None else tables.read_votes(paths.votes),
+    )
+
+
+def clean(
+    inputs: CleanInputs,
+    settings: CleanSettings,
+    folder: Path,
+    *,
+    title: str = "labelchef report",
+    report: bool = True,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> CleanOutcome:
+    """Run the campaign and write its artefacts to `folder`.
+
+    The ledger grows by a line a round. Interrupted, the rounds done so far are all written; with `resume` a later
+    call takes the ledger's decisions as they are and goes on.
+    """
+    if report:
+        require_report()
+    watcher = watcher or Watcher()
+    cleaner = LabelCleaner(
+        selector=settings.selector,
+        constructor=settings.constructor,
+        gamma=settings.gamma,
+        l2=settings.l2,
+        budget=settings.budget,
+        batch_size=settings.batch_size,
+        target=settings.target,
+        target_metric=settings.target_metric,
+        random_state=settings.seed,
+    )
+    names = _fit(cleaner, inputs, watcher.on_step)
+    truth = _truth(cleaner, inputs.truth)
+    who = _annotator(cleaner, inputs, settings, truth)
+    given = cleaner.cleaned_
+    influence = cleaner.query(len(given)).influence
+    ledger = _open_ledger(folder, cleaner, settings, resume)
+
+    def on_round(record: RoundRecord) -> None:
+        artefacts.append_round(ledger, record)
+        if watcher.on_round is not None:
+            watcher.on_round(record)
+
+    try:
+        result = cleaner.run(who, on_round=on_round)
+    except KeyboardInterrupt:
+        result = CleaningResult(
+            cleaner.history_,
+            StopReason.INTERRUPTED,
+            "interrupted; the rounds done are kept, go on with --resume",
+            cleaner.rounds_,
+        )
+    data = ReportData(
+        title=title,
+        message=f"Stopped: {result.message}.",
+        history=result.history,
+        settings=asdict(settings),
+        influence=influence,
+        first_selected=result.rounds[1].batch.influence if len(result.rounds) > 1 else np.empty(0),
+        asked=_asked(result.rounds, inputs, names, truth),
+        target_metric=settings.target_metric,
+        target=settings.target,
+        notes=_notes(settings),
+    )
+    files = _write(folder, cleaner, result, settings, given, names, data if report else None)
+    return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger])
+
+
+def _fit(
+    cleaner: LabelCleaner, inputs: CleanInputs, on_step: Callable[[int, float, float], None] | None
+) -> list[Any]:
+    cleaner.fit(
+        inputs.X,
+        inputs.Y_weak,
+        X_val=inputs.X_val,
+        y_val=inputs.y_val,
+        X_test=inputs.X_test,
+        y_test=inputs.y_test,
+        y_clean=inputs.y_clean,
+        on_step=on_step,
+    )
+    return list(cleaner.classes_.tolist())
+
+
+def _encode(cleaner: LabelCleaner, labels: list[Any], what: str) -> Ints:
+    return ClassNames(cleaner.classes_.tolist()).encode(labels, what, allow_missing=True)
+
+
+def _truth(cleaner: LabelCleaner, labels: Any) -> Ints | None:
+    if labels is None:
+        return None
+    ids = _encode(cleaner, labels, "truth")
+    if len(ids) != len(cleaner.cleaned_):
+        raise InvalidInputError(
+            f"truth has {len(ids)} labels; expected {len(cleaner.cleaned_)}, one for each training sample",
+            code="truth",
+        )
+    return ids
+
+
+def _annotator(
+    cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings, truth: Ints | None
+) -> Annotator:
+    needed = people_needed(settings.strategy)
+    people: Annotator | None = None
+    if inputs.votes is not None:
+        labels = _encode(cleaner, inputs.votes["label"].tolist(), "votes")
+        rows = zip(inputs.votes["item"].tolist(), inputs.votes["annotator"].astype(str), labels.tolist(), strict=True)
+        people = RecordedVotes(rows, per_item=needed or None)
+    elif truth is not None and needed:
+        rates = (settings.error_rate,) * needed
+        people = SimulatedAnnotators(
+            truth, n_classes=len(cleaner.classes_), error_rates=rates, seed=settings.seed
+        )
+    return make_strategy(settings.strategy, people)
+
+
+def _open_ledger(folder: Path, cleaner: LabelCleaner, settings: CleanSettings, resume: bool) -> Path:
+    """The ledger to append to: new, or taken up again after its decisions have been applied."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"{folder} cannot be made: {error.strerror}; name another --out", code="out") from None
+    ledger, identity = folder / artefacts.LEDGER, folder / "campaign.json"
+    fingerprint = {"settings": _lasting(settings), "data": _fingerprint(cleaner)}
+    if ledger.exists() and not resume:
+        raise InvalidInputError(
+            f"{folder} holds a campaign already; go on with it by --resume, or name another --out", code="out"
+        )
+    if not ledger.exists():
+        artefacts.write_json(identity, fingerprint)
+        ledger.touch()
+        return ledger
+    if not identity.exists() or json.loads(identity.read_text()) != json.loads(json.dumps(fingerprint)):
+        raise InvalidInputError(
+            f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
+            "selector, constructor and seed. Name another --out",
+            code="out",
+        )
+    for decisions in artefacts.read_decisions(ledger):
+        cleaner.query(max(1, len(decisions.items)))
+        cleaner.update(decisions.items, decisions.labels)
+    return ledger
+
+
+def _lasting(settings: CleanSettings) -> dict[str, Any]:
+    """Settings that may not change within a campaign; budget, target, batch size and people may."""
+    return {k: v for k, v in asdict(settings).items() if k in ("selector", "constructor", "gamma", "l2", "seed")}
+
+
+def _fingerprint(cleaner: LabelCleaner) -> str:
+    """A digest of labels and first model: the features show through W."""
+    digest = hashlib.sha256()
+    digest.update(np.round(cleaner.labels_, 9).tobytes())
+    digest.update(np.round(cleaner.W_, 4).tobytes())
+    return digest.hexdigest()
+
+
+def _asked(rounds: tuple[RoundRecord, ...], inputs: CleanInputs, names: list[Any], truth: Ints | None) -> pd.DataFrame:
+    weak = np.asarray(inputs.Y_weak, dtype=np.float64)
+    rows: list[dict[str, Any]] = []
+    for record in rounds:
+        decided = record.decisions
+        for k, item in enumerate(decided.items.tolist()):
+            row = {
+                "round": record.number,
+                "item": item,
+                "weak": names[int(weak[item].argmax())],
+                "suggested": _name(names, int(record.batch.suggested[k])),
+                "decided": _name(names, int(decided.labels[k])),
+                "support": round(float(decided.support[k]), 3),
+                "influence": round(float(record.batch.influence[k]), 4),
+            }
+            rows.append(row if truth is None else {**row, "truth": _name(names, int(truth[item]))})
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _name(names: list[Any], class_id: int) -> Any:
+    return None if class_id == UNRESOLVED else names[class_id]
+
+
+def _notes(settings: CleanSettings) -> list[str]:
+    notes = [
+        "Validation steers the selection, so its gain is optimistic; judge by the test split, which selection never sees."
+    ]
+    if settings.strategy == "two":
+        notes.append("No person was asked: every label is the suggestion itself (strategy two).")
+    return notes
+
+
+def _write(
+    folder: Path,
+    cleaner: LabelCleaner,
+    result: CleaningResult,
+    settings: CleanSettings,
+    given: Bools,
+    names: list[Any],
+    data: ReportData | None,
+) -> list[Path]:
+    files = [folder / name for name in ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json")]
+    W: Float64s = cleaner.W_
+    artefacts.write_cleaned_labels(files[0], cleaner.labels_, cleaner.cleaned_, given, names)
+    artefacts.write_model(files[1], W, names, asdict(settings))
+    artefacts.write_text(files[2], result.history.to_csv(index=False))
+    first, last = result.rounds[0], result.rounds[-1]
+    artefacts.write_json(
+        files[3],
+        {
+            "stopped_because": str(result.stopped_because),
+            "message": result.message,
+            "before": {"validation": first.validation.as_dict(), "test": first.test and first.test.as_dict()},
+            "after": {"validation": last.validation.as_dict(), "test": last.test and last.test.as_dict()},
+            "spent": last.spent,
+            "cleaned": last.cleaned,
+            "settings": asdict(settings),
+            "versions": {"labelchef": labelchef.__version__, "python": platform.python_version()},
+        },
+    )
+    if data is not None:
+        files.append(folder / "report.html")
+        artefacts.write_text(files[-1], render_report(data))
+    return files
