@@ -218,16 +218,15 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         aggregator: Aggregator | None = None,
         on_round: Callable[[RoundRecord], None] | None = None,
     ) -> CleaningResult:
-        """The whole loop. `annotator` votes on each batch: see `labelchef.annotators`, or any function from a
-        batch to one label an item (class ids, or class names that are not integers; −1 = unresolved).
+        """The whole loop, until the budget is spent, the target reached, a rule stops it or nothing is left.
 
-        An interrupt leaves whole rounds behind: call `run` again and it goes on.
-        """  # noqa: D205
+        `annotator` votes on each batch: one of `labelchef.annotators`, or any function from a batch to one label an
+        item (class ids, or class names that are not integers; −1 = unresolved). An interrupt leaves whole rounds
+        behind: call `run` again and it goes on.
+        """
         session = self._fitted()
         who = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
-        reason, message = run_rounds(
-            session, who, aggregator or MajorityVote(), self._settings_of_fit(), on_round
-        )
+        reason, message = run_rounds(session, who, aggregator or MajorityVote(), self._settings_of_fit(), on_round)
         return CleaningResult(self.history_, reason, message, tuple(session.rounds))
 
     def predict_proba(self, X: Any) -> Float64s:
@@ -279,7 +278,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     def _fitted(self) -> Session:
         if not hasattr(self, "_session"):
             raise NotFittedError(
-                "this LabelCleaner has no model yet; call fit(X, Y_weak, X_val=…, y_val=…) first", code="not_fitted"
+                "this LabelCleaner has no model yet; call fit(X, Y_weak, X_val=…, y_val=…) first",
+                code="not_fitted",
             )
         return self._session
 
@@ -331,9 +331,7 @@ def _at_least_one(value: Any, name: str) -> None:
         raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code=name)
 
 
-def _number(
-    value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: bool = False
-) -> None:
+def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: bool = False) -> None:
     fine = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
     fine = fine and np.isfinite(value) and low <= value <= high and not (above and value == low)
     if not fine:

@@ -49,11 +49,13 @@ class MajorityVote:
         strangers = [item for item in votes.items.tolist() if item not in position]
         if strangers:
             raise InvalidInputError(
-                f"votes on items {strangers[:5]} that were not asked; expected items of the batch", code="votes"
+                f"votes on items {strangers[:5]} that were not asked; expected items of the batch",
+                code="votes",
             )
         width = int(max(votes.labels.max(initial=0), batch.suggested.max(initial=0))) + 2
         counts = np.zeros((len(batch), width), dtype=np.int64)  # column 0 counts 'ambiguous'
-        np.add.at(counts, ([position[item] for item in votes.items.tolist()], votes.labels + 1), 1)
+        for item, label in zip(votes.items.tolist(), votes.labels.tolist(), strict=True):
+            counts[position[item], label + 1] += 1
         labels = np.array(
             [self._winner(row, int(hint)) for row, hint in zip(counts, batch.suggested, strict=True)],
             dtype=np.int64,

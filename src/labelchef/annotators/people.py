@@ -70,7 +70,8 @@ class SimulatedAnnotators:
         wrong = [rate for rate in error_rates if not 0.0 <= rate <= 1.0]
         if wrong or not error_rates:
             raise InvalidInputError(
-                f"error rates {list(error_rates)}; expected at least one number between 0 and 1", code="error_rate"
+                f"error rates {list(error_rates)}; expected at least one number between 0 and 1",
+                code="error_rate",
             )
         self._truth = truth
         self._answers = {

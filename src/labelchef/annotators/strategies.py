@@ -1,8 +1,8 @@
 """The paper's three ways of combining people and the suggestion (section 5.1, 'human annotator setup').
 
-    one     three people, majority
-    two     the suggestion alone, no person at all
-    three   the suggestion and two people, majority
+one     three people, majority
+two     the suggestion alone, no person at all
+three   the suggestion and two people, majority
 """
 
 from labelchef.annotators.people import Annotator, Panel, Suggestion

@@ -30,24 +30,37 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Find the few weak labels whose cleaning helps your model most, and clean them."""
+
+
+_WEAK = "Weak labels: a probability for each sample and class; headers name the classes."
+_CLEAN = "Training labels known from the start, -1 where not."
+_VOTES = "Recorded votes: a table of item, annotator, label (-1: ambiguous)."
+_STRATEGY = (
+    "one: three people; two: the suggestion alone; three: the suggestion and two people. "
+    "Default: one if there are people, else two."
+)
+_TARGET = "Stop once the target metric on validation is this good."
+_DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 
 
 @app.command()
 def clean(
     features: Annotated[Path, typer.Option(help="Training features: .npy, .npz, .parquet or .csv, a row a sample.")],
-    weak: Annotated[Path, typer.Option(help="Weak labels: a probability for each sample and class; headers name classes.")],
+    weak: Annotated[Path, typer.Option(help=_WEAK)],
     val_features: Annotated[Path, typer.Option(help="Validation features.")],
     val_labels: Annotated[Path, typer.Option(help="Trusted validation labels: one a sample, or a column 'label'.")],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     test_features: Annotated[Path | None, typer.Option(help="Test features: never seen by the selection.")] = None,
     test_labels: Annotated[Path | None, typer.Option(help="Test labels.")] = None,
-    clean_labels: Annotated[Path | None, typer.Option(help="Training labels known from the start, -1 where not.")] = None,
+    clean_labels: Annotated[Path | None, typer.Option(help=_CLEAN)] = None,
     truth: Annotated[Path | None, typer.Option(help="True training labels: people are simulated from them.")] = None,
-    votes: Annotated[Path | None, typer.Option(help="Recorded votes: a table of item, annotator, label (-1: ambiguous).")] = None,
-    strategy: Annotated[str | None, typer.Option(help="one: three people; two: the suggestion alone; three: the suggestion and two people. Default: one if there are people, else two.")] = None,
+    votes: Annotated[Path | None, typer.Option(help=_VOTES)] = None,
+    strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
     selector: Annotated[str, typer.Option(help="What picks the samples.")] = "infl",
     constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
@@ -55,7 +68,7 @@ def clean(
     l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
     budget: Annotated[int, typer.Option(help="Samples to ask in all.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Samples a round.")] = 10,
-    target: Annotated[float | None, typer.Option(help="Stop once the target metric on validation is this good.")] = None,
+    target: Annotated[float | None, typer.Option(help=_TARGET)] = None,
     target_metric: Annotated[str, typer.Option(help="accuracy, f1_macro, f1 (two classes) or loss.")] = "f1_macro",
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
@@ -86,7 +99,7 @@ def clean(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the results; an earlier demo there is replaced.")] = Path("labelchef-demo"),
+    out: Annotated[Path, typer.Option(help=_DEMO_OUT)] = Path("labelchef-demo"),
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
 ) -> None:  # fmt: skip

@@ -137,9 +137,7 @@ def sketch_step(n_rows: int, n_columns: int) -> int:
     return max(1, n_rows // (_ROWS_PER_COLUMN * n_columns))
 
 
-def _corrected(
-    factor: FrozenCurvature, pairs: tuple[tuple[Float64s, Float64s, float], ...], R: Float64s
-) -> Float64s:
+def _corrected(factor: FrozenCurvature, pairs: tuple[tuple[Float64s, Float64s, float], ...], R: Float64s) -> Float64s:
     """The two-loop recursion of L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair."""
     T, alphas = R.copy(), []
     for s, y, rho in reversed(pairs):

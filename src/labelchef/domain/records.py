@@ -101,8 +101,7 @@ class Votes:
         return len(self.items)
 
     def __iter__(self) -> Iterator[tuple[int, str, int]]:
-        for item, worker, label in zip(self.items.tolist(), self.workers, self.labels.tolist(), strict=True):
-            yield item, worker, label
+        yield from zip(self.items.tolist(), self.workers, self.labels.tolist(), strict=True)
 
     def __add__(self, other: "Votes") -> "Votes":
         return Votes(

@@ -101,9 +101,7 @@ class MemoryEngine:
         self.sweeps += 1.0 / step
         return total
 
-    def scores(
-        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools
-    ) -> tuple[Float64s, Ints]:
+    def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
         """See `Engine.scores`."""
         best, label = np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
         cuts = self._cuts(0)

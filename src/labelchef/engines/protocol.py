@@ -60,8 +60,6 @@ class Engine(Protocol):
         """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D)."""
         ...
 
-    def scores(
-        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools
-    ) -> tuple[Float64s, Ints]:
+    def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
         """Smallest influence over classes of every row, and the class that attains it; no pass over X."""
         ...

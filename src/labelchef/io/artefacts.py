@@ -1,10 +1,10 @@
 """What a campaign leaves on disk. Every file appears whole or not at all.
 
-    cleaned_labels.csv   a row a training sample: label, probabilities, where the label came from
-    model.npz            W, classes and settings; `read_model` gives them back
-    history.csv          a row a round
-    rounds.jsonl         the ledger: a line a round, with every selection, vote and decision
-    summary.json         before and after, why it stopped, settings, versions
+cleaned_labels.csv   a row a training sample: label, probabilities, where the label came from
+model.npz            W, classes and settings; `read_model` gives them back
+history.csv          a row a round
+rounds.jsonl         the ledger: a line a round, with every selection, vote and decision
+summary.json         before and after, why it stopped, settings, versions
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def write_model(path: Path, W: Float64s, names: list[Any], settings: dict[str, A
 def read_model(path: Path) -> tuple[Float64s, list[Any], dict[str, Any]]:
     """W, class names and settings of `write_model`."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             meta = json.loads(str(archive["meta"]))
             return np.asarray(archive["W"], dtype=np.float64), meta["classes"], meta["settings"]
     except Exception as error:  # every way in which a file can fail to be a model
@@ -101,7 +101,10 @@ def append_round(path: Path, record: RoundRecord) -> None:
 
 
 def read_decisions(path: Path) -> list[Decisions]:
-    """The decisions of a ledger, a round each. A last line cut off by a crash is left out; damage before it is refused."""
+    """The decisions of a ledger, a round each.
+
+    A last line that a crash cut off is dropped from the file; damage before it is refused.
+    """
     lines = path.read_bytes().split(b"\n")
     complete, rest = lines[:-1], lines[-1]
     decisions = []
@@ -136,5 +139,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else str(value)
-
-

@@ -37,13 +37,11 @@ def read_labels(path: Path, what: str) -> list[Any]:
                 code="file",
             )
         column = data["label"] if "label" in data.columns else data.iloc[:, 0]
-        return list(column.tolist())
+        return _answers(column)
     if data.ndim == 2 and data.shape[1] == 1:
         data = data[:, 0]
     if data.ndim != 1:
-        raise InvalidInputError(
-            f"{what}: {path} has shape {data.shape}; expected one label a sample", code="file"
-        )
+        raise InvalidInputError(f"{what}: {path} has shape {data.shape}; expected one label a sample", code="file")
     return list(data.tolist())
 
 
@@ -54,7 +52,8 @@ def read_votes(path: Path) -> pd.DataFrame:
     missing = [name for name in wanted if name not in data.columns]
     if missing:
         raise InvalidInputError(
-            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code="file"
+            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label",
+            code="file",
         )
     items = pd.to_numeric(data["item"], errors="coerce")
     if items.isna().any() or (items != items.round()).any() or (items < 0).any():
@@ -62,7 +61,18 @@ def read_votes(path: Path) -> pd.DataFrame:
             f"votes: {path} has items that are no row numbers; expected rows of the training set, counted from 0",
             code="file",
         )
-    return data[wanted].assign(item=items.astype(np.int64))
+    return pd.DataFrame(
+        {
+            "item": items.astype(np.int64),
+            "annotator": data["annotator"].astype(str),
+            "label": pd.Series(_answers(data["label"]), index=data.index, dtype=object),
+        }
+    )
+
+
+def _answers(column: "pd.Series[Any]") -> list[Any]:
+    """Labels of a column; beside names of text, −1 is read as text too, and still means 'none'."""
+    return [-1 if value == "-1" else value for value in column.tolist()]
 
 
 def _is_whole(text: str) -> bool:
@@ -73,7 +83,8 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...]) -> Any:
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise InvalidInputError(
-            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}", code="file"
+            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}",
+            code="file",
         )
     if not path.is_file():
         raise InvalidInputError(f"{what}: there is no file {path}; check the path", code="file")
@@ -97,10 +108,11 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...]) -> Any:
 
 
 def _read_npz(path: Path) -> Any:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         if len(archive.files) != 1:
             raise InvalidInputError(
-                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own", code="file"
+                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own",
+                code="file",
             )
         return archive[archive.files[0]]
 

@@ -32,9 +32,7 @@ def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
                 **{f"val_{name}": value for name, value in record.validation.as_dict().items()},
                 **({} if record.test is None else {f"test_{n}": v for n, v in record.test.as_dict().items()}),
                 "predicted_change": float(batch.influence.sum()) / n_train if len(batch) else float("nan"),
-                "realised_change": (
-                    record.validation.loss - rounds[k - 1].validation.loss if k else float("nan")
-                ),
+                "realised_change": (record.validation.loss - rounds[k - 1].validation.loss if k else float("nan")),
                 "iterations": batch.diagnostics.iterations,
                 "residual": batch.diagnostics.residual,
                 "sweeps": batch.diagnostics.sweeps + record.construction.sweeps,

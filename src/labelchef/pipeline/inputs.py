@@ -38,11 +38,13 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Float
         )
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
-            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each", code="features"
+            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each",
+            code="features",
         )
     if columns is not None and array.shape[1] != columns:
         raise InvalidInputError(
-            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
+            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set",
+            code="features",
         )
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind == "c":
@@ -174,7 +176,8 @@ class ClassNames:
             known = self._ids.get(plain)
         except TypeError:
             raise InvalidInputError(
-                f"{where} is {plain!r}, which is no single label; expected one class name a sample", code="labels"
+                f"{where} is {plain!r}, which is no single label; expected one class name a sample",
+                code="labels",
             ) from None
         if known is not None:
             return known
@@ -185,14 +188,11 @@ class ClassNames:
         raise InvalidInputError(f"{where} is {plain!r}; expected one of the classes {shown}{hint}", code="labels")
 
 
-def as_evaluation_labels(
-    y: Any, classes: ClassNames, n_rows: int, name: str, *, must_cover: bool = False
-) -> Ints:
+def as_evaluation_labels(y: Any, classes: ClassNames, n_rows: int, name: str, *, must_cover: bool = False) -> Ints:
     """Labels of an evaluation split as class ids; with `must_cover`, a class that never occurs there warns."""
-    values = np.asarray(y) if isinstance(y, list | tuple) else y
-    if getattr(values, "ndim", 1) != 1:
+    if getattr(y, "ndim", 1) != 1:
         raise InvalidInputError(
-            f"{name} has shape {values.shape}; expected one class name a sample. "
+            f"{name} has shape {y.shape}; expected one class name a sample. "
             "For one-hot labels pass their argmax(axis=1)",
             code="labels",
         )
@@ -224,7 +224,8 @@ def as_indices(indices: Any, n_rows: int) -> Ints:
     outside = array[(array < 0) | (array >= n_rows)]
     if outside.size:
         raise InvalidInputError(
-            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}", code="indices"
+            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}",
+            code="indices",
         )
     if len(np.unique(array)) != len(array):
         raise InvalidInputError("indices repeat; expected each sample once an update", code="indices")

@@ -1,4 +1,4 @@
-"""The whole loop in memory: rounds until the budget is spent, the target is reached, a rule stops, or nothing is left."""
+"""The whole loop in memory: rounds until the budget is spent, the target reached, a rule stops, nothing is left."""
 
 import time
 from collections.abc import Callable

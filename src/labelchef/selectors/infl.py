@@ -1,8 +1,8 @@
 """INFL, full (paper section 4.1.1): every sample and every class, scored from one product X V.
 
-    V = H⁻¹ g_val          preconditioned conjugate gradients, started from the last round's V
-    S = X V                grows along with V, no sweep of its own
-    score_i = min_c I(i, c), suggestion argmin_c S[i, c], most negative first; equal scores by index
+V = H⁻¹ g_val          preconditioned conjugate gradients, started from the last round's V
+S = X V                grows along with V, no sweep of its own
+score_i = min_c I(i, c), suggestion argmin_c S[i, c], most negative first; equal scores by index
 """
 
 import time

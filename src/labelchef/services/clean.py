@@ -170,9 +170,7 @@ def clean(
     return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger])
 
 
-def _fit(
-    cleaner: LabelCleaner, inputs: CleanInputs, on_step: Callable[[int, float, float], None] | None
-) -> list[Any]:
+def _fit(cleaner: LabelCleaner, inputs: CleanInputs, on_step: Callable[[int, float, float], None] | None) -> list[Any]:
     cleaner.fit(
         inputs.X,
         inputs.Y_weak,
@@ -202,9 +200,7 @@ def _truth(cleaner: LabelCleaner, labels: Any) -> Ints | None:
     return ids
 
 
-def _annotator(
-    cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings, truth: Ints | None
-) -> Annotator:
+def _annotator(cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings, truth: Ints | None) -> Annotator:
     needed = people_needed(settings.strategy)
     people: Annotator | None = None
     if inputs.votes is not None:
@@ -213,9 +209,7 @@ def _annotator(
         people = RecordedVotes(rows, per_item=needed or None)
     elif truth is not None and needed:
         rates = (settings.error_rate,) * needed
-        people = SimulatedAnnotators(
-            truth, n_classes=len(cleaner.classes_), error_rates=rates, seed=settings.seed
-        )
+        people = SimulatedAnnotators(truth, n_classes=len(cleaner.classes_), error_rates=rates, seed=settings.seed)
     return make_strategy(settings.strategy, people)
 
 
@@ -284,9 +278,7 @@ def _name(names: list[Any], class_id: int) -> Any:
 
 
 def _notes(settings: CleanSettings) -> list[str]:
-    notes = [
-        "Validation steers the selection, so its gain is optimistic; judge by the test split, which selection never sees."
-    ]
+    notes = ["Validation steers the selection, so its gain is optimistic; judge by a test split, never seen by it."]
     if settings.strategy == "two":
         notes.append("No person was asked: every label is the suggestion itself (strategy two).")
     return notes

@@ -15,23 +15,27 @@ def demo_settings(seed: int = 0) -> CleanSettings:
 def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher | None = None) -> CleanOutcome:
     """Clean the digits and write everything to `folder`."""
     data = load_digits_demo(seed)
-    inputs = CleanInputs(
-        data.X, data.Y_weak, data.X_val, data.y_val, data.X_test, data.y_test, truth=data.y.tolist()
-    )
-    return clean(
-        inputs, demo_settings(seed), folder, title="labelchef demo: digits", report=report, watcher=watcher
-    )
+    inputs = CleanInputs(data.X, data.Y_weak, data.X_val, data.y_val, data.X_test, data.y_test, truth=data.y.tolist())
+    return clean(inputs, demo_settings(seed), folder, title="labelchef demo: digits", report=report, watcher=watcher)
 
 
 def fresh_folder(folder: Path) -> None:
     """Clear an earlier demo away; a folder that holds anything else is not touched."""
     if not folder.exists():
         return
-    known = {"cleaned_labels.csv", "model.npz", "history.csv", "summary.json", "report.html", "rounds.jsonl", "campaign.json"}
-    strangers = [entry.name for entry in folder.iterdir() if entry.name not in known] if folder.is_dir() else [folder.name]
+    known = {
+        "cleaned_labels.csv",
+        "model.npz",
+        "history.csv",
+        "summary.json",
+        "report.html",
+        "rounds.jsonl",
+        "campaign.json",
+    }
+    strangers = (
+        [entry.name for entry in folder.iterdir() if entry.name not in known] if folder.is_dir() else [folder.name]
+    )
     if strangers:
-        raise InvalidInputError(
-            f"{folder} holds {strangers[0]!r}, which no demo wrote; name another --out", code="out"
-        )
+        raise InvalidInputError(f"{folder} holds {strangers[0]!r}, which no demo wrote; name another --out", code="out")
     for entry in folder.iterdir():
         entry.unlink()

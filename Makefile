@@ -1,0 +1,38 @@
+# Every target sets up what it needs: a virtual environment in .venv with the package and its tools.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# Real data sets for the tests marked `data` and for the benchmarks; both do without where the folder is missing.
+export LABELCHEF_DATA ?= $(abspath ../shared/data)
+export PIP_CONSTRAINT := $(abspath constraints.txt)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint format bench clean
+
+demo: $(READY)
+	$(BIN)/labelchef demo
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv labelchef-demo bench-results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "labelchef needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

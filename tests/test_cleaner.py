@@ -1,0 +1,297 @@
+"""The Python API, and what it refuses."""
+
+import operator
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+
+import labelchef
+from labelchef import InvalidInputError, LabelchefError, LabelCleaner, MissingClassWarning
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 200)
+    X = rng.normal(size=(200, 4)) + y[:, None]
+    return {
+        "X": X[:120],
+        "Y_weak": rng.dirichlet(np.ones(2), 120),
+        "X_val": X[120:],
+        "y_val": y[120:],
+        "y": y[:120],
+    }
+
+
+def fit(data: dict[str, Any], settings: dict[str, Any] | None = None, **changes: Any) -> LabelCleaner:
+    given = {k: v for k, v in {**data, **changes}.items() if k != "y"}
+    return LabelCleaner(**(settings or {})).fit(given.pop("X"), given.pop("Y_weak"), **given)
+
+
+def test_the_documented_session(data: dict[str, Any]) -> None:
+    cleaner = LabelCleaner(
+        selector="infl", constructor="newton", gamma=0.8, l2=0.01, budget=100, batch_size=10, random_state=0
+    )
+    assert cleaner.fit(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"]) is cleaner
+    batch = cleaner.query()
+    assert len(batch.indices) == len(batch.suggested) == len(batch.influence) == 10
+    assert (np.diff(batch.influence) >= 0).all()
+    assert len(cleaner.query(batch_size=50)) == 50
+    before = cleaner._session.rounds[-1].validation.loss
+    cleaner.update(batch.indices, batch.suggested)
+    after = cleaner._session.rounds[-1].validation.loss
+    assert after < before
+    assert 120 * (after - before) == pytest.approx(batch.influence.sum(), rel=0.5)
+    result = cleaner.run(lambda b: data["y"][b.indices])
+    assert result.history["spent"].iloc[-1] == 100
+    assert cleaner.predict_proba(data["X_val"]).shape == (80, 2)
+    np.testing.assert_allclose(cleaner.predict_proba(data["X_val"]).sum(axis=1), 1.0)
+    assert cleaner.score(data["X_val"], data["y_val"]) == np.mean(cleaner.predict(data["X_val"]) == data["y_val"])
+    assert cleaner.W_.shape == (5, 2)
+    assert cleaner.labels_.shape == (120, 2)
+    assert cleaner.cleaned_.sum() == 100
+    assert cleaner.classes_.tolist() == [0, 1]
+
+
+def test_the_model_is_the_optimum_after_every_update(data: dict[str, Any]) -> None:
+    cleaner = fit(data)
+    cleaner.update([3, 4, 5], [0, 1, 0]).update([4], [-1])
+    X = np.hstack([data["X"], np.ones((120, 1))])
+    P = cleaner.predict_proba(data["X"])
+    weight = np.where(cleaner.cleaned_, 1.0, 0.8)[:, None]
+    gradient = X.T @ (weight * (P - cleaner.labels_)) / 120 + 0.01 * cleaner.W_
+    assert np.linalg.norm(gradient) < 1e-7
+    np.testing.assert_allclose(cleaner.labels_[4], data["Y_weak"][4])
+    assert cleaner.cleaned_.nonzero()[0].tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "list", "pandas", "polars", "fortran", "memmap"])
+def test_kinds_of_input_agree(data: dict[str, Any], kind: str, tmp_path: Any) -> None:
+    X, Y = data["X"].astype(np.float32), data["Y_weak"]
+    expected = fit(data, X=X).query().indices
+    match kind:
+        case "float64":
+            X = X.astype(np.float64)
+        case "list":
+            X, Y = X.tolist(), Y.tolist()
+        case "pandas":
+            X, Y = pd.DataFrame(X), pd.DataFrame(Y, columns=[0, 1])
+        case "polars":
+            X = pl.DataFrame(X)
+            Y = pl.DataFrame(Y, schema=["no", "yes"])
+        case "fortran":
+            X = np.asfortranarray(X)
+        case "memmap":
+            np.save(tmp_path / "x.npy", X)
+            X = np.load(tmp_path / "x.npy", mmap_mode="r")
+    y_val = np.array(["no", "yes"])[data["y_val"]] if kind == "polars" else data["y_val"]
+    np.testing.assert_array_equal(fit(data, X=X, Y_weak=Y, y_val=y_val).query().indices, expected)
+
+
+def test_inputs_are_neither_copied_nor_written(data: dict[str, Any]) -> None:
+    X, Y = data["X"].astype(np.float32), data["Y_weak"].copy()
+    X.flags.writeable = Y.flags.writeable = False
+    cleaner = fit(data, X=X, Y_weak=Y)
+    cleaner.run(lambda b: data["y"][b.indices])
+    assert np.shares_memory(cleaner._session.objective.engine._X, X)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(Y, data["Y_weak"])
+
+
+@pytest.mark.parametrize("names", [["ham", "spam"], [3, 7], [(0, "a"), (1, "b")], [None, "x"], [-1, 1], [True, False]])
+def test_class_names_of_any_hashable_type(data: dict[str, Any], names: list[Any]) -> None:
+    y_val = [names[c] for c in data["y_val"]]
+    cleaner = fit(data, y_val=y_val, classes=names)
+    assert list(cleaner.classes_) == names
+    assert cleaner.score(data["X_val"], y_val) == fit(data).score(data["X_val"], data["y_val"])
+    assert list(cleaner.predict(data["X_val"][:5])) == [names[c] for c in fit(data).predict(data["X_val"][:5])]
+    batch = cleaner.query()
+    cleaner.update(batch.indices, batch.suggested)  # class ids, whatever the names
+    np.testing.assert_array_equal(cleaner.labels_[batch.indices].argmax(axis=1), batch.suggested)
+
+
+def test_names_in_frames_updates_and_clean_labels(data: dict[str, Any]) -> None:
+    Y = pd.DataFrame(data["Y_weak"], columns=["ham", "spam"])
+    names = np.array(["ham", "spam"])
+    y_clean = pd.Series(names[data["y"]]).where(np.arange(120) < 20, None)
+    cleaner = fit(data, Y_weak=Y, y_val=pd.Series(names[data["y_val"]]), y_clean=y_clean)
+    assert cleaner.cleaned_.sum() == 20
+    cleaner.update([100, 101, 102], ["spam", "ham", -1])
+    assert cleaner.labels_[100].tolist() == [0.0, 1.0]
+    result = cleaner.run(lambda b: names[data["y"][b.indices]])
+    assert result.history["spent"].iloc[-1] == 100
+    assert result.history["resolved"].sum() == 99  # all but the one left unresolved by hand
+
+
+def test_float32_and_float64_features_choose_the_same(data: dict[str, Any]) -> None:
+    X = data["X"].astype(np.float32)
+    one, two = (fit(data, X=X.astype(kind)).query(40) for kind in (np.float32, np.float64))
+    np.testing.assert_array_equal(one.indices, two.indices)
+    np.testing.assert_allclose(one.influence, two.influence, rtol=1e-5)
+
+
+def test_a_batch_larger_than_what_is_left(data: dict[str, Any]) -> None:
+    cleaner = fit(data)
+    cleaner.update(range(115), data["y"][:115])
+    assert sorted(cleaner.query(batch_size=1000).indices.tolist()) == [115, 116, 117, 118, 119]
+
+
+def test_a_class_missing_from_validation_warns(data: dict[str, Any]) -> None:
+    one = data["y_val"] == 1
+    with pytest.warns(MissingClassWarning, match="no sample of 0"):
+        fit(data, X_val=data["X_val"][one], y_val=data["y_val"][one])
+
+
+def test_it_is_a_scikit_learn_estimator(data: dict[str, Any]) -> None:
+    cleaner = LabelCleaner(gamma=0.5, budget=7)
+    copy = clone(cleaner)
+    assert copy.get_params()["gamma"] == 0.5
+    assert "gamma=0.5" in repr(copy)
+    fitted = fit(data)
+    revived = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(revived.query().indices, fitted.query().indices)
+
+
+def test_settings_can_change_between_runs(data: dict[str, Any]) -> None:
+    cleaner = fit(data, {"budget": 10})
+    cleaner.run(lambda b: data["y"][b.indices])
+    cleaner.set_params(budget=30, batch_size=20)
+    assert cleaner.run(lambda b: data["y"][b.indices]).history["spent"].tolist() == [0, 10, 30]
+
+
+def test_an_update_of_nothing_changes_nothing(data: dict[str, Any]) -> None:
+    cleaner = fit(data)
+    cleaner.update([], [])
+    assert len(cleaner.history_) == 1
+
+
+def bad_rows(data: dict[str, Any], row: list[float]) -> dict[str, Any]:
+    Y = data["Y_weak"].copy()
+    Y[7] = row
+    return {"Y_weak": Y}
+
+
+def bad_feature(data: dict[str, Any], value: float, key: str = "X") -> dict[str, Any]:
+    X = data[key].copy()
+    X[3, 1] = value
+    return {key: X}
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "one-dimensional X": (lambda d: {"X": d["X"][:, 0]}, r"shape \(120,\)"),
+    "no features": (lambda d: {"X": d["X"][:, :0]}, r"shape \(120, 0\)"),
+    "no samples": (lambda d: {"X": d["X"][:0]}, r"shape \(0, 4\)"),
+    "NaN": (lambda d: bad_feature(d, np.nan), r"X\[3, 1\] is nan"),
+    "infinity": (lambda d: bad_feature(d, np.inf), r"X\[3, 1\] is inf"),
+    "NaN in validation": (lambda d: bad_feature(d, np.nan, "X_val"), r"X_val\[3, 1\] is nan"),
+    "text": (lambda d: {"X": np.full((120, 4), "a")}, "not numbers"),
+    "complex": (lambda d: {"X": d["X"] + 1j}, "complex"),
+    "sparse": (lambda d: {"X": scipy.sparse.csr_matrix(d["X"])}, "TruncatedSVD"),
+    "rows of Y": (lambda d: {"Y_weak": d["Y_weak"][:-1]}, "119 rows; expected 120"),
+    "hard labels": (lambda d: {"Y_weak": d["y"]}, "numpy.eye"),
+    "one class": (lambda d: {"Y_weak": np.ones((120, 1))}, "two classes or more"),
+    "off the simplex": (lambda d: bad_rows(d, [0.7, 0.7]), r"sums to 1.4 \(1 such rows\)"),
+    "negative": (lambda d: bad_rows(d, [-0.2, 1.2]), "non-negative"),
+    "NaN label": (lambda d: bad_rows(d, [np.nan, 1.0]), "finite probabilities"),
+    "Y of text": (lambda d: {"Y_weak": [["a", "b"]] * 120}, "cannot be read as numbers"),
+    "empty validation": (lambda d: {"X_val": d["X_val"][:0], "y_val": []}, "X_val is empty"),
+    "no validation": (lambda d: {"X_val": None}, "belong together"),
+    "half a test": (lambda d: {"X_test": d["X_val"]}, "belong together"),
+    "validation width": (lambda d: {"X_val": d["X_val"][:, :3]}, "3 features; expected 4"),
+    "validation length": (lambda d: {"y_val": d["y_val"][:-1]}, "79 entries; expected 80"),
+    "unknown class": (lambda d: {"y_val": [*d["y_val"][:-1], 2]}, r"y_val\[79\] is 2; expected one of the classes 0"),
+    "one-hot validation": (lambda d: {"y_val": np.eye(2)[d["y_val"]]}, "argmax"),
+    "clean length": (lambda d: {"y_clean": [0, 1]}, "2 entries; expected 120"),
+    "clean class": (lambda d: {"y_clean": [5] * 120}, r"y_clean\[0\] is 5"),
+    "class names": (lambda d: {"classes": ["a"]}, "1 class names for 2 columns"),
+    "repeated names": (lambda d: {"classes": ["a", "a"]}, "repeat"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_bad_data_is_refused(data: dict[str, Any], what: str) -> None:
+    changes, message = REFUSED[what]
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        fit(data, **changes(data))
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.code != "error"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"budget": 0}, "budget is 0"),
+        ({"budget": -3}, "budget is -3"),
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"gamma": -0.1}, "gamma is -0.1"),
+        ({"gamma": float("nan")}, "gamma is nan"),
+        ({"l2": 0.0}, "l2 is 0.0; expected a number above 0"),
+        ({"l2": "much"}, "l2 is 'much'"),
+        ({"tol": -1}, "tol is -1"),
+        ({"selector": "magic"}, "unknown selector 'magic'; expected one of: infl"),
+        ({"constructor": "magic"}, "unknown constructor 'magic'; expected one of: newton"),
+        ({"target": 0.9, "target_metric": "auc"}, "unknown metric 'auc'"),
+        ({"target": "high"}, "target is 'high'"),
+    ],
+)
+def test_bad_settings_are_refused(data: dict[str, Any], setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        fit(data, setting)
+
+
+@pytest.mark.parametrize(
+    ("indices", "labels", "message"),
+    [
+        ([120], [0], "sample 120 does not exist"),
+        ([-1], [0], "sample -1 does not exist"),
+        ([1, 1], [0, 0], "repeat"),
+        ([1.5], [0], "expected a list of sample numbers"),
+        ([1, 2], [0], "1 labels for 2 samples"),
+        ([1], [2], "class id from 0 to 1"),
+        ([1], [-2], "class id from 0 to 1"),
+        ([1], ["spam"], "'spam'; expected one of the classes"),
+        ([1], [[0]], "no single label"),
+    ],
+)
+def test_bad_updates_are_refused_and_change_nothing(
+    data: dict[str, Any], indices: list[Any], labels: list[Any], message: str
+) -> None:
+    cleaner = fit(data)
+    W = cleaner.W_
+    with pytest.raises(InvalidInputError, match=message):
+        cleaner.update(indices, labels)
+    np.testing.assert_array_equal(cleaner.W_, W)
+    assert not cleaner.cleaned_.any()
+
+
+def test_bad_queries_and_predictions_are_refused(data: dict[str, Any]) -> None:
+    cleaner = fit(data)
+    with pytest.raises(InvalidInputError, match="batch_size is 0"):
+        cleaner.query(0)
+    with pytest.raises(InvalidInputError, match="3 features; expected 4"):
+        cleaner.predict_proba(data["X"][:, :3])
+    y = [2 if k < 3 else int(c) for k, c in enumerate(data["y_val"])]
+    three = fit(data, {"target": 0.5, "target_metric": "f1"}, Y_weak=np.full((120, 3), 1 / 3), y_val=y)
+    with pytest.raises(InvalidInputError, match="metric 'f1' is not defined here"):
+        three.run(lambda b: [0] * len(b))
+
+
+@pytest.mark.parametrize("name", ["query", "W_", "labels_", "cleaned_", "history_", "rounds_"])
+def test_before_fit_there_is_a_clear_error(name: str) -> None:
+    with pytest.raises(LabelchefError, match=r"call fit\(X, Y_weak") as caught:
+        operator.methodcaller(name)(LabelCleaner())
+    assert isinstance(caught.value, ValueError | AttributeError)
+
+
+def test_the_package_lists_what_it_has() -> None:
+    for name in labelchef.__all__:
+        assert getattr(labelchef, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        labelchef.nothing  # noqa: B018

@@ -1,0 +1,252 @@
+"""The command line as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelchef.io.artefacts import read_model
+from labelchef.report import require_report
+
+
+def labelchef(*arguments: object, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "labelchef", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    if check is not None:
+        assert done.returncode == check, done.stderr + done.stdout
+    return done
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    X = (rng.normal(size=(400, 5)) + y[:, None]).astype(np.float32)
+    names = np.array(["ham", "spam"])
+    weak = rng.dirichlet(np.ones(2), 250)
+    np.save(folder / "train.npy", X[:250])
+    pd.DataFrame(weak, columns=names).to_parquet(folder / "weak.parquet")
+    np.save(folder / "val.npy", X[250:320])
+    pd.DataFrame({"label": names[y[250:320]]}).to_csv(folder / "val.csv", index=False)
+    np.save(folder / "test.npy", X[320:])
+    np.save(folder / "test_y.npy", names[y[320:]])
+    pd.DataFrame({"label": names[y[:250]]}).to_csv(folder / "truth.csv", index=False)
+    crowd = [(i, f"w{w}", names[y[i]]) for i in range(0, 250, 2) for w in range(4)]
+    pd.DataFrame(crowd, columns=["item", "annotator", "label"]).to_csv(folder / "votes.csv", index=False)
+    return folder
+
+
+def inputs(files: Path, out: Path) -> list[str | Path]:
+    given = {
+        "features": "train.npy",
+        "weak": "weak.parquet",
+        "val-features": "val.npy",
+        "val-labels": "val.csv",
+    }
+    return [part for key, name in given.items() for part in (f"--{key}", files / name)] + ["--out", out]
+
+
+def with_test(files: Path) -> list[object]:
+    return ["--test-features", files / "test.npy", "--test-labels", files / "test_y.npy"]
+
+
+def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    done = labelchef("clean", *inputs(files, out), *with_test(files), "--truth", files / "truth.csv", "--budget", 30)
+    assert "before → after: validation f1_macro" in done.stdout
+    assert "budget spent: 30 of 30" in done.stdout
+    labels = pd.read_csv(out / "cleaned_labels.csv")
+    assert labels["source"].value_counts().to_dict() == {"weak": 220, "cleaned": 30}
+    assert set(labels["label"]) == {"ham", "spam"}
+    np.testing.assert_allclose(labels[["p_ham", "p_spam"]].sum(axis=1), 1.0)
+    W, classes, settings = read_model(out / "model.npz")
+    assert W.shape == (6, 2)
+    assert classes == ["ham", "spam"]
+    assert settings["budget"] == 30
+    history = pd.read_csv(out / "history.csv")
+    assert history["spent"].tolist() == [0, 10, 20, 30]
+    assert len((out / "rounds.jsonl").read_text().splitlines()) == 3
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["stopped_because"] == "budget spent"
+    assert summary["after"]["test"]["accuracy"] == pytest.approx(history["test_accuracy"].iloc[-1])
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") == 5
+    assert "Agreement with the true label" in page
+    for outside in ("http://", "https://", "<script", "<link"):
+        assert outside not in page.replace("http://www.w3.org/", "")
+
+
+def test_recorded_votes_and_suggestions_alone(files: Path, tmp_path: Path) -> None:
+    labelchef("clean", *inputs(files, tmp_path / "a"), "--votes", files / "votes.csv", "--budget", 20)
+    rounds = [json.loads(line) for line in (tmp_path / "a" / "rounds.jsonl").read_text().splitlines()]
+    for line in rounds:
+        per_item = pd.Series([v[0] for v in line["votes"]]).value_counts()
+        assert (per_item == 3).all()  # strategy one takes three of the four recorded people
+        undecided = [i for i, d in zip(line["items"], line["decided"], strict=True) if d == -1]
+        assert all(i % 2 for i in undecided)  # odd items have no votes
+    labelchef("clean", *inputs(files, tmp_path / "b"), "--budget", 20, "--no-report")
+    assert json.loads((tmp_path / "b" / "summary.json").read_text())["settings"]["strategy"] == "two"
+    assert not (tmp_path / "b" / "report.html").exists()
+    labelchef(
+        "clean",
+        *inputs(files, tmp_path / "c"),
+        "--truth",
+        files / "truth.csv",
+        "--strategy",
+        "three",
+        "--no-report",
+    )
+    line = json.loads((tmp_path / "c" / "rounds.jsonl").read_text().splitlines()[0])
+    assert {v[1] for v in line["votes"]} == {"suggestion", "person 1", "person 2"}
+
+
+def test_a_target_and_given_labels(files: Path, tmp_path: Path) -> None:
+    known = pd.read_csv(files / "truth.csv").astype(object)
+    known.loc[50:, "label"] = -1
+    known.to_csv(tmp_path / "known.csv", index=False)
+    options = [
+        "--clean-labels",
+        tmp_path / "known.csv",
+        "--target",
+        0.3,
+        "--target-metric",
+        "accuracy",
+        "--no-report",
+    ]
+    done = labelchef("clean", *inputs(files, tmp_path / "out"), *options)
+    assert "target reached: accuracy ≥ 0.3" in done.stdout
+    assert (pd.read_csv(tmp_path / "out" / "cleaned_labels.csv")["source"] == "given").sum() == 50
+
+
+def test_a_campaign_goes_on_where_it_stood(files: Path, tmp_path: Path) -> None:
+    people = ["--truth", files / "truth.csv", "--no-report"]
+    labelchef("clean", *inputs(files, tmp_path / "whole"), *people, "--budget", 50)
+    labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 20)
+    refused = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, check=2)
+    assert "--resume" in refused.stderr
+    labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, "--resume")
+    whole, parts = (
+        [json.loads(line) for line in (tmp_path / name / "rounds.jsonl").read_text().splitlines()]
+        for name in ("whole", "parts")
+    )
+    assert [(w["items"], w["decided"]) for w in whole] == [(p["items"], p["decided"]) for p in parts]
+    other = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--gamma", 0.5, "--resume", check=2)
+    assert "other data or with other settings" in other.stderr
+    before = (tmp_path / "parts" / "rounds.jsonl").read_text()
+    (tmp_path / "parts" / "rounds.jsonl").write_text("rubbish\n" + before)
+    damaged = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 60, "--resume", check=2)
+    assert "line 1" in damaged.stderr
+    assert (tmp_path / "parts" / "rounds.jsonl").read_text() == "rubbish\n" + before
+
+
+def test_interrupting_keeps_the_rounds_done(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ["--truth", files / "truth.csv", "--budget", 250, "--batch-size", 1, "--no-report"]
+    command = [sys.executable, "-m", "labelchef", "clean", *map(str, [*inputs(files, out), *options])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ledger = out / "rounds.jsonl"
+    deadline = time.monotonic() + 120
+    while (not ledger.exists() or ledger.stat().st_size == 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert "Traceback" not in stderr
+    assert process.returncode == 130, stdout + stderr
+    done = len(ledger.read_text().splitlines())
+    assert done >= 1
+    assert (pd.read_csv(out / "cleaned_labels.csv")["source"] == "cleaned").sum() <= done
+    assert "--resume" in stdout
+    labelchef("clean", *inputs(files, out), *options, "--budget", done + 3, "--resume")
+    assert len(ledger.read_text().splitlines()) == done + 3
+
+
+BAD: dict[str, tuple[list[object], str]] = {
+    "missing file": (["--features", "nowhere.npy"], "there is no file nowhere.npy"),
+    "corrupt file": (["--features", "CORRUPT"], "cannot be read as .npy"),
+    "wrong ending": (["--features", "x.doc"], "expected one of"),
+    "budget": (["--budget", 0], "budget is 0"),
+    "batch size": (["--batch-size", -1], "batch_size is -1"),
+    "gamma": (["--gamma", 2], "gamma is 2.0"),
+    "l2": (["--l2", 0], "l2 is 0.0"),
+    "selector": (["--selector", "magic"], "unknown selector"),
+    "strategy": (["--strategy", "seven"], "unknown strategy"),
+    "no people": (["--strategy", "one"], "needs people"),
+    "metric": (["--target", 0.5, "--target-metric", "auc"], "unknown metric"),
+    "error rate": (["--error-rate", 3, "--truth", "TRUTH", "--strategy", "one"], "between 0 and 1"),
+    "half a test": (["--test-features", "TEST"], "belong together"),
+    "unknown class": (["--val-labels", "ODD"], "expected one of the classes 'ham', 'spam'"),
+    "short truth": (["--truth", "ODD2"], "one for each training sample"),
+    "not a number": (["--budget", "many"], "unable to parse string as an integer"),
+    "unknown option": (["--colour", "red"], "colour"),
+    "folder is a file": (["--out", "FILE"], "cannot be made"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, what: str) -> None:
+    (tmp_path / "corrupt.npy").write_bytes(b"rubbish")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "odd.csv").write_text("label\n" + "eggs\n" * 70)
+    (tmp_path / "odd2.csv").write_text("label\nham\n")
+    places = {
+        "CORRUPT": tmp_path / "corrupt.npy", "TRUTH": files / "truth.csv", "TEST": files / "test.npy",
+        "ODD": tmp_path / "odd.csv", "ODD2": tmp_path / "odd2.csv", "FILE": tmp_path / "file",
+    }  # fmt: skip
+    options, message = BAD[what]
+    filled = [places.get(str(option), option) for option in options]
+    done = labelchef("clean", *inputs(files, tmp_path / "out"), *filled, "--no-report", check=2)
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert not list(tmp_path.glob("out/cleaned*"))
+
+
+def test_a_warning_is_one_line(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "ham.csv").write_text("label\n" + "ham\n" * 70)
+    done = labelchef("clean", *inputs(files, tmp_path / "out"), "--val-labels", tmp_path / "ham.csv", "--no-report")
+    assert "warning y_val has no sample of 'spam'" in " ".join(done.stderr.split())
+    assert ".py" not in done.stderr
+
+
+def test_help_and_version() -> None:
+    assert "clean" in labelchef("--help").stdout
+    assert "--val-features" in labelchef("clean", "--help", COLUMNS="200").stdout
+    assert labelchef("--version").stdout.startswith("labelchef 0.")
+
+
+def test_the_demo_cleans_real_labels(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    done = labelchef("demo", "--out", out)
+    assert "labelchef clean --help" in done.stdout
+    assert str(out / "report.html") in done.stdout
+    history = pd.read_csv(out / "history.csv")
+    assert history["test_f1_macro"].iloc[-1] > history["test_f1_macro"].iloc[0] + 0.1
+    again = labelchef("demo", "--out", out, "--no-report")
+    assert "before → after" in again.stdout
+    assert not (out / "report.html").exists()
+    (out / "thesis.txt").write_text("mine")
+    refused = labelchef("demo", "--out", out, check=2)
+    assert "thesis.txt" in refused.stderr
+    assert (out / "thesis.txt").read_text() == "mine"
+
+
+def test_importing_is_light() -> None:
+    heavy = "('numba', 'sklearn', 'pandas', 'altair')"
+    code = f"import sys, labelchef, labelchef.cli.main; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_report_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from labelchef.domain.errors import MissingExtraError
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"labelchef\[report\]"):
+        require_report()

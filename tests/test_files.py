@@ -1,0 +1,190 @@
+"""Reading and writing files; artefacts that appear whole or not at all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.io import artefacts, tables
+from labelchef.io.digits import RULES, describe, load_digits_demo, rule_votes
+from labelchef.io.weak import vote_shares
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])
+def test_features_from_every_format(tmp_path: Path, suffix: str) -> None:
+    X = np.arange(6, dtype=np.float32).reshape(3, 2)
+    path = tmp_path / f"x{suffix}"
+    match suffix:
+        case ".npy":
+            np.save(path, X)
+        case ".npz":
+            np.savez(path, X)
+        case ".csv":
+            pd.DataFrame(X).to_csv(path, index=False)
+        case ".parquet":
+            pd.DataFrame(X, columns=["a", "b"]).to_parquet(path)
+    np.testing.assert_array_equal(np.asarray(tables.read_features(path, "features")), X)
+
+
+def test_npy_features_are_mapped_not_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    assert isinstance(tables.read_features(tmp_path / "x.npy", "features"), np.memmap)
+
+
+def test_labels_from_arrays_and_tables(tmp_path: Path) -> None:
+    np.save(tmp_path / "y.npy", np.array([[1], [0]]))
+    assert tables.read_labels(tmp_path / "y.npy", "y") == [1, 0]
+    pd.DataFrame({"id": [7, 8], "label": ["b", "a"]}).to_csv(tmp_path / "y.csv", index=False)
+    assert tables.read_labels(tmp_path / "y.csv", "y") == ["b", "a"]
+    pd.DataFrame({"whatever": [2, 3]}).to_parquet(tmp_path / "y.parquet")
+    assert tables.read_labels(tmp_path / "y.parquet", "y") == [2, 3]
+    np.save(tmp_path / "wide.npy", np.zeros((2, 2)))
+    with pytest.raises(InvalidInputError, match=r"shape \(2, 2\)"):
+        tables.read_labels(tmp_path / "wide.npy", "y")
+    pd.DataFrame({"a": [1], "b": [2]}).to_csv(tmp_path / "two.csv", index=False)
+    with pytest.raises(InvalidInputError, match="column 'label'"):
+        tables.read_labels(tmp_path / "two.csv", "y")
+
+
+def test_weak_label_headers_name_classes(tmp_path: Path) -> None:
+    pd.DataFrame([[0.5, 0.5]], columns=["3", "5"]).to_csv(tmp_path / "w.csv", index=False)
+    assert list(tables.read_weak_labels(tmp_path / "w.csv").columns) == [3, 5]
+    pd.DataFrame([[0.5, 0.5]], columns=["3", "x"]).to_csv(tmp_path / "w.csv", index=False)
+    assert list(tables.read_weak_labels(tmp_path / "w.csv").columns) == ["3", "x"]
+
+
+def test_votes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"item": [0, 1], "annotator": ["a", "b"], "label": [1, -1], "extra": 0})
+    frame.to_csv(tmp_path / "v.csv", index=False)
+    frame.to_json(tmp_path / "v.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "v.parquet")
+    for suffix in ("csv", "jsonl", "parquet"):
+        votes = tables.read_votes(tmp_path / f"v.{suffix}")
+        assert votes.to_dict("list") == {"item": [0, 1], "annotator": ["a", "b"], "label": [1, -1]}
+    frame.drop(columns="annotator").to_csv(tmp_path / "v.csv", index=False)
+    with pytest.raises(InvalidInputError, match="expected item, annotator and label"):
+        tables.read_votes(tmp_path / "v.csv")
+    frame.assign(item=["x", 1]).to_csv(tmp_path / "v.csv", index=False)
+    with pytest.raises(InvalidInputError, match="no row numbers"):
+        tables.read_votes(tmp_path / "v.csv")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".jsonl"])
+def test_corrupt_files_are_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"bad{suffix}"
+    path.write_bytes(b"\x93NUMPY\x01\x00 this is not it \xff\xfe")
+    with pytest.raises(InvalidInputError, match=f"bad{suffix} cannot be read"):
+        tables.read_weak_labels(path)
+
+
+def test_pickles_are_not_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        tables.read_features(tmp_path / "x.npy", "features")
+
+
+def test_missing_files_and_strange_endings(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        tables.read_features(tmp_path / "none.npy", "features")
+    with pytest.raises(InvalidInputError, match=r"expected one of \.npy"):
+        tables.read_features(tmp_path / "x.xlsx", "features")
+    np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
+    with pytest.raises(InvalidInputError, match="holds the arrays"):
+        tables.read_features(tmp_path / "two.npz", "features")
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"labelchef\[parquet\]"):
+        tables.read_features(tmp_path / "x.parquet", "features")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    artefacts.write_json(path, {"a": np.float64(1.5), "b": np.arange(2)})
+    assert json.loads(path.read_text()) == {"a": 1.5, "b": [0, 1]}
+
+    def half() -> None:
+        with artefacts.whole_file(path) as stream:
+            stream.write(b"half")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        half()
+    assert json.loads(path.read_text()) == {"a": 1.5, "b": [0, 1]}
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_models_round_trip(tmp_path: Path) -> None:
+    W = np.random.default_rng(0).normal(size=(4, 3))
+    names: list[Any] = ["a", 2, "c"]
+    artefacts.write_model(tmp_path / "m.npz", W, names, {"gamma": 0.8})
+    read, classes, settings = artefacts.read_model(tmp_path / "m.npz")
+    np.testing.assert_array_equal(read, W)
+    assert classes == names
+    assert settings == {"gamma": 0.8}
+    (tmp_path / "m.npz").write_bytes((tmp_path / "m.npz").read_bytes()[:100])
+    with pytest.raises(InvalidInputError, match="no labelchef model"):
+        artefacts.read_model(tmp_path / "m.npz")
+
+
+def ledger_line(number: int) -> str:
+    entry = {
+        "round": number,
+        "items": [number],
+        "suggested": [0],
+        "influence": [-1.0],
+        "votes": [],
+        "decided": [1],
+    }
+    return json.dumps({**entry, "support": [1.0]}) + "\n"
+
+
+def test_a_ledger_cut_off_in_its_last_line_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.jsonl"
+    path.write_text(ledger_line(1) + ledger_line(2) + ledger_line(3)[:20])
+    assert [d.items.tolist() for d in artefacts.read_decisions(path)] == [[1], [2]]
+    assert path.read_text() == ledger_line(1) + ledger_line(2)
+
+
+@pytest.mark.parametrize("damage", ["nonsense\n", "{}\n", "[]\n", ledger_line(3)])
+def test_a_damaged_ledger_is_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "rounds.jsonl"
+    path.write_text(ledger_line(1) + damage + ledger_line(3))
+    with pytest.raises(InvalidInputError, match=r"line 2 is no round 2"):
+        artefacts.read_decisions(path)
+    assert ledger_line(3) in path.read_text()
+
+
+def test_vote_shares_refuse_what_they_cannot_count() -> None:
+    for votes in (np.array([0, 1]), np.array([[0, 5]]), np.array([[-2, 0]])):
+        with pytest.raises(InvalidInputError, match="expected"):
+            vote_shares(votes, 2)
+    np.testing.assert_allclose(vote_shares(np.array([[0, 1, 1]]), 3).sum(), 1.0)
+
+
+def test_the_rules_see_shapes() -> None:
+    ring = np.zeros((8, 8), dtype=np.float32)
+    ring[1:7, 2:6] = 16
+    ring[2:6, 3:5] = 0
+    shape = describe(ring)
+    assert (shape.holes, shape.hole_size, shape.width) == (1, 8, 4)
+    assert shape.mirror_lr == pytest.approx(1.0)
+    assert shape.hole_row == pytest.approx(3.5)
+    votes = dict(zip(RULES, rule_votes(ring[None])[0].tolist(), strict=True))
+    assert votes["big hole"] == 0
+    assert votes["two holes"] == -1
+    assert describe(np.zeros((8, 8), dtype=np.float32)).holes == 0
+
+
+def test_demo_labels_are_weak_but_not_noise() -> None:
+    data = load_digits_demo(seed=1)
+    right = float(np.mean(data.Y_weak.argmax(axis=1) == data.y))
+    assert 0.4 < right < 0.7
+    assert len(data.y) + len(data.y_val) + len(data.y_test) == 1797
+    np.testing.assert_allclose(data.Y_weak.sum(axis=1), 1.0)
