@@ -1,0 +1,57 @@
+"""Docs that would fall behind the code fail here."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from labelchef.cli.main import app
+from labelchef.constructors import CONSTRUCTORS
+from labelchef.io.digits import RULES
+from labelchef.selectors import SELECTORS
+from labelchef.services.clean import CleanSettings
+
+ROOT = Path(__file__).parent.parent
+CLI = (ROOT / "docs" / "cli.md").read_text()
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_documented(name: str) -> None:
+    start = CLI.index(f"## `labelchef {name}`")
+    section = CLI[start : CLI.find("\n## ", start + 1)]
+    for parameter in COMMANDS[name].params:
+        assert f"`{parameter.opts[0]}`" in section, f"docs/cli.md does not mention {parameter.opts[0]} of {name}"
+        default = parameter.default
+        if isinstance(default, int | float | str) and not isinstance(default, bool):
+            assert re.search(rf"{re.escape(parameter.opts[0])}`.*{re.escape(str(default))}", section)
+
+
+def test_every_selector_and_constructor_is_documented() -> None:
+    for name in (*SELECTORS, *CONSTRUCTORS):
+        assert f"`{name}`" in CLI
+
+
+def test_every_setting_of_a_campaign_has_an_option() -> None:
+    options = {p.name for p in COMMANDS["clean"].params}
+    assert {field.name for field in fields(CleanSettings)} <= options
+
+
+def test_every_room_is_documented() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [p.name for p in (ROOT / "src" / "labelchef").iterdir() if p.is_dir() and p.name != "__pycache__"]
+    for room in rooms:
+        assert f"`{room}`" in text, f"docs/architecture.md does not mention {room}"
+
+
+def test_the_demo_text_counts_its_rules() -> None:
+    assert len(RULES) == 20
+    assert "20 rules" in CLI
+
+
+def test_the_readme_names_only_targets_that_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text()):
+        assert f"\n{target}:" in makefile
