@@ -225,3 +225,19 @@ def test_the_same_seed_gives_the_same_campaign(data: dict[str, Any], monkeypatch
     for one, two in zip(runs[0].rounds, runs[1].rounds, strict=True):
         np.testing.assert_array_equal(one.batch.indices, two.batch.indices)
         np.testing.assert_array_equal(one.decisions.labels, two.decisions.labels)
+
+
+def test_an_interrupt_while_evaluating_takes_the_labels_back(
+    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaner = fitted(data)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("labelchef.pipeline.session.evaluate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            cleaner.update([1], [0])
+    assert not cleaner.cleaned_.any()
+    assert len(cleaner.rounds_) == 1

@@ -1,5 +1,7 @@
 """What a terminal shows while a campaign runs, and after."""
 
+import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +25,7 @@ class LiveProgress:
         self._console = Console()
         self._rows: list[tuple[str, ...]] = []
         self._status = "preparing"
+        self._running = True
         self._live = Live(self._render(), console=self._console, refresh_per_second=8, transient=False)
 
     def __enter__(self) -> Self:
@@ -33,7 +36,7 @@ class LiveProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._status = ""
+        self._status, self._running = "", False
         if self._console.is_terminal:
             self._live.update(self._render())
             self._live.stop()
@@ -80,7 +83,7 @@ class LiveProgress:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for title in self._titles():
             table.add_column(title, justify="right")
-        for row in self._rows[-_SHOWN:]:
+        for row in self._rows[-_SHOWN if self._running else 0 :]:
             table.add_row(*row)
         return Group(table, Text(self._status, style="dim"))
 
@@ -106,7 +109,12 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
 def show_next_steps(outcome: CleanOutcome) -> None:
     """What to try after the demo."""
     console = Console(highlight=False, soft_wrap=True, markup=False)
+    command = sys.argv[0] if Path(sys.argv[0]).name == "labelchef" else "labelchef"
+    steps = [(f"{command} clean --help", "the same on files of yours")]
+    steps.append(("from labelchef import LabelCleaner", "the same in Python; help(LabelCleaner) tells how"))
+    if any(path.name == "report.html" for path in outcome.files):
+        steps.insert(0, (f"open {outcome.folder / 'report.html'}", "in a browser: what was asked, and what it brought"))
+    width = max(len(step) for step, _ in steps)
     console.print("\nnext:")
-    console.print(f"  open {outcome.folder / 'report.html'} in a browser")
-    console.print("  labelchef clean --help         the same on files of yours")
-    console.print("  python: from labelchef import LabelCleaner; help(LabelCleaner)")
+    for step, what in steps:
+        console.print(f"  {step:{width}}   {what}")

@@ -136,16 +136,6 @@ class Metrics:
         return values if self.f1 is None else {**values, "f1": self.f1}
 
 
-class Stage(StrEnum):
-    """Where a round stands."""
-
-    SELECTED = "selected"
-    ANNOTATED = "annotated"
-    AGGREGATED = "aggregated"
-    CONSTRUCTED = "constructed"
-    EVALUATED = "evaluated"
-
-
 class StopReason(StrEnum):
     """Why a campaign ended."""
 
@@ -174,8 +164,3 @@ class RoundRecord:
     test: Metrics | None
     construction: ConstructionDiagnostics
     seconds: Mapping[str, float]
-
-    @property
-    def predicted_change(self) -> float:
-        """Sum of the predicted changes of the validation loss (not times N) over the decided suggestions."""
-        return float(self.batch.influence.sum())

@@ -74,12 +74,15 @@ class Session:
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
-        self._construction = self.constructor.initialise(self.objective, on_step)
+        construction = self.constructor.initialise(self.objective, on_step)
         nothing = np.empty(0, dtype=np.int64)
         batch = Batch(nothing, nothing, np.empty(0))
         decisions = Decisions(nothing, nothing, np.empty(0))
         timing = {"construct": time.perf_counter() - began}
-        return self._record(batch, Votes.of([]), decisions, nothing, timing)
+        record = self._record(construction, batch, Votes.of([]), decisions, nothing, timing)
+        self._construction = construction
+        self.rounds.append(record)
+        return record
 
     def select(self, batch_size: int) -> Batch:
         """The samples to ask next."""
@@ -100,10 +103,14 @@ class Session:
         began = time.perf_counter()
         before = self.labels.Y[decisions.items].argmax(axis=1)
         with self.labels.assigned(decisions.items, decisions.labels) as change:
-            self._construction = self._follow(change)
-        after = self.labels.Y[decisions.items].argmax(axis=1)
-        timing = {**(seconds or {}), "construct": time.perf_counter() - began}
-        return self._record(batch, votes, decisions, decisions.items[before != after], timing)
+            construction = self._follow(change)
+            after = self.labels.Y[decisions.items].argmax(axis=1)
+            timing = {**(seconds or {}), "construct": time.perf_counter() - began}
+            changed = decisions.items[before != after]
+            record = self._record(construction, batch, votes, decisions, changed, timing)
+        self._construction = construction
+        self.rounds.append(record)
+        return record
 
     @property
     def spent(self) -> int:
@@ -118,12 +125,18 @@ class Session:
         return self.constructor.construct(self.objective, self.construction, change, companion)
 
     def _record(
-        self, batch: Batch, votes: Votes, decisions: Decisions, changed: Ints, seconds: dict[str, float]
+        self,
+        construction: Construction,
+        batch: Batch,
+        votes: Votes,
+        decisions: Decisions,
+        changed: Ints,
+        seconds: dict[str, float],
     ) -> RoundRecord:
-        began, W = time.perf_counter(), self.construction.point.W
+        began, W = time.perf_counter(), construction.point.W
         validation = self.validation.metrics(W)
         test = None if self.test is None else self.test.metrics(W)
-        record = RoundRecord(
+        return RoundRecord(
             number=len(self.rounds),
             batch=batch,
             votes=votes,
@@ -133,8 +146,6 @@ class Session:
             cleaned=int(self.labels.cleaned.sum()),
             validation=validation,
             test=test,
-            construction=self.construction.diagnostics,
+            construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
         )
-        self.rounds.append(record)
-        return record

@@ -148,6 +148,7 @@ def clean(
     try:
         result = cleaner.run(who, on_round=on_round)
     except KeyboardInterrupt:
+        _catch_up(ledger, cleaner.rounds_)
         result = CleaningResult(
             cleaner.history_,
             StopReason.INTERRUPTED,
@@ -239,6 +240,13 @@ def _open_ledger(folder: Path, cleaner: LabelCleaner, settings: CleanSettings, r
         cleaner.query(max(1, len(decisions.items)))
         cleaner.update(decisions.items, decisions.labels)
     return ledger
+
+
+def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
+    """Write down the rounds that an interrupt kept from the ledger."""
+    written = len(artefacts.read_decisions(ledger))
+    for record in rounds[1 + written :]:
+        artefacts.append_round(ledger, record)
 
 
 def _lasting(settings: CleanSettings) -> dict[str, Any]:
