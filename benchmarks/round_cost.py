@@ -64,7 +64,7 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
 
 def _fidelity(cleaner: LabelCleaner, data: Data, shape: Shape) -> dict[str, Any]:
     """Influence of the next round by other means: one logit column, float64, scipy's CG without a preconditioner."""
-    batch = cleaner.query()
+    ours = cleaner.scores()
     W = cleaner.W_
     u = (W[:, 1] - W[:, 0]).astype(np.float64)
     N, weight = len(data.X), np.where(cleaner.cleaned_, 1.0, 0.8)
@@ -89,9 +89,9 @@ def _fidelity(cleaner: LabelCleaner, data: Data, shape: Shape) -> dict[str, Any]
     Y, gamma = cleaner.labels_, 0.8
     Q = gamma * Y + (1 - gamma) * np.stack([1 - p, p], axis=1)
     score = np.where(cleaner.cleaned_, np.inf, S.min(axis=1) - (Q * S).sum(axis=1))
-    top = smallest(score, len(batch))
-    difference = np.abs(score[batch.indices] - batch.influence) / np.abs(batch.influence)
-    return {"overlap": len(set(top) & set(batch.indices)), "difference": float(difference.max())}
+    top = smallest(np.where(np.isnan(ours), np.inf, ours), BATCH)
+    difference = np.abs(score[top] - ours[top]) / np.abs(ours[top])
+    return {"overlap": len(set(top) & set(smallest(score, BATCH))), "difference": float(difference.max())}
 
 
 def _added_memory(data: Data, shape: Shape) -> int:

@@ -1,9 +1,12 @@
 """The Python API, and what it refuses."""
 
 import operator
+import os
 import pickle
+import signal
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +16,8 @@ from sklearn.base import clone
 
 import labelchef
 from labelchef import InvalidInputError, LabelchefError, LabelCleaner, MissingClassWarning
+from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
+from labelchef.selectors import InflSelector
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +108,7 @@ def test_inputs_are_neither_copied_nor_written(data: dict[str, Any]) -> None:
     np.testing.assert_array_equal(Y, data["Y_weak"])
 
 
-@pytest.mark.parametrize("names", [["ham", "spam"], [3, 7], [(0, "a"), (1, "b")], [None, "x"], [-1, 1], [True, False]])
+@pytest.mark.parametrize("names", [["ham", "spam"], [3, 7], [(0, "a"), (1, "b")], [None, "x"], [True, False]])
 def test_class_names_of_any_hashable_type(data: dict[str, Any], names: list[Any]) -> None:
     y_val = [names[c] for c in data["y_val"]]
     cleaner = fit(data, y_val=y_val, classes=names)
@@ -189,8 +194,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "NaN": (lambda d: bad_feature(d, np.nan), r"X\[3, 1\] is nan"),
     "infinity": (lambda d: bad_feature(d, np.inf), r"X\[3, 1\] is inf"),
     "NaN in validation": (lambda d: bad_feature(d, np.nan, "X_val"), r"X_val\[3, 1\] is nan"),
-    "text": (lambda d: {"X": np.full((120, 4), "a")}, "not numbers"),
-    "complex": (lambda d: {"X": d["X"] + 1j}, "complex"),
+    "text": (lambda d: {"X": np.full((120, 4), "a")}, "cannot be read as a table of real numbers"),
+    "complex": (lambda d: {"X": d["X"] + 1j}, "real numbers"),
     "sparse": (lambda d: {"X": scipy.sparse.csr_matrix(d["X"])}, "TruncatedSVD"),
     "rows of Y": (lambda d: {"Y_weak": d["Y_weak"][:-1]}, "119 rows; expected 120"),
     "hard labels": (lambda d: {"Y_weak": d["y"]}, "numpy.eye"),
@@ -209,6 +214,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "clean length": (lambda d: {"y_clean": [0, 1]}, "2 entries; expected 120"),
     "clean class": (lambda d: {"y_clean": [5] * 120}, r"y_clean\[0\] is 5"),
     "class names": (lambda d: {"classes": ["a"]}, "1 class names for 2 columns"),
+    "a class named -1": (lambda d: {"classes": [-1, 1]}, "stands for 'no label'"),
+    "unhashable names": (lambda d: {"classes": [[1], [2]]}, "hashable"),
+    "classes is a number": (lambda d: {"classes": 5}, "classes is 5"),
+    "ragged": (lambda d: {"X": [[1.0], [1.0, 2.0]]}, "rows of equal length"),
+    "masked": (lambda d: {"X": np.ma.masked_less(d["X"], 0)}, "masked"),
+    "sparse validation": (lambda d: {"X_val": scipy.sparse.csr_array(d["X_val"])}, "X_val is a sparse matrix"),
+    "validation is a number": (lambda d: {"X_val": 3.0}, "X_val has shape"),
+    "labels are a number": (lambda d: {"y_val": 3}, "y_val is 3; expected a list"),
+    "clean is a number": (lambda d: {"y_clean": -1}, "y_clean is -1"),
     "repeated names": (lambda d: {"classes": ["a", "a"]}, "repeat"),
 }  # fmt: skip
 
@@ -235,10 +249,16 @@ def test_bad_data_is_refused(data: dict[str, Any], what: str) -> None:
         ({"l2": 0.0}, "l2 is 0.0; expected a number above 0"),
         ({"l2": "much"}, "l2 is 'much'"),
         ({"tol": -1}, "tol is -1"),
-        ({"selector": "magic"}, "unknown selector 'magic'; expected one of: infl"),
+        ({"selector": "magic"}, "unknown selector 'magic'; expected one of: increm_infl, "),
         ({"constructor": "magic"}, "unknown constructor 'magic'; expected one of: newton"),
         ({"target": 0.9, "target_metric": "auc"}, "unknown metric 'auc'"),
         ({"target": "high"}, "target is 'high'"),
+        ({"target_metric": "auc"}, "unknown metric 'auc'"),
+        ({"random_state": -1}, "random_state is -1"),
+        ({"random_state": "a"}, "random_state is 'a'"),
+        ({"selector": 5}, "selector is 5"),
+        ({"constructor": None}, "constructor is None"),
+        ({"stop": "soon"}, "stop is 'soon'"),
     ],
 )
 def test_bad_settings_are_refused(data: dict[str, Any], setting: dict[str, Any], message: str) -> None:
@@ -258,6 +278,8 @@ def test_bad_settings_are_refused(data: dict[str, Any], setting: dict[str, Any],
         ([1], [-2], "class id from 0 to 1"),
         ([1], ["spam"], "'spam'; expected one of the classes"),
         ([1], [[0]], "no single label"),
+        ([[1], [2, 3]], [0, 1], "expected a list of sample numbers"),
+        ([1], 1, "labels is 1; expected a list"),
     ],
 )
 def test_bad_updates_are_refused_and_change_nothing(
@@ -278,9 +300,13 @@ def test_bad_queries_and_predictions_are_refused(data: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match="3 features; expected 4"):
         cleaner.predict_proba(data["X"][:, :3])
     y = [2 if k < 3 else int(c) for k, c in enumerate(data["y_val"])]
-    three = fit(data, {"target": 0.5, "target_metric": "f1"}, Y_weak=np.full((120, 3), 1 / 3), y_val=y)
-    with pytest.raises(InvalidInputError, match="metric 'f1' is not defined here"):
-        three.run(lambda b: [0] * len(b))
+    with pytest.raises(InvalidInputError, match="'f1' with 3 classes"):
+        fit(data, {"target_metric": "f1"}, Y_weak=np.full((120, 3), 1 / 3), y_val=y)
+    for annotator in (5, None, Suggestion):
+        with pytest.raises(InvalidInputError, match="annotator is"):
+            cleaner.run(annotator)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="is None; expected a list"):
+        cleaner.run(lambda b: None)  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize("name", ["query", "W_", "labels_", "cleaned_", "history_", "rounds_"])
@@ -295,3 +321,106 @@ def test_the_package_lists_what_it_has() -> None:
         assert getattr(labelchef, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         labelchef.nothing  # noqa: B018
+
+
+def test_a_joblib_round_trip_keeps_labels_and_model_together(data: dict[str, Any], tmp_path: Any) -> None:
+    cleaner = fit(data)
+    joblib.dump(cleaner, tmp_path / "cleaner.joblib")
+    revived = joblib.load(tmp_path / "cleaner.joblib")
+    items = np.arange(50)
+    np.testing.assert_allclose(
+        revived.update(items, data["y"][:50]).W_, cleaner.update(items, data["y"][:50]).W_, atol=1e-9
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_can_go_on(rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(3000, 4)), rng.integers(0, 2, 3000)
+    cleaner = LabelCleaner().fit(X, np.full((3000, 2), 0.5), X_val=X[:99], y_val=y[:99])
+    expected = cleaner.query().indices
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(0 if np.array_equal(cleaner.query().indices, expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(
+    "annotator",
+    [
+        RecordedVotes([(i, "a", -2) for i in range(120)]),
+        RecordedVotes([(i, "a", 7) for i in range(120)]),
+        GroundTruth(np.full(120, 5)),
+        GroundTruth(np.full(120, 0.5)),
+        GroundTruth([[0]] * 120),
+    ],
+)
+def test_votes_out_of_range_are_refused_and_change_nothing(data: dict[str, Any], annotator: Any) -> None:
+    cleaner = fit(data)
+    with pytest.raises(InvalidInputError, match="expected"):
+        cleaner.run(annotator)
+    assert not cleaner.cleaned_.any()
+
+
+def test_truth_goes_by_position(data: dict[str, Any]) -> None:
+    shuffled = pd.Series(data["y"], index=np.random.default_rng(0).permutation(120))
+    one, two = (fit(data, {"budget": 20}) for _ in range(2))
+    one.run(GroundTruth(shuffled))
+    two.run(GroundTruth(data["y"].tolist()))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    with pytest.raises(InvalidInputError, match="n_classes=1"):
+        SimulatedAnnotators([0, 0], n_classes=1)
+    with pytest.raises(InvalidInputError, match="seed=-1"):
+        SimulatedAnnotators([0, 0], n_classes=2, seed=-1)
+
+
+def test_answers_as_floats_and_truth_values_are_ids(data: dict[str, Any]) -> None:
+    cleaner = fit(data, y_val=data["y_val"] + 1, classes=[1, 2])
+    cleaner.update([0, 1, 2, 3], [1, 1.0, True, np.nan])
+    np.testing.assert_array_equal(cleaner.labels_[:3, 1], 1.0)
+    assert not cleaner.cleaned_[3]
+
+
+def test_missing_values_of_frames(data: dict[str, Any]) -> None:
+    y_clean = pd.Series(data["y"], dtype="Int64").where(np.arange(120) < 30)
+    assert fit(data, y_clean=y_clean).cleaned_.sum() == 30
+    cleaner = fit(data)
+    cleaner.update([0, 1], pd.Series([1, pd.NA], dtype="Int64"))
+    assert cleaner.cleaned_.sum() == 1
+    frame = pd.DataFrame(data["X"]).astype("Float64")
+    np.testing.assert_array_equal(fit(data, X=frame).query().indices, fit(data).query().indices)
+
+
+def test_numbers_keep_their_precision(data: dict[str, Any]) -> None:
+    assert labelchef.cleaner.as_features(np.full((2, 2), 2**24 + 1)).max() == 2**24 + 1  # type: ignore[attr-defined]
+
+
+def test_settings_of_the_fit_stay_with_the_model(data: dict[str, Any]) -> None:
+    selector = InflSelector()
+    cleaner = fit(data, {"selector": selector})
+    cleaner.query()
+    assert selector.carried is None  # the user's object is not written to
+    before = cleaner.predict_proba(data["X_val"])
+    cleaner.set_params(fit_intercept=False)
+    np.testing.assert_array_equal(cleaner.predict_proba(data["X_val"]), before)
+
+
+def test_an_update_in_another_order_keeps_each_suggestion(data: dict[str, Any]) -> None:
+    cleaner = fit(data)
+    batch = cleaner.query()
+    cleaner.update(batch.indices[::-1], data["y"][batch.indices[::-1]])
+    record = cleaner.rounds_[-1]
+    np.testing.assert_array_equal(record.batch.suggested, batch.suggested[::-1])
+    np.testing.assert_array_equal(record.batch.influence, batch.influence[::-1])
+    assert record.seconds["select"] > 0
+
+
+def test_scores_of_every_sample(data: dict[str, Any]) -> None:
+    cleaner = fit(data, {"look_ahead": False})
+    cleaner.update([5], [0])
+    scores = cleaner.scores()
+    assert np.isnan(scores).nonzero()[0].tolist() == [5]
+    batch = cleaner.query(20)
+    np.testing.assert_array_equal(np.argsort(scores)[:20], batch.indices)
+    np.testing.assert_allclose(np.sort(scores)[:20], batch.influence, rtol=1e-5)

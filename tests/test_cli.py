@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 from labelchef.io.artefacts import read_model
-from labelchef.report import require_report
 
 
 def labelchef(*arguments: object, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +78,8 @@ def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
     assert summary["stopped_because"] == "budget spent"
     assert summary["after"]["test"]["accuracy"] == pytest.approx(history["test_accuracy"].iloc[-1])
     page = (out / "report.html").read_text()
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 6
+    assert "Samples evaluated exactly" in page
     assert "Agreement with the true label" in page
     for outside in ("http://", "https://", "<script", "<link"):
         assert outside not in page.replace("http://www.w3.org/", "")
@@ -139,6 +139,21 @@ def test_a_campaign_goes_on_where_it_stood(files: Path, tmp_path: Path) -> None:
         for name in ("whole", "parts")
     )
     assert [(w["items"], w["decided"]) for w in whole] == [(p["items"], p["decided"]) for p in parts]
+    ours, theirs = (pd.read_csv(tmp_path / name / "history.csv") for name in ("whole", "parts"))
+    np.testing.assert_allclose(ours["val_loss"], theirs["val_loss"], rtol=1e-6)
+    assert ours["agreed_with_suggestion"].tolist() == theirs["agreed_with_suggestion"].tolist()
+    assert (theirs["seconds_annotate"].iloc[1:] > 0).all()
+    (tmp_path / "parts" / "campaign.json").rename(tmp_path / "kept.json")
+    (tmp_path / "parts" / "campaign.json").write_text("{")
+    corrupt = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--resume", check=2)
+    assert "other data" in corrupt.stderr
+    (tmp_path / "kept.json").rename(tmp_path / "parts" / "campaign.json")
+    swapped = [
+        files / "test.npy" if str(part).endswith("val.npy") else part for part in inputs(files, tmp_path / "parts")
+    ]
+    swapped = [files / "test_y.npy" if str(part).endswith("val.csv") else part for part in swapped]
+    elsewhere = labelchef("clean", *swapped, *people, "--resume", check=2)
+    assert "other data" in elsewhere.stderr
     other = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--gamma", 0.5, "--resume", check=2)
     assert "other data or with other settings" in other.stderr
     before = (tmp_path / "parts" / "rounds.jsonl").read_text()
@@ -187,7 +202,12 @@ BAD: dict[str, tuple[list[object], str]] = {
     "short truth": (["--truth", "ODD2"], "one for each training sample"),
     "not a number": (["--budget", "many"], "unable to parse string as an integer"),
     "unknown option": (["--colour", "red"], "colour"),
-    "folder is a file": (["--out", "FILE"], "cannot be made"),
+    "folder is a file": (["--out", "FILE"], "cannot be written"),
+    "folder without rights": (["--out", "/proc/self"], "cannot be written"),
+    "seed": (["--seed", -1], "random_state is -1"),
+    "nothing to resume": (["--resume"], "no campaign to go on with"),
+    "metric without target": (["--target-metric", "auc"], "unknown metric"),
+    "votes beyond": (["--votes", "FAR", "--strategy", "one"], "votes on item 999"),
 }  # fmt: skip
 
 
@@ -197,9 +217,10 @@ def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, wha
     (tmp_path / "file").write_text("")
     (tmp_path / "odd.csv").write_text("label\n" + "eggs\n" * 70)
     (tmp_path / "odd2.csv").write_text("label\nham\n")
+    (tmp_path / "far.csv").write_text("item,annotator,label\n999,a,ham\n")
     places = {
         "CORRUPT": tmp_path / "corrupt.npy", "TRUTH": files / "truth.csv", "TEST": files / "test.npy",
-        "ODD": tmp_path / "odd.csv", "ODD2": tmp_path / "odd2.csv", "FILE": tmp_path / "file",
+        "ODD": tmp_path / "odd.csv", "ODD2": tmp_path / "odd2.csv", "FILE": tmp_path / "file", "FAR": tmp_path / "far.csv",
     }  # fmt: skip
     options, message = BAD[what]
     filled = [places.get(str(option), option) for option in options]
@@ -213,6 +234,19 @@ def test_a_warning_is_one_line(files: Path, tmp_path: Path) -> None:
     done = labelchef("clean", *inputs(files, tmp_path / "out"), "--val-labels", tmp_path / "ham.csv", "--no-report")
     assert "warning y_val has no sample of 'spam'" in " ".join(done.stderr.split())
     assert ".py" not in done.stderr
+
+
+def test_brackets_in_names_are_shown_as_they_are(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "u[/x]ni"
+    done = labelchef("clean", *inputs(files, out), "--no-report", "--budget", 10)
+    assert "u[/x]ni" in done.stdout
+    code = (
+        "import sys; sys.modules['altair'] = None; sys.argv[1:] = ['demo', '--out', 'x']; "
+        "from labelchef.cli.main import run; run()"
+    )
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "pip install 'labelchef[report]'" in missing.stderr
 
 
 def test_help_and_version() -> None:
@@ -242,11 +276,3 @@ def test_importing_is_light() -> None:
     code = f"import sys, labelchef, labelchef.cli.main; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_a_report_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from labelchef.domain.errors import MissingExtraError
-
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"labelchef\[report\]"):
-        require_report()

@@ -37,11 +37,11 @@ def test_npy_features_are_mapped_not_read(tmp_path: Path) -> None:
 
 def test_labels_from_arrays_and_tables(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", np.array([[1], [0]]))
-    assert tables.read_labels(tmp_path / "y.npy", "y") == [1, 0]
+    assert tables.read_labels(tmp_path / "y.npy", "y") == ["1", "0"]
     pd.DataFrame({"id": [7, 8], "label": ["b", "a"]}).to_csv(tmp_path / "y.csv", index=False)
     assert tables.read_labels(tmp_path / "y.csv", "y") == ["b", "a"]
     pd.DataFrame({"whatever": [2, 3]}).to_parquet(tmp_path / "y.parquet")
-    assert tables.read_labels(tmp_path / "y.parquet", "y") == [2, 3]
+    assert tables.read_labels(tmp_path / "y.parquet", "y") == ["2", "3"]
     np.save(tmp_path / "wide.npy", np.zeros((2, 2)))
     with pytest.raises(InvalidInputError, match=r"shape \(2, 2\)"):
         tables.read_labels(tmp_path / "wide.npy", "y")
@@ -50,9 +50,32 @@ def test_labels_from_arrays_and_tables(tmp_path: Path) -> None:
         tables.read_labels(tmp_path / "two.csv", "y")
 
 
+def test_labels_are_text(tmp_path: Path) -> None:
+    (tmp_path / "y.csv").write_text("label\nNA\nTrue\n1.0\n-1\nnull\n\n")
+    assert tables.read_labels(tmp_path / "y.csv", "y") == ["NA", "True", "1.0", None, "null"]
+    np.save(tmp_path / "y.npy", np.array([1.0, np.nan, -1.0]))
+    assert tables.read_labels(tmp_path / "y.npy", "y") == ["1", None, None]
+
+
+def test_row_numbers_in_a_file_are_refused(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [1.0], "b": [2.0]}).to_csv(tmp_path / "x.csv")
+    with pytest.raises(InvalidInputError, match="index=False"):
+        tables.read_features(tmp_path / "x.csv", "features")
+
+
+def test_the_last_vote_of_an_annotator_counts(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text("item,annotator,label\n0,a,x\n0,b,x\n0,a,y\n")
+    assert tables.read_votes(tmp_path / "v.csv")["label"].tolist() == ["x", "y"]
+
+
 def test_weak_label_headers_name_classes(tmp_path: Path) -> None:
     pd.DataFrame([[0.5, 0.5]], columns=["3", "5"]).to_csv(tmp_path / "w.csv", index=False)
-    assert list(tables.read_weak_labels(tmp_path / "w.csv").columns) == [3, 5]
+    assert list(tables.read_weak_labels(tmp_path / "w.csv").columns) == ["3", "5"]
+    np.save(tmp_path / "w.npy", np.full((2, 3), 1 / 3))
+    assert list(tables.read_weak_labels(tmp_path / "w.npy").columns) == ["0", "1", "2"]
+    pd.DataFrame([[0.5, 0.5]], columns=["-1", "1"]).to_csv(tmp_path / "w.csv", index=False)
+    with pytest.raises(InvalidInputError, match="no label"):
+        tables.read_weak_labels(tmp_path / "w.csv")
     pd.DataFrame([[0.5, 0.5]], columns=["3", "x"]).to_csv(tmp_path / "w.csv", index=False)
     assert list(tables.read_weak_labels(tmp_path / "w.csv").columns) == ["3", "x"]
 
@@ -64,7 +87,7 @@ def test_votes(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "v.parquet")
     for suffix in ("csv", "jsonl", "parquet"):
         votes = tables.read_votes(tmp_path / f"v.{suffix}")
-        assert votes.to_dict("list") == {"item": [0, 1], "annotator": ["a", "b"], "label": [1, -1]}
+        assert votes.to_dict("list") == {"item": [0, 1], "annotator": ["a", "b"], "label": ["1", None]}
     frame.drop(columns="annotator").to_csv(tmp_path / "v.csv", index=False)
     with pytest.raises(InvalidInputError, match="expected item, annotator and label"):
         tables.read_votes(tmp_path / "v.csv")
@@ -142,22 +165,24 @@ def ledger_line(number: int) -> str:
         "votes": [],
         "decided": [1],
     }
-    return json.dumps({**entry, "support": [1.0]}) + "\n"
+    return json.dumps({**entry, "support": [1.0], "seconds": {"select": 0.5}, "diagnostics": {"candidates": 3}}) + "\n"
 
 
 def test_a_ledger_cut_off_in_its_last_line_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
     path.write_text(ledger_line(1) + ledger_line(2) + ledger_line(3)[:20])
-    assert [d.items.tolist() for d in artefacts.read_decisions(path)] == [[1], [2]]
+    assert [d.decisions.items.tolist() for d in artefacts.read_ledger(path)] == [[1], [2]]
     assert path.read_text() == ledger_line(1) + ledger_line(2)
 
 
-@pytest.mark.parametrize("damage", ["nonsense\n", "{}\n", "[]\n", ledger_line(3)])
+@pytest.mark.parametrize(
+    "damage", ["nonsense\n", "{}\n", "[]\n", ledger_line(3), ledger_line(2).replace("[2]", "[99999999999999999999]")]
+)
 def test_a_damaged_ledger_is_refused(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "rounds.jsonl"
     path.write_text(ledger_line(1) + damage + ledger_line(3))
     with pytest.raises(InvalidInputError, match=r"line 2 is no round 2"):
-        artefacts.read_decisions(path)
+        artefacts.read_ledger(path)
     assert ledger_line(3) in path.read_text()
 
 

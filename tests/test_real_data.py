@@ -4,16 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.real import SETS, load, split
 
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Suggestion
-from tests.real_data import SETS, load
+from labelchef.selectors import AnchoredSelector, InflSelector
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", ["youtube_wrench", "trec_rules", "airline_twitter"])
 def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
-    data = load(data_folder, name)
+    data = split(load(data_folder, name), seed=0)
     cleaner = LabelCleaner(l2=1e-3, budget=100, batch_size=10)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
     history = cleaner.run(GroundTruth(data.y)).history
@@ -23,10 +24,23 @@ def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", ["youtube_wrench", "trec_rules", "airline_twitter"])
 def test_the_predicted_change_comes_true_on_real_data(data_folder: Path, name: str) -> None:
-    data = load(data_folder, name)
+    data = split(load(data_folder, name), seed=0)
     cleaner = LabelCleaner(l2=1e-2, budget=30, batch_size=1)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     history = cleaner.run(Suggestion()).history.iloc[1:]
     np.testing.assert_allclose(history["realised_change"], history["predicted_change"], rtol=0.25)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", SETS)
+def test_increm_infl_equals_full_on_real_data(data_folder: Path, name: str) -> None:
+    data = split(load(data_folder, name), seed=1, n_train=4000)
+    chosen = []
+    for selector in (InflSelector(), AnchoredSelector(), AnchoredSelector(free_products=False)):
+        cleaner = LabelCleaner(selector=selector, look_ahead=False, l2=1e-3, budget=60)
+        cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
+        rounds = cleaner.run(GroundTruth(data.y)).rounds
+        chosen.append([(r.batch.indices.tolist(), r.batch.suggested.tolist()) for r in rounds])
+    assert chosen[0] == chosen[1] == chosen[2]

@@ -141,3 +141,9 @@ def test_a_truth_that_is_too_short_is_refused() -> None:
         GroundTruth(np.array([0, 1])).annotate(batch_of([7], [0]))
     with pytest.raises(InvalidInputError, match="per_item=0"):
         RecordedVotes([], per_item=0)
+
+
+def test_support_is_the_share_of_all_votes() -> None:
+    batch = batch_of([4], [0])
+    votes = Votes.of([("a", [4], [1]), ("b", [4], [1]), ("c", [4], [-1])])
+    assert MajorityVote().aggregate(votes, batch).support[0] == pytest.approx(2 / 3)

@@ -1,5 +1,6 @@
 """`LabelCleaner`: the Python API, in the manner of scikit-learn."""
 
+import copy
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,9 +30,9 @@ from labelchef.pipeline.inputs import (
     as_weak_labels,
 )
 from labelchef.pipeline.loop import LoopSettings, run_rounds
-from labelchef.pipeline.session import Session, Split
+from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
 from labelchef.pipeline.stopping import StoppingRule, TargetReached
-from labelchef.selectors import Selector, make_selector
+from labelchef.selectors import InflSelector, Selector, make_selector
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     batch_size : samples a round
     target, target_metric : `run` stops once this metric on validation is reached
     stop : a further stopping rule, see `labelchef.pipeline.stopping`
+    look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour
     fit_intercept : whether to add a bias column
     tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model
     random_state : seed of every random choice
@@ -94,7 +96,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        selector: str | Selector = "infl",
+        selector: str | Selector = "increm_infl",
         constructor: str | Constructor = "newton",
         gamma: float = 0.8,
         l2: float = 0.01,
@@ -103,6 +105,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         target: float | None = None,
         target_metric: str = "f1_macro",
         stop: StoppingRule | None = None,
+        look_ahead: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-6,
         random_state: int | np.random.Generator | None = 0,
@@ -116,6 +119,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         self.target = target
         self.target_metric = target_metric
         self.stop = stop
+        self.look_ahead = look_ahead
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.random_state = random_state
@@ -140,12 +144,19 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         class names; `y_clean` has −1 (or None) where a training sample is not clean. `on_step(iteration, gradient
         norm, tolerance)` is told of the solver's progress.
         """
-        settings = self._settings()
-        selector = make_selector(self.selector)
-        constructor = make_constructor(self.constructor, tol=self.tol)
+        self._settings()
+        selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
+        constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol)
+        rng = _generator(self.random_state)
         features = as_features(X)
         weak = as_weak_labels(Y_weak, len(features))
         names = ClassNames.of(classes, Y_weak, weak.shape[1])
+        if self.target_metric == "f1" and len(names) != 2:
+            raise InvalidInputError(
+                f"target_metric is 'f1' with {len(names)} classes; expected 'f1_macro', 'accuracy' or 'loss': "
+                "F1 of one class is for two classes",
+                code="metric",
+            )
         table = LabelTable(weak, self.gamma)
         if y_clean is not None:
             given = names.encode(y_clean, "y_clean", allow_missing=True)
@@ -159,8 +170,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         validation = self._split(X_val, y_val, names, features.shape[1], "val")
         assert validation is not None
         self._names = names
-        self._settings_ = settings
         self._n_features = features.shape[1]
+        self._bias = self.fit_intercept
         session = Session(
             objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, float(self.l2)),
             labels=table,
@@ -168,7 +179,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             test=self._split(X_test, y_test, names, features.shape[1], "test"),
             selector=selector,
             constructor=constructor,
-            rng=np.random.default_rng(self.random_state),
+            rng=rng,
         )
         session.start(on_step)
         self._session = session
@@ -189,6 +200,18 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         batch = self._fitted().select(size)
         self._last_batch, self._last_seconds = batch, time.perf_counter() - began
         return batch
+
+    def scores(self) -> Float64s:
+        """Influence of every training sample's best relabelling, (N,): smallest first is the order of INFL.
+
+        NaN where a sample is clean already, or was given up.
+        """
+        session = self._fitted()
+        found = np.full(session.objective.engine.n_rows, np.nan)
+        for eligible in session.labels.tiers(MOST_ATTEMPTS):
+            batch = InflSelector().select(session.context(eligible), int(eligible.sum()))
+            found[batch.indices] = batch.influence
+        return found
 
     def update(self, indices: Any, labels: Any) -> Self:
         """Write down what people decided, and bring the model up to date.
@@ -225,9 +248,20 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         behind: call `run` again and it goes on.
         """
         session = self._fitted()
+        if isinstance(annotator, type) or not (isinstance(annotator, Annotator) or callable(annotator)):
+            raise InvalidInputError(
+                f"annotator is {annotator!r}; expected one of labelchef.annotators (an instance), or a function from a "
+                "batch to labels",
+                code="annotator",
+            )
         who = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
         reason, message = run_rounds(session, who, aggregator or MajorityVote(), self._settings_of_fit(), on_round)
         return CleaningResult(self.history_, reason, message, tuple(session.rounds))
+
+    def replay(self, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float]) -> Self:
+        """Apply a round that was recorded earlier, as it was."""
+        self._fitted().decide(batch, votes, decisions, seconds)
+        return self
 
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
@@ -235,7 +269,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         features = as_features(X, columns=self._n_features)
         n_classes = len(self._names)
         blank = RowLabels(np.empty((len(features), n_classes)), np.empty(len(features)))
-        engine = MemoryEngine(features, bias=self.fit_intercept)
+        engine = MemoryEngine(features, bias=self._bias)
         sums = engine.sweep(blank, W=contrast(session.construction.point.W))
         return probabilities(with_reference(sums.logits))
 
@@ -297,7 +331,12 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             _at_least_one(self.budget, "budget")
         if self.target is not None:
             _number(self.target, "target")
-        target = None if self.target is None else TargetReached(self.target_metric, self.target)
+        if self.stop is not None and not isinstance(self.stop, StoppingRule):
+            raise InvalidInputError(
+                f"stop is {self.stop!r}; expected a rule of labelchef.pipeline.stopping, or None", code="stop"
+            )
+        reached = TargetReached(self.target_metric, self.target or 0.0)  # checks the metric, target or not
+        target = None if self.target is None else reached
         return LoopSettings(self.batch_size, self.budget, target, self.stop)
 
     def _split(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> Split | None:
@@ -305,7 +344,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             return None
         if X is None or y is None:
             raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
-        if len(X) == 0:
+        if len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0:
             remedy = "INFL measures what helps on validation: hold out a few dozen trusted samples"
             raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
         features = as_features(X, f"X_{name}", columns=columns)
@@ -337,3 +376,13 @@ def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf
     if not fine:
         bounds = f"a number above {low:g}" if above else f"a number from {low:g} to {high:g}"
         raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"random_state is {random_state!r}; expected a whole number of at least 0, a Generator or None",
+            code="random_state",
+        ) from None

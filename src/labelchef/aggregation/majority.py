@@ -52,6 +52,10 @@ class MajorityVote:
                 f"votes on items {strangers[:5]} that were not asked; expected items of the batch",
                 code="votes",
             )
+        if votes.labels.min(initial=0) < UNRESOLVED:
+            raise InvalidInputError(
+                f"a vote for class {int(votes.labels.min())}; expected class ids, −1 for ambiguous", code="votes"
+            )
         width = int(max(votes.labels.max(initial=0), batch.suggested.max(initial=0))) + 2
         counts = np.zeros((len(batch), width), dtype=np.int64)  # column 0 counts 'ambiguous'
         for item, label in zip(votes.items.tolist(), votes.labels.tolist(), strict=True):

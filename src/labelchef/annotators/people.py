@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,11 +29,11 @@ class GroundTruth:
     [(2, 'truth', 2), (0, 'truth', 0)]
     """
 
-    truth: Ints
+    truth: Any
 
     def annotate(self, batch: Batch) -> Votes:
         """The truth of each item."""
-        return Votes.of([("truth", batch.indices, _of_items(self.truth, batch, "truth"))])
+        return Votes.of([("truth", batch.indices, _of_items(_class_ids(self.truth), batch))])
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SimulatedAnnotators:
 
     def __init__(
         self,
-        truth: Ints,
+        truth: Any,
         *,
         n_classes: int,
         error_rates: Sequence[float] = (0.05, 0.05, 0.05),
@@ -73,9 +73,17 @@ class SimulatedAnnotators:
                 f"error rates {list(error_rates)}; expected at least one number between 0 and 1",
                 code="error_rate",
             )
-        self._truth = truth
+        self._truth = _class_ids(truth)
+        if n_classes < 2 or int(self._truth.max(initial=0)) >= n_classes:
+            raise InvalidInputError(
+                f"n_classes={n_classes} with class ids up to {int(self._truth.max(initial=0))}; expected two classes or "
+                "more, and ids below their number",
+                code="truth",
+            )
+        if seed < 0:
+            raise InvalidInputError(f"seed={seed!r}; expected a whole number of at least 0", code="seed")
         self._answers = {
-            f"person {p + 1}": self._answers_of(truth, n_classes, rate, np.random.default_rng([seed, p]))
+            f"person {p + 1}": self._answers_of(self._truth, n_classes, rate, np.random.default_rng([seed, p]))
             for p, rate in enumerate(error_rates)
         }
 
@@ -87,7 +95,7 @@ class SimulatedAnnotators:
 
     def annotate(self, batch: Batch) -> Votes:
         """One vote a person and item."""
-        _of_items(self._truth, batch, "truth")
+        _of_items(self._truth, batch)
         return Votes.of([(who, batch.indices, said[batch.indices]) for who, said in self._answers.items()])
 
 
@@ -135,7 +143,12 @@ class CallableAnnotator:
 
     def annotate(self, batch: Batch) -> Votes:
         """Ask the function."""
-        labels = np.asarray(list(self.function(batch)))
+        answer = self.function(batch)
+        if not isinstance(answer, Iterable):
+            raise InvalidInputError(
+                f"the annotator gave {answer!r}; expected one class id an item, −1 for unresolved", code="annotator"
+            )
+        labels = np.asarray(list(answer))
         if labels.shape != (len(batch),):
             raise InvalidInputError(
                 f"the annotator gave {labels.shape[0] if labels.ndim == 1 else labels.shape} labels for a batch of "
@@ -164,11 +177,23 @@ class Panel:
         return votes
 
 
-def _of_items(truth: Ints, batch: Batch, what: str) -> Ints:
+def _class_ids(truth: Any) -> Ints:
+    """Class ids by position; a pandas index plays no part."""
+    ids = np.asarray(truth)
+    if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)) or ids.min(initial=0) < UNRESOLVED:
+        raise InvalidInputError(
+            f"truth of shape {ids.shape} and type {ids.dtype}; expected one class id (an integer from 0) for each "
+            "training sample, −1 where it is not known",
+            code="truth",
+        )
+    return ids.astype(np.int64)
+
+
+def _of_items(truth: Ints, batch: Batch) -> Ints:
     if len(batch) and int(batch.indices.max()) >= len(truth):
         raise InvalidInputError(
-            f"{what} has {len(truth)} entries but item {int(batch.indices.max())} was asked; "
+            f"truth has {len(truth)} entries but item {int(batch.indices.max())} was asked; "
             "expected one entry for each training sample",
-            code=what,
+            code="truth",
         )
     return np.asarray(truth[batch.indices])

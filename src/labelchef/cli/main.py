@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from labelchef import __version__
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
@@ -62,7 +63,8 @@ def clean(
     votes: Annotated[Path | None, typer.Option(help=_VOTES)] = None,
     strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
-    selector: Annotated[str, typer.Option(help="What picks the samples.")] = "infl",
+    selector: Annotated[str, typer.Option(help="What picks the samples.")] = "increm_infl",
+    look_ahead: Annotated[bool, typer.Option(help="Let the picks of a batch account for each other.")] = True,
     constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
     gamma: Annotated[float, typer.Option(help="Weight of a weak label, 0 to 1.")] = 0.8,
     l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
@@ -86,8 +88,8 @@ def clean(
     )
     chosen = strategy or ("two" if truth is None and votes is None else "one")
     settings = service.CleanSettings(
-        selector=selector, constructor=constructor, gamma=gamma, l2=l2, budget=budget, batch_size=batch_size,
-        target=target, target_metric=target_metric, strategy=chosen, error_rate=error_rate, seed=seed,
+        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=gamma, l2=l2, budget=budget,
+        batch_size=batch_size, target=target, target_metric=target_metric, strategy=chosen, error_rate=error_rate, seed=seed,
     )  # fmt: skip
     inputs = service.read_inputs(paths)
     with LiveProgress(target_metric) as live:
@@ -125,7 +127,7 @@ def demo(
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Warnings as one line each, without file and source line."""
     if issubclass(category, LabelchefWarning):
-        _errors.print(f"[yellow]warning[/yellow] {message}")
+        _errors.print(f"[yellow]warning[/yellow] {escape(str(message))}", soft_wrap=True)
 
 
 def run() -> None:
@@ -134,7 +136,7 @@ def run() -> None:
     try:
         app()
     except LabelchefError as error:
-        _errors.print(f"[red]error[/red] {error}", markup=True, soft_wrap=True)
+        _errors.print(f"[red]error[/red] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         _errors.print("interrupted")

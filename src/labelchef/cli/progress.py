@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -99,11 +100,11 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
     ]
     console.print()
     console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked")
-    console.print(f"stopped: {outcome.message}")
+    console.print(f"stopped: {escape(outcome.message)}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:
-        console.print(f"report: {report.resolve()}")
-    console.print(f"labels, model, history, ledger: {outcome.folder.resolve()}")
+        console.print(f"report: {escape(str(report.resolve()))}")
+    console.print(f"labels, model, history, ledger: {escape(str(outcome.folder.resolve()))}")
 
 
 def show_next_steps(outcome: CleanOutcome) -> None:

@@ -19,6 +19,8 @@ def make_constructor(chosen: str | Constructor, *, tol: float = 1e-6) -> Constru
     'newton'
     """
     if not isinstance(chosen, str):
+        if not hasattr(chosen, "construct"):
+            raise InvalidInputError(f"constructor is {chosen!r}; expected a name or a Constructor", code="constructor")
         return chosen
     if chosen not in CONSTRUCTORS:
         expected = ", ".join(sorted(CONSTRUCTORS))

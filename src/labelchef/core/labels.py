@@ -49,8 +49,8 @@ class LabelTable:
         weight_new = np.where(weak, self._gamma, 1.0)
         change = LabelChange(indices, self.Y[indices], self.weight[indices], Y_new, weight_new)
         self.Y[indices], self.weight[indices] = Y_new, weight_new
+        self.attempts[indices] += weak & ~self.cleaned[indices]  # taking a label back is no attempt
         self.cleaned[indices] = ~weak
-        self.attempts[indices] += weak
         return change
 
     @contextmanager
@@ -65,13 +65,12 @@ class LabelTable:
                 column[indices] = old
             raise
 
-    def eligible(self, most_attempts: int) -> Bools:
-        """Weak samples that may be asked now: those asked in vain least often come first.
+    def tiers(self, most_attempts: int) -> list[Bools]:
+        """Weak samples that may be asked, those asked in vain least often first.
 
         A sample whose people tied or called it ambiguous waits until every other weak sample has been asked
         as often, and is given up after `most_attempts`.
         """
         open_ = ~self.cleaned & (self.attempts < most_attempts)
-        if not open_.any():
-            return open_
-        return np.asarray(open_ & (self.attempts == self.attempts[open_].min()))
+        masks = [open_ & (self.attempts == attempts) for attempts in range(most_attempts)]
+        return [mask for mask in masks if mask.any()]

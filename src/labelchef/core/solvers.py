@@ -27,6 +27,7 @@ NEEDED = 2
 _SUFFICIENT = 1e-4
 _ROUNDING = 1e-13
 _LINE_STEPS = 30
+_PATIENCE = 60  # steps without a smaller gradient
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,10 @@ class Minimum:
 
 
 def gradient_tolerance(objective: Objective, W: Float64s, tol: float) -> float:
-    """‖∇F‖ small enough that ‖W − W*‖ ≤ tol·(1 + ‖W‖) by strong convexity, but not below rounding."""
+    """‖∇F‖ small enough that ‖W − W*‖ ≤ tol·(1 + ‖W‖) by strong convexity, but not below 1e-12·(1 + ‖W‖), rounding.
+
+    The floor binds where tol·l2 < 1e-12; the bound is then 1e-12/l2 instead of tol.
+    """
     return max(tol * min(1.0, objective.l2), 1e-12) * (1.0 + float(np.linalg.norm(W)))
 
 
@@ -71,7 +75,7 @@ def minimise(
 
     `on_step(iteration, gradient norm, tolerance)` is told of every step.
     """
-    point = start
+    point, best, idle = start, start.gradient_norm, 0
     threshold = gradient_tolerance(objective, point.W, tol)
     iteration = 0
     while point.gradient_norm > threshold and iteration < max_sweeps:
@@ -88,6 +92,9 @@ def minimise(
         point = trial
         iteration += 1
         keeper.wasted(1.0 if iteration > NEEDED else 0.0)
+        best, idle = (point.gradient_norm, 0) if point.gradient_norm < 0.9 * best else (best, idle + 1)
+        if idle >= _PATIENCE:  # rounding is all that is left to move
+            break
         threshold = gradient_tolerance(objective, point.W, tol)
         if on_step is not None:
             on_step(iteration, point.gradient_norm, threshold)

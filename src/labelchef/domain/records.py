@@ -14,17 +14,26 @@ UNRESOLVED = -1
 
 @dataclass(frozen=True)
 class SelectionDiagnostics:
-    """How a selection was computed.
-
-    `sweeps` counts passes over the training features, `iterations` and `residual` describe the solve of
-    H V = g_val (residual relative to ‖g_val‖).
-    """
+    """How a selection was computed."""
 
     iterations: int = 0
+    """Conjugate gradient iterations for H V = g_val, a sweep each."""
     residual: float = 0.0
+    """‖g_val − H V‖ / ‖g_val‖."""
     converged: bool = True
+    candidates: int = 0
+    """Samples evaluated exactly; all eligible ones for a full evaluation."""
     sweeps: float = 0.0
+    """Passes over the training features, those of the solve and shares of a pass for candidate rows counted in."""
+    refreshed: bool = False
+    """Whether the anchors were renewed this round."""
+    fell_back: bool = False
+    """Whether bounds could not prune, and everything was evaluated."""
+    slack: float = float("inf")
+    """How far the best sample that was not evaluated is, at least, from being selected: lower bound − last score."""
     seconds: float = 0.0
+    solve_seconds: float = 0.0
+    """The part of `seconds` that went into H V = g_val."""
 
 
 @dataclass(frozen=True)

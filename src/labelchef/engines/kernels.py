@@ -198,3 +198,104 @@ def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):  # type: ignore[
                 where = c + 1
         best[i] = low - mean
         label[i] = where
+
+
+@njit(nogil=True, cache=True)
+def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):  # type: ignore[no-untyped-def]
+    """Rows whose score can be −reach or less; how many, or −1: too many to list.
+
+    score = −Σ_c q_c d_c with d = S − min S ≥ 0 and q = wY + (1 − w)P, so −score ≤ w Y·d + (1 − w) max d ≤ max d: the
+    spread of S[i] rules out most rows at a glance, the label most of the others.
+    """
+    count = 0
+    for i in range(lo, hi):
+        low = high = 0.0
+        for c in range(S.shape[1]):
+            low = min(low, S[i, c])
+            high = max(high, S[i, c])
+        spread = high - low
+        if spread < reach or not eligible[i]:
+            continue
+        mean = -Y[i, 0] * low
+        for c in range(S.shape[1]):
+            mean += Y[i, c + 1] * (S[i, c] - low)
+        if (weight[i] * mean + (1.0 - weight[i]) * spread) * (1.0 + 1e-12) < reach:
+            continue
+        if count == found.shape[0]:
+            return -1
+        found[count] = i
+        count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def bound_row(s, q, nu, free, e, move, slack):  # type: ignore[no-untyped-def]
+    """(lower, upper) bound of min_c I(i, c), see `core.bounds`; s, q, e are contrasts (k,), move = half-spread of ΔA."""
+    k = s.shape[0]
+    low = high = mean = 0.0
+    first = second = 0.0  # the two largest of ε, the zero of class 0 included
+    shift = 0.0  # Σ_c q_c ε_c
+    for c in range(k):
+        low = min(low, s[c])
+        high = max(high, s[c])
+        mean += q[c] * s[c]
+        eps = nu * e[c]
+        shift += q[c] * eps
+        if eps > first:
+            first, second = eps, first
+        elif eps > second:
+            second = eps
+    eta = min(2.0, nu * move)
+    common = 0.5 * free * eta * (high - low + first + second) + slack * (high - low + 1e-300)
+    lower = -mean - shift - common  # class 0: ε_0 = 0
+    upper = -mean + shift + common
+    for c in range(k):
+        eps = nu * e[c]
+        width = shift + (1.0 - 2.0 * q[c]) * eps + common  # (1 − q_c) ε_c + Σ_{j≠c} q_j ε_j
+        lower = min(lower, s[c] - mean - width)
+        upper = min(upper, s[c] - mean + width)
+    return lower, upper
+
+
+@njit(nogil=True, cache=True)
+def collect_bounds(lo, hi, Z, coef, Q, nu, weight, e, move, slack, eligible, limit, found, lower, upper):  # type: ignore[no-untyped-def]
+    """Rows whose lower bound is at most `limit`, with both bounds; how many (−1: too many), and the least one left.
+
+    No score is below minus the spread of S, and that is at most the spread of Ŝ plus the two largest ε: most rows are
+    ruled out by that alone.
+    """
+    q, k = coef.shape
+    first = second = 0.0
+    for c in range(k):
+        if e[c] > first:
+            first, second = e[c], first
+        elif e[c] > second:
+            second = e[c]
+    s = np.empty(k)
+    count = 0
+    rest = np.inf
+    for i in range(lo, hi):
+        least = most = 0.0
+        for c in range(k):
+            total = 0.0
+            for j in range(q):
+                total += Z[i, j] * coef[j, c]
+            s[c] = total
+            least = min(least, total)
+            most = max(most, total)
+        if not eligible[i]:
+            continue
+        low = -((most - least) * (1.0 + slack) + nu[i] * (first + second))
+        high = 0.0
+        if low <= limit:
+            low, high = bound_row(s, Q[i], nu[i], 1.0 - weight[i], e, move, slack)
+        if low > limit:
+            rest = min(rest, low)
+            continue
+        if count == found.shape[0]:
+            return -1, rest
+        found[count] = i
+        lower[count] = low
+        upper[count] = high
+        count += 1
+    return count, rest

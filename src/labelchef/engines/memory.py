@@ -8,10 +8,11 @@ import numpy as np
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.engines import kernels
-from labelchef.engines.protocol import RowLabels, SweepSums
+from labelchef.engines.protocol import RowLabels, Screen, Shortlist, SweepSums
 
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _GRAM_BYTES = 32 << 20  # room for one block of weighted rows
+_ROUND_UP = 1e-5  # above the rounding of float32 products
 
 
 def thread_count() -> int:
@@ -38,8 +39,10 @@ class MemoryEngine:
         self._bias = bias
         self.n_rows = int(X.shape[0])
         self.n_columns = int(X.shape[1]) + int(bias)
+        self.row_bytes = int(X.shape[1]) * self._X.itemsize
         self.sweeps = 0.0
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_owner = 0
 
     def sweep(
         self,
@@ -86,6 +89,75 @@ class MemoryEngine:
         picked = self._X[indices].astype(np.float64)
         return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
 
+    def subset(self, indices: Ints) -> "MemoryEngine":
+        """See `Engine.subset`."""
+        self.sweeps += len(indices) / max(1, self.n_rows)
+        return MemoryEngine(self._X[indices], bias=self._bias)
+
+    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Float64s:
+        """See `Engine.row_quadratic`."""
+        size = max(1, _GRAM_BYTES // (self._X.itemsize * (self.n_columns + E.shape[1])))
+        d = self._X.shape[1]
+        directions, shift = E[:d].astype(self._X.dtype), E[d:].sum(axis=0)
+        found = np.empty(self.n_rows)
+        for start in range(0, self.n_rows, size):
+            part = self._X[start : start + size]
+            along = (part @ directions).astype(np.float64) + shift
+            squares = np.einsum("ij,ij->i", part, part, dtype=np.float64) + float(self._bias)
+            rest = np.maximum(squares - np.einsum("ij,ij->i", along, along), 0.0) + _ROUND_UP * squares
+            found[start : start + size] = along**2 @ inside * (1.0 + _ROUND_UP) + rest * outside
+        self.sweeps += 1.0
+        return found
+
+    def within_reach(self, products: Float64s, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
+        """See `Engine.within_reach`."""
+        cuts = self._cuts(0)
+        parts: list[Ints | None] = [None] * (len(cuts) - 1)
+
+        def work(chunk: int) -> float:
+            found = np.empty(self._room(cuts, chunk), dtype=np.int64)
+            count = kernels.collect_reach(
+                cuts[chunk], cuts[chunk + 1], products, labels.Y, labels.weight, eligible, reach, found
+            )
+            parts[chunk] = found[:count] if count >= 0 else None
+            return 0.0
+
+        self._map(work, len(cuts) - 1)
+        listed = [part for part in parts if part is not None]
+        return np.concatenate(listed) if len(listed) == len(parts) else None
+
+    def possibly_below(self, screen: Screen, eligible: Bools, limit: float) -> Shortlist | None:
+        """See `Engine.possibly_below`."""
+        cuts = self._cuts(0)
+        parts: list[Shortlist | None] = [None] * (len(cuts) - 1)
+
+        def work(chunk: int) -> float:
+            room = self._room(cuts, chunk)
+            found, lower, upper = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
+            count, rest = kernels.collect_bounds(
+                cuts[chunk], cuts[chunk + 1], screen.Z, screen.coef, screen.Q, screen.nu, screen.weight, screen.e,
+                screen.move, screen.slack, eligible, limit, found, lower, upper,
+            )  # fmt: skip
+            if count >= 0:
+                parts[chunk] = Shortlist(found[:count], lower[:count], upper[:count], rest)
+            return 0.0
+
+        self._map(work, len(cuts) - 1)
+        listed = [part for part in parts if part is not None]
+        if len(listed) < len(parts):
+            return None
+        return Shortlist(
+            np.concatenate([part.indices for part in listed]),
+            np.concatenate([part.lower for part in listed]),
+            np.concatenate([part.upper for part in listed]),
+            min(part.rest for part in listed),
+        )
+
+    @staticmethod
+    def _room(cuts: list[int], chunk: int) -> int:
+        """Places for a quarter of a chunk: a list longer than that is no shortlist."""
+        return max(64, (cuts[chunk + 1] - cuts[chunk]) // 4)
+
     def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
         """See `Engine.gram`."""
         total = np.zeros((self.n_columns, self.n_columns))
@@ -100,6 +172,18 @@ class MemoryEngine:
             total += block.T @ block
         self.sweeps += 1.0 / step
         return total
+
+    def scores_of(
+        self, indices: Ints, logits: Float64s, products: Float64s, labels: RowLabels
+    ) -> tuple[Float64s, Ints]:
+        """See `Engine.scores_of`."""
+        n = len(indices)
+        best, label = np.empty(n), np.empty(n, dtype=np.int64)
+        kernels.score_rows(
+            0, n, logits[indices], products[indices], labels.Y[indices], labels.weight[indices],
+            np.ones(n, dtype=np.bool_), best, label,
+        )  # fmt: skip
+        return best, label
 
     def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
         """See `Engine.scores`."""
@@ -124,8 +208,9 @@ class MemoryEngine:
     def _map(self, work: Callable[[int], float], chunks: int) -> list[float]:
         if chunks == 1:
             return [work(0)]
-        if self._pool is None:
+        if self._pool is None or self._pool_owner != os.getpid():  # threads do not survive a fork
             self._pool = ThreadPoolExecutor(thread_count(), thread_name_prefix="labelchef-sweep")
+            self._pool_owner = os.getpid()
         return list(self._pool.map(work, range(chunks)))
 
     def __getstate__(self) -> dict[str, object]:

@@ -29,12 +29,42 @@ class SweepSums:
     hessian_product: Float64s | None
 
 
+@dataclass(frozen=True)
+class Screen:
+    """What `core.bounds` needs to bound the influence of every row: Ŝ = Z·coef, and how far it may be off.
+
+    Z (N, q) cached products, coef (q, k), Q (N, k) mixed labels, nu (N,) row norms, weight (N,), e (k,) norms of the part
+    of V outside the basis, move the half-spread of the change of W, slack the room for rounding.
+    """
+
+    Z: Float64s
+    coef: Float64s
+    Q: Float64s
+    nu: Float64s
+    weight: Float64s
+    e: Float64s
+    move: float
+    slack: float
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Rows that may matter, with their bounds; no other eligible row has a lower bound under `rest`."""
+
+    indices: Ints
+    lower: Float64s
+    upper: Float64s
+    rest: float
+
+
 class Engine(Protocol):
     """Sweeps over X, wherever it lies."""
 
     n_rows: int
     n_columns: int
     """D: the features, and one more for the bias if there is one."""
+    row_bytes: int
+    """What a row of X takes where it lies."""
     sweeps: float
     """Passes over X so far; reading single rows counts as its share of a pass."""
 
@@ -58,6 +88,28 @@ class Engine(Protocol):
 
     def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
         """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D)."""
+        ...
+
+    def subset(self, indices: Ints) -> "Engine":
+        """An engine over those rows alone; taking them counts as their share of a pass."""
+        ...
+
+    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Float64s:
+        """xᵀQx for each row, Q = E diag(inside) Eᵀ + outside (I − E Eᵀ), rounded up; one pass over X."""
+        ...
+
+    def within_reach(self, products: Float64s, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
+        """Eligible rows whose score can be −reach or less; None if too many to list; no pass over X."""
+        ...
+
+    def possibly_below(self, screen: Screen, eligible: Bools, limit: float) -> Shortlist | None:
+        """Eligible rows whose lower bound is at most `limit`; None if too many to list; no pass over X."""
+        ...
+
+    def scores_of(
+        self, indices: Ints, logits: Float64s, products: Float64s, labels: RowLabels
+    ) -> tuple[Float64s, Ints]:
+        """`scores` of a few rows, to the bit; no pass over X."""
         ...
 
     def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:

@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,10 +21,9 @@ import pandas as pd
 
 from labelchef.domain.arrays import Bools, Float64s
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Decisions, RoundRecord
+from labelchef.domain.records import Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
 
 LEDGER = "rounds.jsonl"
-_LEDGER_KEYS = {"round", "items", "suggested", "influence", "votes", "decided", "support"}
 
 
 @contextlib.contextmanager
@@ -91,6 +91,7 @@ def append_round(path: Path, record: RoundRecord) -> None:
         "support": record.decisions.support,
         "changed": record.changed,
         "seconds": dict(record.seconds),
+        "diagnostics": asdict(record.batch.diagnostics),
         "validation": record.validation.as_dict(),
         "test": None if record.test is None else record.test.as_dict(),
     }
@@ -100,33 +101,50 @@ def append_round(path: Path, record: RoundRecord) -> None:
         os.fsync(stream.fileno())
 
 
-def read_decisions(path: Path) -> list[Decisions]:
-    """The decisions of a ledger, a round each.
+@dataclass(frozen=True)
+class LedgerRound:
+    """A round as the ledger has it."""
+
+    batch: Batch
+    votes: Votes
+    decisions: Decisions
+    seconds: dict[str, float]
+
+
+def read_ledger(path: Path) -> list[LedgerRound]:
+    """The rounds of a ledger.
 
     A last line that a crash cut off is dropped from the file; damage before it is refused.
     """
     lines = path.read_bytes().split(b"\n")
     complete, rest = lines[:-1], lines[-1]
-    decisions = []
+    rounds = []
     for number, line in enumerate(complete, start=1):
         try:
-            entry = json.loads(line)
-            assert entry.keys() >= _LEDGER_KEYS
-            items = np.array(entry["items"], dtype=np.int64)
-            labels = np.array(entry["decided"], dtype=np.int64)
-            support = np.array(entry["support"], dtype=np.float64)
-            assert entry["round"] == number
-            assert items.shape == labels.shape == support.shape
-        except (ValueError, AssertionError, TypeError, KeyError, AttributeError):
+            rounds.append(_ledger_round(json.loads(line), number))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise InvalidInputError(
                 f"{path}, line {number} is no round {number} of a ledger; expected an unaltered file. "
                 "Restore it from a copy, or start in a new folder",
                 code="ledger",
             ) from None
-        decisions.append(Decisions(items, labels, support))
     if rest:
         _cut(path, len(rest))
-    return decisions
+    return rounds
+
+
+def _ledger_round(entry: dict[str, Any], number: int) -> LedgerRound:
+    items = np.array(entry["items"], dtype=np.int64)
+    suggested, decided = (np.array(entry[key], dtype=np.int64) for key in ("suggested", "decided"))
+    influence, support = (np.array(entry[key], dtype=np.float64) for key in ("influence", "support"))
+    if entry["round"] != number or len({a.shape for a in (items, suggested, decided, influence, support)}) != 1:
+        raise ValueError("not this round")
+    votes = Votes.of([(str(worker), [item], [label]) for item, worker, label in entry["votes"]])
+    diagnostics = SelectionDiagnostics(**entry["diagnostics"])
+    seconds = {str(k): float(v) for k, v in entry["seconds"].items() if k in ("select", "annotate", "aggregate")}
+    return LedgerRound(
+        Batch(items, suggested, influence, diagnostics), votes, Decisions(items, decided, support), seconds
+    )
 
 
 def _cut(path: Path, trailing: int) -> None:

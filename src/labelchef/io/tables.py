@@ -1,4 +1,7 @@
-"""Reading features, labels and votes from files. What cannot be read is refused with the file's name."""
+"""Reading features, labels and votes from files. What cannot be read is refused with the file's name.
+
+Files know no types that last: labels and class names are compared as text.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,42 +21,50 @@ def read_features(path: Path, what: str) -> Any:
     return _read(path, what, FEATURE_SUFFIXES)
 
 
-def read_weak_labels(path: Path) -> Any:
-    """Probabilities (n, C); the columns of a .parquet or .csv name the classes, as numbers where all are numbers."""
+def read_weak_labels(path: Path) -> pd.DataFrame:
+    """Probabilities (n, C); headers name the classes, as text; an array without headers has classes '0', '1', …"""
     data = _read(path, "weak labels", TABLE_SUFFIXES)
-    if isinstance(data, pd.DataFrame):
-        columns = [str(column) for column in data.columns]
-        data.columns = pd.Index([int(c) for c in columns] if all(map(_is_whole, columns)) else columns)
+    if not isinstance(data, pd.DataFrame):
+        if data.ndim != 2:
+            raise InvalidInputError(
+                f"weak labels: {path} has shape {data.shape}; expected (samples, classes)", code="file"
+            )
+        data = pd.DataFrame(np.asarray(data))
+    data.columns = pd.Index([str(column) for column in data.columns])
+    if "-1" in data.columns:
+        raise InvalidInputError(
+            f"weak labels: {path} has a class named -1, which stands for 'no label'; rename it", code="file"
+        )
     return data
 
 
-def read_labels(path: Path, what: str) -> list[Any]:
-    """One label a sample: a one-dimensional array, or a table's column 'label', or its only column."""
-    data = _read(path, what, TABLE_SUFFIXES)
+def read_labels(path: Path, what: str) -> list[str | None]:
+    """One label a sample as text, None where there is none (-1 or empty).
+
+    From a one-dimensional array, a table's column 'label', or its only column.
+    """
+    data = _read(path, what, TABLE_SUFFIXES, as_text=True)
     if isinstance(data, pd.DataFrame):
         if "label" not in data.columns and data.shape[1] != 1:
             raise InvalidInputError(
                 f"{what}: {path} has columns {list(data.columns)[:10]}; expected a column 'label', or one column",
                 code="file",
             )
-        column = data["label"] if "label" in data.columns else data.iloc[:, 0]
-        return _answers(column)
+        return _answers(data["label"] if "label" in data.columns else data.iloc[:, 0])
     if data.ndim == 2 and data.shape[1] == 1:
         data = data[:, 0]
     if data.ndim != 1:
         raise InvalidInputError(f"{what}: {path} has shape {data.shape}; expected one label a sample", code="file")
-    return list(data.tolist())
+    return _answers(data)
 
 
 def read_votes(path: Path) -> pd.DataFrame:
-    """Votes as a table with the columns item, annotator and label."""
-    data = _read(path, "votes", (".csv", ".parquet", ".jsonl"))
-    wanted = ["item", "annotator", "label"]
-    missing = [name for name in wanted if name not in data.columns]
+    """Votes as a table with the columns item, annotator and label; of an annotator's votes on an item the last counts."""
+    data = _read(path, "votes", (".csv", ".parquet", ".jsonl"), as_text=True)
+    missing = [name for name in ("item", "annotator", "label") if name not in data.columns]
     if missing:
         raise InvalidInputError(
-            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label",
-            code="file",
+            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code="file"
         )
     items = pd.to_numeric(data["item"], errors="coerce")
     if items.isna().any() or (items != items.round()).any() or (items < 0).any():
@@ -61,25 +72,27 @@ def read_votes(path: Path) -> pd.DataFrame:
             f"votes: {path} has items that are no row numbers; expected rows of the training set, counted from 0",
             code="file",
         )
-    return pd.DataFrame(
+    votes = pd.DataFrame(
         {
             "item": items.astype(np.int64),
             "annotator": data["annotator"].astype(str),
             "label": pd.Series(_answers(data["label"]), index=data.index, dtype=object),
         }
     )
+    return votes.drop_duplicates(["item", "annotator"], keep="last").reset_index(drop=True)
 
 
-def _answers(column: "pd.Series[Any]") -> list[Any]:
-    """Labels of a column; beside names of text, −1 is read as text too, and still means 'none'."""
-    return [-1 if value == "-1" else value for value in column.tolist()]
+def _answers(values: Any) -> list[str | None]:
+    """Labels as text, whole numbers without a decimal point; -1, empty and missing mean none."""
+    answers: list[str | None] = []
+    for value in values.tolist():
+        whole = isinstance(value, float) and value.is_integer()
+        text = "" if value is None or value != value else str(int(value) if whole else value)
+        answers.append(None if text in ("", "-1") else text)
+    return answers
 
 
-def _is_whole(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
-
-
-def _read(path: Path, what: str, suffixes: tuple[str, ...]) -> Any:
+def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = False) -> Any:
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise InvalidInputError(
@@ -91,7 +104,7 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...]) -> Any:
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": lambda p: np.load(p, mmap_mode="r", allow_pickle=False),
         ".npz": _read_npz,
-        ".csv": pd.read_csv,
+        ".csv": lambda p: _read_csv(p, as_text),
         ".parquet": _read_parquet,
         ".jsonl": lambda p: pd.read_json(p, lines=True),
     }
@@ -105,6 +118,17 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...]) -> Any:
             "write it again",
             code="file",
         ) from None
+
+
+def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
+    """A CSV; as text, 'NA', 'True' and '1.0' stay what they are."""
+    data = pd.read_csv(path, dtype=str, keep_default_na=False) if as_text else pd.read_csv(path)
+    if str(data.columns[0]).startswith("Unnamed:"):
+        raise InvalidInputError(
+            f"{path} has a first column without a name, as row numbers have; write it without them (index=False)",
+            code="file",
+        )
+    return data
 
 
 def _read_npz(path: Path) -> Any:

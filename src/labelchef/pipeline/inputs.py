@@ -20,8 +20,8 @@ _CHECK_ROWS = 4096
 def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Floats:
     """A dense (n, d) float32 or float64 array with contiguous rows; float arrays of that kind are not copied.
 
-    >>> as_features([[1, 2], [3, 4]]).dtype
-    dtype('float32')
+    >>> as_features([[1, 2], [3, 4]]).dtype, as_features(np.ones((2, 2), dtype=np.float16)).dtype
+    (dtype('float64'), dtype('float32'))
     """
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InvalidInputError(
@@ -29,27 +29,18 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Float
             "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), or call X.toarray() if it is small",
             code="features",
         )
-    array = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
-    if array.dtype == object or array.dtype.kind in "USmM":
-        raise InvalidInputError(
-            f"{name} has entries of type {array.dtype}, not numbers; expected numeric features. "
-            "Encode text, categories and dates into numbers first",
-            code="features",
-        )
+    array = _as_numbers(X, name)
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
-            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each",
-            code="features",
+            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each", code="features"
         )
     if columns is not None and array.shape[1] != columns:
         raise InvalidInputError(
-            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set",
-            code="features",
+            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
         )
     if array.dtype not in (np.float32, np.float64):
-        if array.dtype.kind == "c":
-            raise InvalidInputError(f"{name} is complex; expected real features", code="features")
-        array = array.astype(np.float32)
+        exact = np.can_cast(array.dtype, np.float32)
+        array = array.astype(np.float32 if exact else np.float64)
     array = np.ascontiguousarray(array)
     for start in range(0, len(array), _CHECK_ROWS):
         finite = np.isfinite(array[start : start + _CHECK_ROWS])
@@ -60,6 +51,25 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Float
                 "Impute or drop missing values first",
                 code="features",
             )
+    return array
+
+
+def _as_numbers(X: Any, name: str) -> np.ndarray[Any, Any]:
+    """An array of real numbers, whatever X is; nullable columns of a frame become floats with NaN."""
+    if np.ma.isMaskedArray(X) and np.ma.getmaskarray(X).any():
+        raise InvalidInputError(f"{name} has masked entries; expected all of them. Fill them first", code="features")
+    try:
+        array = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+        if array.dtype == object and hasattr(X, "dtypes"):
+            array = np.asarray(X.to_numpy(dtype=np.float64, na_value=np.nan))
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{name} cannot be read as a table of real numbers; expected numeric features, rows of equal length. "
+            "Encode text, categories and dates into numbers first",
+            code="features",
+        )
     return array
 
 
@@ -113,7 +123,17 @@ class ClassNames:
 
     def __init__(self, names: Iterable[Hashable]) -> None:
         self.names: list[Hashable] = [_plain(name) for name in names]
-        self._ids = {name: k for k, name in enumerate(self.names)}
+        try:
+            self._ids = {name: k for k, name in enumerate(self.names)}
+        except TypeError:
+            raise InvalidInputError(
+                f"class names {self.names} cannot be told apart; expected hashable names", code="classes"
+            ) from None
+        if UNRESOLVED in self._ids:
+            raise InvalidInputError(
+                f"a class is named {UNRESOLVED}, which stands for 'no label'; give the classes other names",
+                code="classes",
+            )
         if len(self._ids) != len(self.names):
             raise InvalidInputError(f"class names {self.names} repeat; expected distinct names", code="classes")
 
@@ -123,6 +143,7 @@ class ClassNames:
         if classes is None:
             columns = getattr(Y_weak, "columns", None)
             classes = list(columns) if columns is not None else list(range(n_classes))
+        classes = _as_list(classes, "classes")
         if len(classes) != n_classes:
             raise InvalidInputError(
                 f"{len(classes)} class names for {n_classes} columns of weak labels; expected one a column",
@@ -144,31 +165,31 @@ class ClassNames:
 
     def encode(self, labels: Any, name: str, *, allow_missing: bool = False) -> Ints:
         """Names → class ids. With `allow_missing`, −1, None and NaN mean 'no label'."""
-        values = labels.to_list() if hasattr(labels, "to_list") else labels
-        values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        ids = np.empty(len(values), dtype=np.int64)
-        for k, value in enumerate(values):
-            ids[k] = self._id(value, f"{name}[{k}]", allow_missing)
-        return ids
+        values = _as_list(labels, name)
+        return np.array([self._id(v, f"{name}[{k}]", allow_missing) for k, v in enumerate(values)], dtype=np.int64)
 
     def encode_votes(self, labels: Any, name: str) -> Ints:
-        """Class ids (integers) or names → class ids; −1 stays −1: the form in which people's answers come."""
-        values = labels.to_list() if hasattr(labels, "to_list") else labels
-        values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        """Class ids (whole numbers) or names → class ids; −1 stays −1: the form in which people's answers come."""
+        values = [_plain(value) for value in _as_list(labels, name)]
         ids = np.empty(len(values), dtype=np.int64)
         for k, value in enumerate(values):
-            plain = _plain(value)
-            if isinstance(plain, int) and not isinstance(plain, bool):
-                if not UNRESOLVED <= plain < len(self.names):
+            if self._is_id(value):
+                if not UNRESOLVED <= value < len(self.names):
                     raise InvalidInputError(
-                        f"{name}[{k}] is {plain}; expected a class id from 0 to {len(self.names) - 1}, "
+                        f"{name}[{k}] is {value}; expected a class id from 0 to {len(self.names) - 1}, "
                         f"or {UNRESOLVED} for unresolved",
                         code="labels",
                     )
-                ids[k] = plain
+                ids[k] = int(value)
             else:
-                ids[k] = self._id(plain, f"{name}[{k}]", True)
+                ids[k] = self._id(value, f"{name}[{k}]", True)
         return ids
+
+    def _is_id(self, value: Any) -> bool:
+        """Whole numbers are ids, also as floats (a column with gaps); truth values too, unless they name classes."""
+        if isinstance(value, bool):
+            return not any(isinstance(name, bool) for name in self.names)
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
     def _id(self, value: Any, where: str, allow_missing: bool) -> int:
         plain = _plain(value)
@@ -176,12 +197,11 @@ class ClassNames:
             known = self._ids.get(plain)
         except TypeError:
             raise InvalidInputError(
-                f"{where} is {plain!r}, which is no single label; expected one class name a sample",
-                code="labels",
+                f"{where} is {plain!r}, which is no single label; expected one class name a sample", code="labels"
             ) from None
         if known is not None:
             return known
-        if allow_missing and (plain is None or plain == UNRESOLVED or plain != plain):
+        if allow_missing and _is_missing(plain):
             return UNRESOLVED
         shown = ", ".join(repr(name) for name in self.names[:20])
         hint = f", or {UNRESOLVED} where there is none" if allow_missing else ""
@@ -213,8 +233,11 @@ def as_evaluation_labels(y: Any, classes: ClassNames, n_rows: int, name: str, *,
 
 def as_indices(indices: Any, n_rows: int) -> Ints:
     """Distinct sample numbers within the training set."""
-    array = np.asarray(indices)
-    if array.size == 0:
+    try:
+        array = np.asarray(_as_list(indices, "indices"))
+    except ValueError:
+        array = np.empty((0, 0), dtype=object)
+    if array.size == 0 and array.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise InvalidInputError(
@@ -235,3 +258,20 @@ def as_indices(indices: Any, n_rows: int) -> Ints:
 def _plain(value: Any) -> Any:
     """NumPy scalars as Python ones, so that 1, np.int64(1) and '1' compare as users expect."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _as_list(values: Any, name: str) -> list[Any]:
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    elif hasattr(values, "to_list"):
+        values = values.to_list()
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{name} is {values!r}; expected a list, one entry each", code="labels")
+    return list(values)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    same = value == value  # neither NaN nor a frame library's NA equals itself
+    return value == UNRESOLVED if isinstance(same, bool) and same else True

@@ -6,7 +6,8 @@ has left no trace: an interrupt in the middle of `decide` gives the labels back 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from labelchef.constructors import Construction, Constructor
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion
-from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import (
+    UNRESOLVED,
     Batch,
     Decisions,
     LabelChange,
@@ -64,6 +67,12 @@ class Session:
     rng: np.random.Generator
     rounds: list[RoundRecord] = field(default_factory=list)
     _construction: Construction | None = field(default=None, repr=False)
+    _selected: tuple[tuple[int, int], Batch] | None = field(default=None, repr=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Some serialisers copy an array for each place that names it; the labels have one owner."""
+        self.__dict__.update(state)
+        self.objective = replace(self.objective, labels=self.labels.rows)
 
     @property
     def construction(self) -> Construction:
@@ -79,35 +88,55 @@ class Session:
         batch = Batch(nothing, nothing, np.empty(0))
         decisions = Decisions(nothing, nothing, np.empty(0))
         timing = {"construct": time.perf_counter() - began}
-        record = self._record(construction, batch, Votes.of([]), decisions, nothing, timing)
+        record = self._record(construction, batch, Votes.of([]), decisions, nothing, 0, timing)
         self._construction = construction
         self.rounds.append(record)
         return record
 
     def select(self, batch_size: int) -> Batch:
-        """The samples to ask next."""
-        context = SelectionContext(
+        """The samples to ask next: the best of those never asked, then of those asked in vain.
+
+        Asked twice within a round, it answers the same.
+        """
+        asked = (len(self.rounds), batch_size)
+        if self._selected is None or self._selected[0] != asked:
+            self._selected = (asked, self._select(batch_size))
+        return self._selected[1]
+
+    def _select(self, batch_size: int) -> Batch:
+        batch = Batch(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+        for eligible in self.labels.tiers(MOST_ATTEMPTS):
+            more = self.selector.select(self.context(eligible), batch_size - len(batch))
+            batch = more if len(batch) == 0 else _joined(batch, more)
+            if len(batch) >= batch_size:
+                break
+        return batch
+
+    def context(self, eligible: Bools) -> SelectionContext:
+        """The round as a selector sees it."""
+        return SelectionContext(
             self.objective,
             self.construction.point,
-            self.validation.at(self.construction.point.W),
-            self.labels.eligible(MOST_ATTEMPTS),
+            self.validation.at,
+            eligible,
             self.construction.keeper,
             self.rng,
         )
-        return self.selector.select(context, batch_size)
 
     def decide(
         self, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float] | None = None
     ) -> RoundRecord:
         """Apply decisions to the labels, bring the model up to date, evaluate, and write the round down."""
         began = time.perf_counter()
+        _check(votes, self.labels.n_classes)
         before = self.labels.Y[decisions.items].argmax(axis=1)
+        asked = int((~self.labels.cleaned[decisions.items]).sum())  # to correct a clean label is not to ask again
         with self.labels.assigned(decisions.items, decisions.labels) as change:
             construction = self._follow(change)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
-            record = self._record(construction, batch, votes, decisions, changed, timing)
+            record = self._record(construction, batch, votes, decisions, changed, asked, timing)
         self._construction = construction
         self.rounds.append(record)
         return record
@@ -131,6 +160,7 @@ class Session:
         votes: Votes,
         decisions: Decisions,
         changed: Ints,
+        asked: int,
         seconds: dict[str, float],
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
@@ -142,10 +172,38 @@ class Session:
             votes=votes,
             decisions=decisions,
             changed=changed,
-            spent=self.spent + len(decisions.items),
+            spent=self.spent + asked,
             cleaned=int(self.labels.cleaned.sum()),
             validation=validation,
             test=test,
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
+        )
+
+
+def _joined(first: Batch, second: Batch) -> Batch:
+    """One batch of two tiers."""
+    one, two = first.diagnostics, second.diagnostics
+    diagnostics = replace(
+        two,
+        iterations=one.iterations + two.iterations,
+        candidates=one.candidates + two.candidates,
+        sweeps=one.sweeps + two.sweeps,
+        seconds=one.seconds + two.seconds,
+        solve_seconds=one.solve_seconds + two.solve_seconds,
+    )
+    return Batch(
+        np.concatenate([first.indices, second.indices]),
+        np.concatenate([first.suggested, second.suggested]),
+        np.concatenate([first.influence, second.influence]),
+        diagnostics,
+    )
+
+
+def _check(votes: Votes, n_classes: int) -> None:
+    outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= n_classes)]
+    if outside.size:
+        raise InvalidInputError(
+            f"a vote for class {int(outside[0])}; expected class ids from 0 to {n_classes - 1}, −1 for unresolved",
+            code="votes",
         )

@@ -101,6 +101,30 @@ def agreement_chart(agreement: pd.DataFrame) -> Any:
     return _sized(chart)
 
 
+def candidates_chart(history: pd.DataFrame, n_train: int) -> Any:
+    """How many samples a round evaluated exactly, of all."""
+    import altair as alt
+
+    rounds = history.iloc[1:]
+    frame = pd.DataFrame(
+        {
+            "round": rounds["round"],
+            "share": np.maximum(rounds["candidates"], 1) / n_train,
+            "how": np.where(rounds["fell_back"] | rounds["refreshed"], "everything", "what bounds left over"),
+        }
+    )
+    chart = (
+        alt.Chart(frame, title="Samples evaluated exactly to find the batch")
+        .mark_bar()
+        .encode(
+            x=alt.X("round:O", title="round", axis=alt.Axis(labelOverlap=True)),
+            y=alt.Y("share:Q", title="share of the training set", axis=alt.Axis(format="%")),
+            color=alt.Color("how:N", title=None, scale=alt.Scale(range=["#999999", "#3b6fb6"])),
+        )
+    )
+    return _sized(chart)
+
+
 def seconds_chart(history: pd.DataFrame) -> Any:
     """Time per phase; the initialisation is left to the text, it would dwarf the rest."""
     import altair as alt

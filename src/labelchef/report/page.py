@@ -1,7 +1,7 @@
 """The HTML report: one file, no script, nothing fetched from anywhere."""
 
 import html
-import importlib.util
+import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ class ReportData:
     history: pd.DataFrame
     settings: dict[str, Any]
     influence: Float64s
-    """Scores of all weak samples at the start."""
+    """Scores of all training samples at the start, NaN where clean."""
     first_selected: Float64s
     asked: pd.DataFrame
     """A row a sample asked: round, item, weak, suggested, decided, support, influence and, if known, truth."""
@@ -33,12 +33,20 @@ class ReportData:
 
 def require_report() -> None:
     """Say early what is missing, before any work is done."""
-    missing = [name for name in ("altair", "vl_convert") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("altair", "vl_convert") if not _importable(name)]
     if missing:
         raise MissingExtraError(
             f"the HTML report needs {' and '.join(missing)}; pip install 'labelchef[report]', or go without a report",
             code="report",
         )
+
+
+def _importable(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
 
 
 def render_report(data: ReportData) -> str:
@@ -51,6 +59,7 @@ def render_report(data: ReportData) -> str:
         if "truth" in data.asked.columns:
             drawn.append(charts.agreement_chart(agreement_by_round(data.asked)))
         drawn += [charts.change_chart(history), charts.seconds_chart(history)]
+        drawn.append(charts.candidates_chart(history, len(data.influence)))
     figures = "\n".join(f"<figure>{charts.as_svg(chart)}</figure>" for chart in drawn)
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in data.notes)
     return _PAGE.format(

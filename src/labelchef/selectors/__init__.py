@@ -3,25 +3,43 @@
 from collections.abc import Callable
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.selectors.anchored import AnchoredSelector
 from labelchef.selectors.infl import InflSelector
+from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import SelectionContext, Selector
+from labelchef.selectors.theorem1 import Theorem1Selector
 
-SELECTORS: dict[str, Callable[[], Selector]] = {"infl": InflSelector}
+SELECTORS: dict[str, Callable[[], Selector]] = {
+    "increm_infl": AnchoredSelector,
+    "infl": InflSelector,
+    "increm_infl_theorem1": Theorem1Selector,
+}
 """Name → factory, as accepted by `LabelCleaner(selector=…)` and `labelchef clean --selector`."""
 
-__all__ = ["SELECTORS", "InflSelector", "SelectionContext", "Selector", "make_selector"]
+__all__ = [
+    "SELECTORS",
+    "AnchoredSelector",
+    "InflSelector",
+    "LookAheadSelector",
+    "SelectionContext",
+    "Selector",
+    "Theorem1Selector",
+    "make_selector",
+]
 
 
-def make_selector(chosen: str | Selector) -> Selector:
-    """A selector by name, or the one that was handed in.
+def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Selector:
+    """A selector by name, or the one that was handed in; with look-ahead laid over it if asked for.
 
-    >>> make_selector("infl").name
-    'infl'
+    >>> make_selector("infl").name, make_selector("increm_infl", look_ahead=True).name
+    ('infl', 'increm_infl+look_ahead')
     """
-    if not isinstance(chosen, str):
-        return chosen
-    if chosen not in SELECTORS:
-        raise InvalidInputError(
-            f"unknown selector {chosen!r}; expected one of: {', '.join(sorted(SELECTORS))}", code="selector"
-        )
-    return SELECTORS[chosen]()
+    if isinstance(chosen, str):
+        if chosen not in SELECTORS:
+            raise InvalidInputError(
+                f"unknown selector {chosen!r}; expected one of: {', '.join(sorted(SELECTORS))}", code="selector"
+            )
+        chosen = SELECTORS[chosen]()
+    if not hasattr(chosen, "select"):
+        raise InvalidInputError(f"selector is {chosen!r}; expected a name or a Selector", code="selector")
+    return LookAheadSelector(chosen) if look_ahead else chosen

@@ -1,5 +1,6 @@
 """What every selector is given and returns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
-from labelchef.domain.arrays import Bools
+from labelchef.domain.arrays import Bools, Float64s
 from labelchef.domain.records import Batch
 
 
@@ -17,11 +18,16 @@ class SelectionContext:
 
     objective: Objective
     point: Point
-    validation: Point
-    """Mean validation cross-entropy at the same W: its gradient is g_val."""
+    validate: Callable[[Float64s], Point]
+    """Mean validation cross-entropy at any W; the last answer is remembered."""
     eligible: Bools
     keeper: CurvatureKeeper
     rng: np.random.Generator
+
+    @property
+    def validation(self) -> Point:
+        """Validation at the model as it stands: its gradient is g_val."""
+        return self.validate(self.point.W)
 
 
 class Selector(Protocol):

@@ -1,9 +1,10 @@
 """Clean a whole campaign from arrays or files, and leave everything that was learned on disk."""
 
+import contextlib
 import hashlib
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from labelchef.report import ReportData, render_report, require_report
 class CleanSettings:
     """Everything of `labelchef clean` that is not a file."""
 
-    selector: str = "infl"
+    selector: str = "increm_infl"
+    look_ahead: bool = True
     constructor: str = "newton"
     gamma: float = 0.8
     l2: float = 0.01
@@ -124,6 +126,7 @@ def clean(
     watcher = watcher or Watcher()
     cleaner = LabelCleaner(
         selector=settings.selector,
+        look_ahead=settings.look_ahead,
         constructor=settings.constructor,
         gamma=settings.gamma,
         l2=settings.l2,
@@ -137,8 +140,9 @@ def clean(
     truth = _truth(cleaner, inputs.truth)
     who = _annotator(cleaner, inputs, settings, truth)
     given = cleaner.cleaned_
-    influence = cleaner.query(len(given)).influence
-    ledger = _open_ledger(folder, cleaner, settings, resume)
+    influence = cleaner.scores()
+    with _writing(folder):
+        ledger = _open_ledger(folder, cleaner, inputs, settings, resume)
 
     def on_round(record: RoundRecord) -> None:
         artefacts.append_round(ledger, record)
@@ -146,7 +150,8 @@ def clean(
             watcher.on_round(record)
 
     try:
-        result = cleaner.run(who, on_round=on_round)
+        with _writing(folder):
+            result = cleaner.run(who, on_round=on_round)
     except KeyboardInterrupt:
         _catch_up(ledger, cleaner.rounds_)
         result = CleaningResult(
@@ -167,7 +172,8 @@ def clean(
         target=settings.target,
         notes=_notes(settings),
     )
-    files = _write(folder, cleaner, result, settings, given, names, data if report else None)
+    with _writing(folder):
+        files = _write(folder, cleaner, result, settings, given, names, data if report else None)
     return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger])
 
 
@@ -207,6 +213,12 @@ def _annotator(cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettin
     if inputs.votes is not None:
         labels = _encode(cleaner, inputs.votes["label"].tolist(), "votes")
         rows = zip(inputs.votes["item"].tolist(), inputs.votes["annotator"].astype(str), labels.tolist(), strict=True)
+        last = int(inputs.votes["item"].max()) if len(inputs.votes) else 0
+        if last >= len(cleaner.cleaned_):
+            raise InvalidInputError(
+                f"votes on item {last}; expected rows of the training set, 0 to {len(cleaner.cleaned_) - 1}",
+                code="votes",
+            )
         people = RecordedVotes(rows, per_item=needed or None)
     elif truth is not None and needed:
         rates = (settings.error_rate,) * needed
@@ -214,14 +226,15 @@ def _annotator(cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettin
     return make_strategy(settings.strategy, people)
 
 
-def _open_ledger(folder: Path, cleaner: LabelCleaner, settings: CleanSettings, resume: bool) -> Path:
+def _open_ledger(
+    folder: Path, cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings, resume: bool
+) -> Path:
     """The ledger to append to: new, or taken up again after its decisions have been applied."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(f"{folder} cannot be made: {error.strerror}; name another --out", code="out") from None
+    folder.mkdir(parents=True, exist_ok=True)
     ledger, identity = folder / artefacts.LEDGER, folder / "campaign.json"
-    fingerprint = {"settings": _lasting(settings), "data": _fingerprint(cleaner)}
+    if resume and not ledger.exists():
+        raise InvalidInputError(f"{folder} holds no campaign to go on with; check --out", code="out")
+    fingerprint = {"settings": _lasting(settings), "data": _fingerprint(inputs)}
     if ledger.exists() and not resume:
         raise InvalidInputError(
             f"{folder} holds a campaign already; go on with it by --resume, or name another --out", code="out"
@@ -230,36 +243,62 @@ def _open_ledger(folder: Path, cleaner: LabelCleaner, settings: CleanSettings, r
         artefacts.write_json(identity, fingerprint)
         ledger.touch()
         return ledger
-    if not identity.exists() or json.loads(identity.read_text()) != json.loads(json.dumps(fingerprint)):
+    if not _same(identity, fingerprint):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
             "selector, constructor and seed. Name another --out",
             code="out",
         )
-    for decisions in artefacts.read_decisions(ledger):
-        cleaner.query(max(1, len(decisions.items)))
-        cleaner.update(decisions.items, decisions.labels)
+    for past in artefacts.read_ledger(ledger):
+        cleaner.query(max(1, len(past.batch)))  # as in the first place: what solvers learned on the way comes back too
+        cleaner.replay(past.batch, past.votes, past.decisions, past.seconds)
     return ledger
 
 
 def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
     """Write down the rounds that an interrupt kept from the ledger."""
-    written = len(artefacts.read_decisions(ledger))
+    written = len(artefacts.read_ledger(ledger))
     for record in rounds[1 + written :]:
         artefacts.append_round(ledger, record)
 
 
 def _lasting(settings: CleanSettings) -> dict[str, Any]:
     """Settings that may not change within a campaign; budget, target, batch size and people may."""
-    return {k: v for k, v in asdict(settings).items() if k in ("selector", "constructor", "gamma", "l2", "seed")}
+    kept = ("selector", "look_ahead", "constructor", "gamma", "l2", "seed")
+    return {k: v for k, v in asdict(settings).items() if k in kept}
 
 
-def _fingerprint(cleaner: LabelCleaner) -> str:
-    """A digest of labels and first model: the features show through W."""
+def _same(identity: Path, fingerprint: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(identity.read_text()) == json.loads(json.dumps(fingerprint)))
+    except (OSError, ValueError):
+        return False
+
+
+def _fingerprint(inputs: CleanInputs) -> str:
+    """A digest of the data: labels whole, of the training features a few thousand rows spread over all."""
     digest = hashlib.sha256()
-    digest.update(np.round(cleaner.labels_, 9).tobytes())
-    digest.update(np.round(cleaner.W_, 4).tobytes())
+    X = np.asarray(inputs.X)
+    digest.update(repr((X.shape, list(getattr(inputs.Y_weak, "columns", [])))).encode())
+    digest.update(np.ascontiguousarray(X[:: max(1, len(X) // 4096)]).tobytes())
+    digest.update(np.asarray(inputs.Y_weak, dtype=np.float64).tobytes())
+    for part in (inputs.X_val, inputs.X_test):
+        digest.update(b"none" if part is None else np.ascontiguousarray(np.asarray(part)).tobytes())
+    for labels in (inputs.y_val, inputs.y_test, inputs.y_clean):
+        digest.update(repr(None if labels is None else list(labels)).encode())
     return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Say in a sentence what a disk, a folder or its rights do not allow."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(
+            f"{error.filename or folder} cannot be written: {error.strerror or error}; make room or name another --out",
+            code="out",
+        ) from None
 
 
 def _asked(rounds: tuple[RoundRecord, ...], inputs: CleanInputs, names: list[Any], truth: Ints | None) -> pd.DataFrame:

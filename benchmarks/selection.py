@@ -1,0 +1,124 @@
+"""Selecting without looking at every sample: what the bounds leave over, what it costs, whether it is the same batch.
+
+One campaign a data set and batch size. In every round all selectors are asked with the same V, and their time without the
+solve is set beside that of Full's sweep, X·[W | V] and all scores, measured in the same round. Rounds 2 to 10 count,
+those that renew anchors included.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import real
+from benchmarks.shapes import SHAPES, Data, Shape, make
+from labelchef import LabelCleaner
+from labelchef.core.contrasts import contrast
+from labelchef.core.influence import smallest
+from labelchef.pipeline.session import MOST_ATTEMPTS
+from labelchef.selectors import AnchoredSelector, SelectionContext, Theorem1Selector
+from labelchef.selectors.direction import Direction, solve_direction
+
+ROUNDS = 10
+BATCHES = (1, 10, 100)
+MILLION = Shape("million", 1_000_000, 768, 1_000, 1_000, 0.01)
+
+
+def main(console: Console, *, quick: bool = False) -> pd.DataFrame:
+    """Run and print; returns a row for each data set, batch size and selector."""
+    rows: list[dict[str, Any]] = []
+    for name, l2, data in _problems(quick):
+        for b in (10,) if quick or name == "million" else BATCHES:
+            rows += _campaign(name, data, l2, b)
+            _print(console, name, data, b, rows)
+    frame = pd.DataFrame(rows)
+    equal = frame[frame["selector"].str.startswith("anchored")]["equal"].min()
+    console.print(f"anchored selections equal to Full's: {equal:.0%} of rounds at least, over all of the above")
+    return frame
+
+
+def _problems(quick: bool) -> Iterator[tuple[str, float, Data]]:
+    for name in ("twitter",) if quick else SHAPES:
+        yield name, SHAPES[name].l2, make(SHAPES[name])
+    folder = real.data_folder()
+    for name in () if folder is None else ("youtube_wrench",) if quick else real.SETS:
+        assert folder is not None
+        yield name, 1e-3, real.split(real.load(folder, name), seed=0)
+    if not quick:
+        yield MILLION.name, MILLION.l2, make(MILLION)
+
+
+def _campaign(name: str, data: Data, l2: float, b: int) -> list[dict[str, Any]]:
+    selectors: dict[str, Any] = {
+        "anchored, products at hand": AnchoredSelector(),
+        "anchored, anchors alone": AnchoredSelector(free_products=False),
+        "theorem 1": Theorem1Selector(),
+        "theorem 1, μ-term only": Theorem1Selector(delta_terms=False),
+    }
+    cleaner = LabelCleaner(selector="infl", look_ahead=False, l2=l2, budget=None, batch_size=b)
+    cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
+    session = cleaner._session
+    measured: dict[str, list[tuple[int, float, bool, bool]]] = {key: [] for key in selectors}
+    for _ in range(ROUNDS):
+        context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+        direction = solve_direction(context, tol=1e-6, max_iterations=500)
+        chosen, full = _full(context, direction, b)
+        for key, selector in selectors.items():
+            began = time.perf_counter()
+            batch = selector.select_along(context, direction, b, began)
+            seconds = time.perf_counter() - began
+            same = np.array_equal(batch.indices, chosen)
+            measured[key].append((batch.diagnostics.candidates, full / seconds, same, batch.diagnostics.refreshed))
+        cleaner.query(1)  # so that V rides along with the update
+        cleaner.update(chosen, data.y[chosen])
+    rows = []
+    for key, rounds in measured.items():
+        later = rounds[1:]
+        anchor = getattr(selectors[key], "anchor", None)
+        rows.append(
+            {
+                "data": name,
+                "n": len(data.X),
+                "d": data.X.shape[1],
+                "b": b,
+                "selector": key,
+                "candidates": float(np.mean([r[0] for r in later])) / len(data.X),
+                "most": max(r[0] for r in later) / len(data.X),
+                "ratio": float(np.median([r[1] for r in later])),
+                "equal": float(np.mean([r[2] for r in rounds])),
+                "refreshed": sum(r[3] for r in later),
+                "memory": 0.0 if anchor is None else anchor.nbytes / data.X.nbytes,
+            }
+        )
+    return rows
+
+
+def _full(context: SelectionContext, direction: Direction, b: int) -> tuple[Any, float]:
+    """Full INFL by a sweep of its own."""
+    objective, engine = context.objective, context.objective.engine
+    work: Callable[[], Any] = lambda: engine.sweep(  # noqa: E731
+        objective.labels, W=contrast(context.point.W), V=contrast(direction.solution.linear.V)
+    )
+    began = time.perf_counter()
+    out = work()
+    best, _ = engine.scores(out.logits, out.products, objective.labels, context.eligible)
+    chosen = smallest(best, b)
+    return chosen, time.perf_counter() - began
+
+
+def _print(console: Console, name: str, data: Data, b: int, rows: list[dict[str, Any]]) -> None:
+    table = Table(
+        title=f"{name}: {len(data.X):,} × {data.X.shape[1]:,}, C = {data.Y_weak.shape[1]}, b = {b}, rounds 2–10"
+    )
+    for column in ("selector", "candidates, mean", "most", "Full's sweep ÷ time", "equal", "anchors renewed", "memory"):
+        table.add_column(column, justify="left" if column == "selector" else "right")
+    for row in rows[-4:]:
+        table.add_row(
+            row["selector"], f"{row['candidates']:.2%}", f"{row['most']:.2%}", f"{row['ratio']:.1f}",
+            f"{row['equal']:.0%}", str(row["refreshed"]), f"{row['memory']:.1%}",
+        )  # fmt: skip
+    console.print(table)

@@ -1,0 +1,140 @@
+"""Batches whose picks account for each other (method note, section 6).
+
+INFL scores samples one by one; a batch of its best is full of near-copies. Look-ahead takes the best, moves the model
+by the step that cleaning it would cause, and scores again before it takes the next:
+
+    ΔG = (1/N) x_i ⊗ [(p_i − e_c) − γ (p_i − y_i)]        the gradient of the cleaned sample, known at once
+    W ← W − M⁻¹ ΔG                                         one solve with the frozen Hessian
+    V ← V + M⁻¹ (g_val(W) − g_val(W_before))               another; H itself is left as it is
+    A ← A + X ΔW,  S ← S + X ΔV                            for the rows of a pool only
+
+The pool holds the best `pool`·b samples by plain INFL; no pass over X is made for the steps. M and H stay as they are, which
+is good for some twenty labels; after every `renew` picks, the model is therefore taken to its true optimum under the
+labels assumed so far (a few sweeps), and the steps go on from there. `batch.influence[j]` is what sample j is predicted to
+add after those before it.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.influence import influence_matrix
+from labelchef.core.objective import Linear, Objective, Point
+from labelchef.core.softmax import probabilities
+from labelchef.core.solvers import Companion, minimise
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.records import Batch, LabelChange
+from labelchef.engines import RowLabels
+from labelchef.selectors.protocol import SelectionContext, Selector
+
+_SMALLEST_POOL = 200
+_RENEW_TOL = 1e-4
+_RENEW_SWEEPS = 20
+
+
+@dataclass
+class _Ahead:
+    """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows."""
+
+    W: Float64s
+    V: Float64s
+    HV: Float64s
+    g: Float64s
+    A: Float64s
+    S: Float64s
+
+
+@dataclass
+class LookAheadSelector:
+    """Any influence-based selector, its batch spread out by look-ahead."""
+
+    base: Selector
+    pool: int = 20
+    renew: int = 20
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.base.name}+look_ahead"
+
+    @property
+    def carried(self) -> Linear | None:
+        """The last V of the underlying selector."""
+        return self.base.carried
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The best, then the best after it, and so on."""
+        began, engine = time.perf_counter(), context.objective.engine
+        sweeps = engine.sweeps
+        pool = self.base.select(context, max(_SMALLEST_POOL, self.pool * batch_size) if batch_size > 1 else 1)
+        linear = self.base.carried
+        if batch_size == 1 or len(pool) <= 1 or linear is None:
+            return pool
+        picks, classes, influence = self._pick(context, linear, pool.indices, min(batch_size, len(pool)))
+        context.validate(context.point.W)  # the split remembers its last answer: let it be the true one
+        diagnostics = replace(
+            pool.diagnostics,
+            candidates=max(pool.diagnostics.candidates, len(pool)),
+            sweeps=engine.sweeps - sweeps,
+            seconds=time.perf_counter() - began,
+        )
+        return Batch(pool.indices[picks], classes, influence, diagnostics)
+
+    def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> tuple[Ints, Ints, Float64s]:
+        labels, N = context.objective.labels, context.objective.engine.n_rows
+        X, Y, gamma = context.objective.engine.rows(rows), labels.Y[rows], labels.weight[rows]
+        ahead = _start(context.point, linear, context.validation.gradient, rows)
+        picks, classes, influence = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.empty(count)
+        left = np.ones(len(rows), dtype=bool)
+        for n in range(count):
+            P = probabilities(ahead.A)
+            scores = influence_matrix(ahead.S, P, Y, gamma)
+            best = np.where(left, scores.min(axis=1), np.inf)
+            i = int(np.lexsort((rows, best))[0])
+            c = int(scores[i].argmin())
+            picks[n], classes[n], influence[n], left[i] = i, c, best[i], False
+            if (n + 1) % self.renew == 0 and n + 1 < count:
+                ahead = _renewed(context, ahead, rows, picks[: n + 1], classes[: n + 1])
+                continue
+            bend = (P[i] - np.eye(Y.shape[1])[c]) - gamma[i] * (P[i] - Y[i])
+            _advance(context, ahead, X, -context.keeper.solve(np.outer(X[i], bend) / N))
+        return picks, classes, influence
+
+
+def _start(point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:
+    A, S = with_reference(point.logits[rows]), with_reference(linear.S[rows])
+    return _Ahead(point.W, linear.V, linear.HV, g, A, S)
+
+
+def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, step: Float64s) -> None:
+    """Move W by a step, and all that hangs on it."""
+    ahead.W = ahead.W + step
+    before, ahead.g = ahead.g, context.validate(ahead.W).gradient
+    turn = context.keeper.solve(ahead.g - before)
+    ahead.V = ahead.V + turn
+    ahead.A[:, 1:] += X @ contrast(step).T
+    ahead.S[:, 1:] += X @ contrast(turn).T
+
+
+def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, classes: Ints) -> _Ahead:
+    """The true optimum, and V there, under the labels assumed for the picks so far."""
+    old, items = context.objective.labels, rows[picks]
+    assumed = RowLabels(old.Y.copy(), old.weight.copy())
+    assumed.Y[items], assumed.weight[items] = np.eye(old.Y.shape[1])[classes], 1.0
+    change = LabelChange(items, old.Y[items], old.weight[items], assumed.Y[items], assumed.weight[items])
+    objective = Objective(context.objective.engine, assumed, context.objective.l2)
+    companion = Companion(ahead.V, ahead.HV, lambda W: context.validate(W).gradient)
+    found = minimise(
+        objective,
+        objective.relabelled(context.point, change),
+        context.keeper,
+        tol=_RENEW_TOL,
+        max_sweeps=_RENEW_SWEEPS,
+        companion=companion,
+    )
+    point = found.point
+    if point.linear is None:  # the labels assumed were there already: nothing moved, no sweep was made
+        point = objective.at(point.W, V=ahead.V)
+    assert point.linear is not None
+    return _start(point, point.linear, context.validate(point.W).gradient, rows)

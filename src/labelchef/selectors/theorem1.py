@@ -1,0 +1,105 @@
+"""Increm-INFL as the paper has it (Theorem 1, Algorithm 1): kept to reproduce and compare, not the default.
+
+Provenance at initialisation: ‖H(w0, z)‖ of every sample, in closed form for softmax, and the gradients at w0 in their compact
+form, x ⊗ (p0 − y), that is p0. At a round, I_0 needs the products X·v of the present v with every sample, as the paper's
+cached gradients do: a pass over all samples, which here comes with the solve. Then Algorithm 1: the b smallest I_0, L the
+largest upper bound among them, candidates all whose lower bound is below L; candidates are read and evaluated exactly.
+
+The theorem's Hessians are integrals along the way from w0; like the paper, this takes them at w0, so unlike `anchored`
+it gives no guarantee. The first round evaluates everything, as the authors' code does.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from labelchef.core.bounds import Theorem1, softmax_hessian_norms
+from labelchef.core.contrasts import with_reference
+from labelchef.core.influence import influence_matrix, smallest
+from labelchef.core.objective import Linear
+from labelchef.core.softmax import probabilities
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.selectors.direction import Direction, solve_direction
+from labelchef.selectors.infl import score_everything
+from labelchef.selectors.protocol import SelectionContext
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """w0, P at w0 (N, C), and the theorem with the norms ‖H(w0, z)‖."""
+
+    W: Float64s
+    P: Float64s
+    theorem: Theorem1
+
+
+@dataclass
+class Theorem1Selector:
+    """The paper's Increm-INFL. `delta_terms=False` keeps its μ-term only, as the authors' code does."""
+
+    tol: float = 1e-6
+    max_iterations: int = 500
+    delta_terms: bool = True
+    name: str = field(default="increm_infl_theorem1", init=False)
+    _provenance: Provenance | None = field(default=None, init=False, repr=False)
+    _carried: Linear | None = field(default=None, init=False, repr=False)
+
+    @property
+    def carried(self) -> Linear | None:
+        """The last V: next round's starting point."""
+        return self._carried
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """Algorithm 1, then INFL on its candidates."""
+        began = time.perf_counter()
+        direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
+        self._carried = direction.solution.linear
+        return self.select_along(context, direction, batch_size, began)
+
+    def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
+        """The batch for a V that is already known."""
+        if self._provenance is None:
+            self._provenance = self._initialise(context)
+            batch = score_everything(context, direction, batch_size, began)
+            return Batch(batch.indices, batch.suggested, batch.influence, replace(batch.diagnostics, fell_back=True))
+        return self._prune(context, direction, self._provenance, batch_size, began)
+
+    def _initialise(self, context: SelectionContext) -> Provenance:
+        engine = context.objective.engine
+        P = probabilities(with_reference(context.point.logits))
+        squares = engine.row_quadratic(np.empty((engine.n_columns, 0)), np.empty(0), 1.0)
+        return Provenance(context.point.W, P, Theorem1(softmax_hessian_norms(P, squares), self.delta_terms))
+
+    def _prune(
+        self, context: SelectionContext, direction: Direction, provenance: Provenance, batch_size: int, began: float
+    ) -> Batch:
+        objective, linear = context.objective, direction.solution.linear
+        labels, S = objective.labels, with_reference(linear.S)
+        moved = context.point.W - provenance.W
+        e1 = float(-np.vdot(linear.V, moved))
+        e2 = float(np.linalg.norm(linear.V) * np.linalg.norm(moved))
+        estimate = influence_matrix(S, provenance.P, labels.Y, labels.weight)
+        lower, upper = provenance.theorem.bounds(estimate, labels.Y, labels.weight, e1, e2)
+        rank = np.where(context.eligible, estimate.min(axis=1), np.inf)
+        first = smallest(rank, batch_size)
+        L = float(upper[first, estimate[first].argmin(axis=1)].max(initial=-np.inf))
+        inside = context.eligible & (lower.min(axis=1) < L)
+        inside[first] = True
+        rows = np.flatnonzero(inside)
+        best, label = objective.engine.scores_of(rows, context.point.logits, linear.S, labels)
+        top = smallest(best, batch_size)
+        left = np.where(context.eligible & ~inside, lower.min(axis=1), np.inf)
+        solution = direction.solution
+        diagnostics = SelectionDiagnostics(
+            iterations=solution.iterations,
+            residual=solution.residual,
+            converged=solution.converged,
+            candidates=len(rows),
+            sweeps=direction.sweeps,
+            slack=float(left.min(initial=np.inf)) - float(best[top[-1]]) if len(top) else float("inf"),
+            seconds=time.perf_counter() - began,
+            solve_seconds=direction.seconds,
+        )
+        return Batch(rows[top], label[top], best[top], diagnostics)

@@ -1,0 +1,243 @@
+"""Increm-INFL selects what full INFL selects; look-ahead accounts for its own picks."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from labelchef import LabelCleaner
+from labelchef.core.bounds import ROUNDING
+from labelchef.engines import MemoryEngine, RowLabels, Screen
+from labelchef.pipeline.session import MOST_ATTEMPTS
+from labelchef.selectors import AnchoredSelector, InflSelector, LookAheadSelector, Selector, Theorem1Selector
+from labelchef.selectors.direction import solve_direction
+
+
+def problem(seed: int, n: int, C: int, d: int = 6, twins: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, C, n + 60)
+    X = rng.normal(size=(n + 60, d)) + 1.5 * rng.normal(size=(C, d))[y]
+    weak = rng.dirichlet(np.ones(C), n)
+    if twins:  # copies with equal labels: exact ties
+        X[twins : 2 * twins], weak[twins : 2 * twins], y[twins : 2 * twins] = X[:twins], weak[:twins], y[:twins]
+    return {"X": X[:n], "Y": weak, "y": y[:n], "Xv": X[n:], "yv": y[n:]}
+
+
+def campaign(data: dict[str, Any], selector: Selector, rounds: int, b: int, **other: Any) -> list[Any]:
+    cleaner = LabelCleaner(selector=selector, look_ahead=False, budget=None, batch_size=b, **other)
+    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], classes=list(range(data["Y"].shape[1])))
+    batches = []
+    for _ in range(rounds):
+        batch = cleaner.query()
+        batches.append(batch)
+        if len(batch) == 0:
+            break
+        cleaner.update(batch.indices, data["y"][batch.indices])
+    return batches
+
+
+def assert_same(one: list[Any], two: list[Any]) -> None:
+    assert len(one) == len(two)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_array_equal(a.suggested, b.suggested)
+        np.testing.assert_allclose(a.influence, b.influence, rtol=1e-6, atol=1e-12)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    C=st.integers(2, 8),
+    b=st.sampled_from([1, 3, 10, 40]),
+    gamma=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
+    l2=st.sampled_from([1e-3, 0.02, 1.0]),
+    free=st.booleans(),
+    twins=st.sampled_from([0, 30]),
+)
+@pytest.mark.filterwarnings("ignore::labelchef.MissingClassWarning")
+def test_anchored_equals_full_in_every_round(
+    seed: int, C: int, b: int, gamma: float, l2: float, free: bool, twins: int
+) -> None:
+    data = problem(seed, 160, C, twins=twins)
+    full = campaign(data, InflSelector(tol=1e-9), 7, b, gamma=gamma, l2=l2)
+    anchored = campaign(data, AnchoredSelector(tol=1e-9, free_products=free, rank=4), 7, b, gamma=gamma, l2=l2)
+    assert_same(full, anchored)
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_anchored_prunes_and_says_what_it_did(free: bool) -> None:
+    data = problem(5, 6000, 2, d=8)
+    full = campaign(data, InflSelector(), 9, 10)
+    anchored = campaign(data, AnchoredSelector(free_products=free), 9, 10)
+    assert_same(full, anchored)
+    first, later = anchored[0].diagnostics, [b.diagnostics for b in anchored[1:]]
+    assert first.fell_back
+    assert first.candidates == 6000
+    assert first.refreshed is not free
+    pruned = [d for d in later if not d.fell_back and not d.refreshed]
+    assert len(pruned) >= 5
+    for d in pruned:
+        assert d.candidates < 600
+        assert 0.0 <= d.slack < np.inf
+        assert d.seconds > d.solve_seconds
+    whole = [b.diagnostics for b in full[1:]]
+    assert all(d.candidates > 5000 for d in whole)
+
+
+def test_candidates_are_read_without_a_pass_over_the_features() -> None:
+    data = problem(5, 6000, 2, d=8)
+    cleaner = LabelCleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=10)
+    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    for _ in range(4):
+        batch = cleaner.query()
+        cleaner.update(batch.indices, data["y"][batch.indices])
+    session = cleaner._session
+    context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+    direction = solve_direction(context, tol=1e-6, max_iterations=99)
+    before = session.objective.engine.sweeps
+    batch = session.selector.select_along(context, direction, 10, time.perf_counter())  # type: ignore[attr-defined]
+    assert not batch.diagnostics.refreshed
+    assert session.objective.engine.sweeps - before == pytest.approx(batch.diagnostics.candidates / 6000)
+
+
+def test_a_huge_move_falls_back_and_stays_exact() -> None:
+    data = problem(2, 800, 3)
+    for free in (True, False):
+        selector = AnchoredSelector(free_products=free)
+        cleaner = LabelCleaner(selector=selector, look_ahead=False, l2=1e-3)
+        full = LabelCleaner(selector="infl", look_ahead=False, l2=1e-3)
+        for one in (cleaner, full):
+            one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+            one.query()
+            one.update(np.arange(300), data["y"][:300])
+        ours, theirs = cleaner.query(), full.query()
+        assert_same([theirs], [ours])
+        if not free:
+            assert ours.diagnostics.fell_back
+            assert ours.diagnostics.refreshed
+
+
+def test_anchors_stay_within_their_memory() -> None:
+    rng = np.random.default_rng(0)
+    data = problem(1, 3000, 2, d=100)
+    selector = AnchoredSelector(free_products=False, basis=8)
+    cleaner = LabelCleaner(selector=selector, look_ahead=False, batch_size=100)
+    cleaner.fit(data["X"].astype(np.float32), data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    for _ in range(12):
+        batch = cleaner.query()
+        cleaner.update(batch.indices, rng.integers(0, 2, len(batch)))
+    anchor = cleaner._session.selector.anchor  # type: ignore[attr-defined]
+    assert anchor.nbytes <= 0.1 * 3000 * 100 * 4
+    assert anchor.Z.shape[1] > 1
+
+
+def test_nothing_left_and_fewer_left_than_asked() -> None:
+    data = problem(3, 60, 2)
+    for free in (True, False):
+        batches = campaign(data, AnchoredSelector(free_products=free), 9, 25)
+        assert [len(b) for b in batches] == [25, 25, 10, 0]
+
+
+@given(seed=st.integers(0, 2**32 - 1), C=st.integers(2, 6), n=st.integers(1, 400))
+def test_screens_list_whoever_may_matter(seed: int, C: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    engine = MemoryEngine(np.zeros((n, 1)), bias=False)
+    A, S = rng.normal(size=(2, n, C - 1))
+    labels = RowLabels(rng.dirichlet(np.ones(C), n), rng.uniform(0, 1, n))
+    eligible = rng.random(n) < 0.8
+    best, _ = engine.scores(A, S, labels, eligible)
+    reach = float(rng.uniform(0, 3))
+    rows = engine.within_reach(S, labels, eligible, reach)
+    if rows is not None:
+        assert set(np.flatnonzero(best <= -reach)) <= set(rows.tolist())
+        assert eligible[rows].all()
+    Q, nu, e, move = rng.uniform(0, 1 / C, (n, C - 1)), rng.uniform(0, 2, n), rng.uniform(0, 1, C - 1), 0.1
+    screen = Screen(S, np.eye(C - 1), Q, nu, labels.weight, e, move, ROUNDING)
+    listed = engine.possibly_below(screen, eligible, -reach)
+    everyone = engine.possibly_below(screen, eligible, -1e9)
+    assert everyone is not None
+    assert len(everyone.indices) == 0
+    if listed is not None:
+        assert (listed.lower <= -reach).all()
+        assert (listed.upper >= listed.lower).all()
+        assert listed.rest > -reach
+
+
+@pytest.mark.parametrize("delta_terms", [True, False])
+def test_theorem_1_selects_the_same_on_a_calm_problem(delta_terms: bool) -> None:
+    data = problem(7, 2000, 2)
+    full = campaign(data, InflSelector(), 6, 10, l2=0.5)
+    paper = campaign(data, Theorem1Selector(delta_terms=delta_terms), 6, 10, l2=0.5)
+    assert_same(full, paper)
+    assert paper[0].diagnostics.fell_back
+    assert all(b.diagnostics.candidates >= 10 for b in paper[1:])
+
+
+def test_theorem_1_without_its_void_terms_prunes_better() -> None:
+    data = problem(7, 2000, 2)
+    loose, tight = (
+        [b.diagnostics.candidates for b in campaign(data, Theorem1Selector(delta_terms=terms), 6, 5, l2=2.0)[1:]]
+        for terms in (True, False)
+    )
+    assert sum(tight) < sum(loose)
+
+
+def digits_f1(seed: int, b: int, look_ahead: bool) -> float:
+    bunch, rng = load_digits(), np.random.default_rng(seed)
+    order = rng.permutation(len(bunch.target))
+    X, y = bunch.data[order] / 16, bunch.target[order]
+    cleaner = LabelCleaner(budget=50, batch_size=b, look_ahead=look_ahead)
+    weak = rng.dirichlet(np.ones(10), 1000)
+    cleaner.fit(X[:1000], weak, X_val=X[1000:1300], y_val=y[1000:1300], X_test=X[1300:], y_test=y[1300:])
+    return float(cleaner.run(lambda batch: y[batch.indices]).history["test_f1_macro"].iloc[-1])
+
+
+@pytest.mark.slow
+def test_look_ahead_recovers_most_of_what_a_batch_loses() -> None:
+    plain, ahead, single = (
+        np.mean([digits_f1(seed, b, on) for seed in range(3)]) for b, on in ((50, False), (50, True), (1, False))
+    )
+    assert single - plain > 0.1
+    assert ahead - plain >= 0.7 * (single - plain)
+
+
+def test_look_ahead_predicts_what_a_batch_brings() -> None:
+    """Summed over a batch, plain influence promises too much; with look-ahead it comes true."""
+    data = problem(11, 500, 3)
+    ratios = {}
+    for look_ahead in (False, True):
+        cleaner = LabelCleaner(batch_size=40, budget=40, look_ahead=look_ahead, l2=0.02)
+        cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+        batch = cleaner.query()
+        row = cleaner.update(batch.indices, batch.suggested).history_.iloc[-1]
+        ratios[look_ahead] = row["predicted_change"] / row["realised_change"]
+        assert len(set(batch.indices.tolist())) == 40
+    assert ratios[True] == pytest.approx(1.0, abs=0.15)
+    assert abs(ratios[True] - 1.0) < abs(ratios[False] - 1.0)
+
+
+def test_look_ahead_starts_with_the_best_and_leaves_no_trace() -> None:
+    data = problem(4, 300, 3)
+    plain, ahead = LabelCleaner(look_ahead=False), LabelCleaner(look_ahead=True)
+    for one in (plain, ahead):
+        one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    W, labels = ahead.W_, ahead.labels_
+    first, again = ahead.query(45), ahead.query(45)
+    assert first.indices[0] == plain.query().indices[0]
+    np.testing.assert_array_equal(first.indices, again.indices)
+    np.testing.assert_array_equal(ahead.W_, W)
+    np.testing.assert_array_equal(ahead.labels_, labels)
+    assert ahead._session.validation.at(ahead._session.construction.point.W).W is ahead._session.construction.point.W
+    np.testing.assert_array_equal(ahead.query(1).indices, plain.query(1).indices)
+
+
+def test_look_ahead_when_the_labels_are_there_already() -> None:
+    """Weak labels that are one-hot already, with full weight: assuming them moves nothing."""
+    data = problem(6, 200, 2)
+    cleaner = LabelCleaner(gamma=1.0, selector=LookAheadSelector(InflSelector(), renew=2), look_ahead=False)
+    cleaner.fit(data["X"], np.eye(2)[data["y"]], X_val=data["Xv"], y_val=data["yv"])
+    assert len(cleaner.query(6)) == 6
