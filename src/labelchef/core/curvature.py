@@ -33,8 +33,8 @@ from labelchef.domain.arrays import Float64s, Floats, Ints
 LARGEST_FACTOR = 4096
 """Columns up to which a full D×D factor is kept (128 MiB in float64)."""
 
-PAIRS = 60
-"""(ΔW, Δ∇F) pairs kept to correct the factor with."""
+PAIRS, PAIRS_OF_EXACT = 60, 8
+"""(ΔW, Δ∇F) pairs kept to correct the factor with; an exact one needs few, and each costs time at every solve."""
 
 SKETCH_ROWS = 1024
 """Rows that stand for all where D is larger than that."""
@@ -179,7 +179,8 @@ class CurvatureKeeper:
         """Take in that H · step = bend, or nearly so."""
         size = float(np.vdot(step, bend))
         if size > 1e-12 * float(np.linalg.norm(step)) * float(np.linalg.norm(bend)):
-            self._pairs = (*self._pairs, (step, bend, 1.0 / size))[-PAIRS:]
+            kept = PAIRS_OF_EXACT if self.factor.exact else PAIRS
+            self._pairs = (*self._pairs, (step, bend, 1.0 / size))[-kept:]
 
     def wasted(self, sweeps: float) -> None:
         """Tell how many sweeps a better factor would have saved."""

@@ -94,7 +94,9 @@ class LookAheadSelector:
             i = int(np.lexsort((rows, best))[0])
             c = int(scores[i].argmin())
             picks[n], classes[n], influence[n], left[i] = i, c, best[i], False
-            if (n + 1) % self.renew == 0 and n + 1 < count:
+            if n + 1 == count:
+                break
+            if (n + 1) % self.renew == 0:
                 ahead = _renewed(context, ahead, rows, picks[: n + 1], classes[: n + 1])
                 continue
             bend = (P[i] - np.eye(Y.shape[1])[c]) - gamma[i] * (P[i] - Y[i])
