@@ -157,7 +157,13 @@ def _sized(chart: Any) -> Any:
     return chart.properties(width=WIDTH, height=HEIGHT, background="transparent").configure(
         font="system-ui, sans-serif",
         view={"stroke": None},
-        axis={"gridColor": "#8883", "domainColor": "#888", "tickColor": "#888", "labelColor": "#777"},
-        title={"anchor": "start", "fontSize": 14, "color": "#777"},
-        legend={"orient": "top", "labelColor": "#777"},
+        axis={
+            "gridColor": "#8883",
+            "domainColor": "#888",
+            "tickColor": "#888",
+            "labelColor": "#888",
+            "titleColor": "#888",
+        },
+        title={"anchor": "start", "fontSize": 14, "color": "#888"},
+        legend={"orient": "top", "labelColor": "#888"},
     )

@@ -59,7 +59,8 @@ def render_report(data: ReportData) -> str:
         if "truth" in data.asked.columns:
             drawn.append(charts.agreement_chart(agreement_by_round(data.asked)))
         drawn += [charts.change_chart(history), charts.seconds_chart(history)]
-        drawn.append(charts.candidates_chart(history, len(data.influence)))
+        if not history["fell_back"].iloc[1:].all():  # on small data there is nothing to prune, and nothing to show
+            drawn.append(charts.candidates_chart(history, len(data.influence)))
     figures = "\n".join(f"<figure>{charts.as_svg(chart)}</figure>" for chart in drawn)
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in data.notes)
     return _PAGE.format(
