@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 from sklearn.datasets import load_digits
 
 from labelchef import LabelCleaner
-from labelchef.core.bounds import ROUNDING
+from labelchef.core.bounds import ROUNDING, influence_bounds
+from labelchef.core.contrasts import with_reference
 from labelchef.engines import MemoryEngine, RowLabels, Screen
 from labelchef.pipeline.session import MOST_ATTEMPTS
 from labelchef.selectors import AnchoredSelector, InflSelector, LookAheadSelector, Selector, Theorem1Selector
@@ -121,6 +123,25 @@ def test_a_huge_move_falls_back_and_stays_exact() -> None:
             assert ours.diagnostics.refreshed
 
 
+def test_a_label_taken_back_is_bounded_by_what_it_is_now() -> None:
+    """An anchor made while a sample was clean must not vouch for it when it is weak again."""
+    data = problem(8, 1500, 2)
+    cleaner = LabelCleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=8)
+    full = LabelCleaner(selector="infl", look_ahead=False, batch_size=8)
+    for one in (full, cleaner):
+        one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    best = full.query(40).indices
+    for one in (full, cleaner):
+        one.update(best, full.query(40).suggested)
+        one.query()  # makes the anchor
+        one.update(best, np.full(40, -1))
+    for _ in range(4):
+        ours, theirs = cleaner.query(), full.query()
+        assert_same([theirs], [ours])
+        for one in (full, cleaner):
+            one.update(theirs.indices, data["y"][theirs.indices])
+
+
 def test_anchors_stay_within_their_memory() -> None:
     rng = np.random.default_rng(0)
     data = problem(1, 3000, 2, d=100)
@@ -155,15 +176,20 @@ def test_screens_list_whoever_may_matter(seed: int, C: int, n: int) -> None:
     if rows is not None:
         assert set(np.flatnonzero(best <= -reach)) <= set(rows.tolist())
         assert eligible[rows].all()
-    Q, nu, e, move = rng.uniform(0, 1 / C, (n, C - 1)), rng.uniform(0, 2, n), rng.uniform(0, 1, C - 1), 0.1
-    screen = Screen(S, np.eye(C - 1), Q, nu, labels.weight, e, move, ROUNDING)
-    listed = engine.possibly_below(screen, eligible, -reach)
-    everyone = engine.possibly_below(screen, eligible, -1e9)
-    assert everyone is not None
-    assert len(everyone.indices) == 0
+    P, nu = softmax(with_reference(A), axis=1), rng.uniform(0, 2, n)
+    e, move = rng.uniform(0, 1, C - 1), 0.1
+    screen = Screen(S, np.eye(C - 1), P[:, 1:].copy(), nu, e, move, ROUNDING)
+    nobody = engine.possibly_below(screen, labels, eligible, -1e9)
+    assert nobody is not None
+    assert len(nobody.indices) == 0
+    listed = engine.possibly_below(screen, labels, eligible, -reach)
+    mixed = labels.weight[:, None] * labels.Y + (1 - labels.weight)[:, None] * P
+    lower, upper = influence_bounds(with_reference(S), mixed, nu, labels.weight, np.append(0.0, e), move)
+    below = np.flatnonzero(eligible & (lower.min(axis=1) <= -reach))
     if listed is not None:
-        assert (listed.lower <= -reach).all()
-        assert (listed.upper >= listed.lower).all()
+        np.testing.assert_array_equal(listed.indices, below)
+        np.testing.assert_allclose(listed.lower, lower.min(axis=1)[below], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(listed.upper, upper.min(axis=1)[below], rtol=1e-9, atol=1e-9)
         assert listed.rest > -reach
 
 

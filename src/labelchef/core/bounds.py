@@ -1,7 +1,7 @@
 """Rigorous bounds on the influence from what an earlier sweep left behind: no pass over X.
 
-An anchor keeps, for a basis B of directions, the products Z = X B, and the mixed labels q̂ = γY + (1 − γ)P̂ at its own
-parameters W_a. At a later round with W and V:
+An anchor keeps, for a basis B of directions, the products Z = X B, and the probabilities P̂ at its own parameters W_a. At a
+later round with W and V, and with q̂ = γY + (1 − γ)P̂ from the labels as they are then:
 
     V = B M + E, Ŝ = Z M          M: least squares;  |S[i, c] − Ŝ[i, c]| ≤ ε_ic = ν_i ‖E_c‖_K
     logits moved by at most α_ic = ν_i ‖(W − W_a)_c‖_K;  η_i = ½ (largest + second largest of α_i, with α_i0 = 0)

@@ -258,7 +258,7 @@ def bound_row(s, q, nu, free, e, move, slack):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def collect_bounds(lo, hi, Z, coef, Q, nu, weight, e, move, slack, eligible, limit, found, lower, upper):  # type: ignore[no-untyped-def]
+def collect_bounds(lo, hi, Z, coef, P, nu, Y, weight, e, move, slack, eligible, limit, found, lower, upper):  # type: ignore[no-untyped-def]
     """Rows whose lower bound is at most `limit`, with both bounds; how many (−1: too many), and the least one left.
 
     No score is below minus the spread of S, and that is at most the spread of Ŝ plus the two largest ε: most rows are
@@ -272,6 +272,7 @@ def collect_bounds(lo, hi, Z, coef, Q, nu, weight, e, move, slack, eligible, lim
         elif e[c] > second:
             second = e[c]
     s = np.empty(k)
+    mixed = np.empty(k)
     count = 0
     rest = np.inf
     for i in range(lo, hi):
@@ -288,7 +289,10 @@ def collect_bounds(lo, hi, Z, coef, Q, nu, weight, e, move, slack, eligible, lim
         low = -((most - least) * (1.0 + slack) + nu[i] * (first + second))
         high = 0.0
         if low <= limit:
-            low, high = bound_row(s, Q[i], nu[i], 1.0 - weight[i], e, move, slack)
+            free = 1.0 - weight[i]
+            for c in range(k):
+                mixed[c] = weight[i] * Y[i, c + 1] + free * P[i, c]
+            low, high = bound_row(s, mixed, nu[i], free, e, move, slack)
         if low > limit:
             rest = min(rest, low)
             continue

@@ -126,7 +126,7 @@ class MemoryEngine:
         listed = [part for part in parts if part is not None]
         return np.concatenate(listed) if len(listed) == len(parts) else None
 
-    def possibly_below(self, screen: Screen, eligible: Bools, limit: float) -> Shortlist | None:
+    def possibly_below(self, screen: Screen, labels: RowLabels, eligible: Bools, limit: float) -> Shortlist | None:
         """See `Engine.possibly_below`."""
         cuts = self._cuts(0)
         parts: list[Shortlist | None] = [None] * (len(cuts) - 1)
@@ -135,7 +135,7 @@ class MemoryEngine:
             room = self._room(cuts, chunk)
             found, lower, upper = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
             count, rest = kernels.collect_bounds(
-                cuts[chunk], cuts[chunk + 1], screen.Z, screen.coef, screen.Q, screen.nu, screen.weight, screen.e,
+                cuts[chunk], cuts[chunk + 1], screen.Z, screen.coef, screen.P, screen.nu, labels.Y, labels.weight, screen.e,
                 screen.move, screen.slack, eligible, limit, found, lower, upper,
             )  # fmt: skip
             if count >= 0:

@@ -33,15 +33,14 @@ class SweepSums:
 class Screen:
     """What `core.bounds` needs to bound the influence of every row: Ŝ = Z·coef, and how far it may be off.
 
-    Z (N, q) cached products, coef (q, k), Q (N, k) mixed labels, nu (N,) row norms, weight (N,), e (k,) norms of the part
-    of V outside the basis, move the half-spread of the change of W, slack the room for rounding.
+    Z (N, q) cached products, coef (q, k), P (N, k) probabilities then, nu (N,) row norms, e (k,) norms of the part of V
+    outside the basis, move the half-spread of the change of W, slack the room for rounding. Labels are those of now.
     """
 
     Z: Float64s
     coef: Float64s
-    Q: Float64s
+    P: Float64s
     nu: Float64s
-    weight: Float64s
     e: Float64s
     move: float
     slack: float
@@ -102,7 +101,7 @@ class Engine(Protocol):
         """Eligible rows whose score can be −reach or less; None if too many to list; no pass over X."""
         ...
 
-    def possibly_below(self, screen: Screen, eligible: Bools, limit: float) -> Shortlist | None:
+    def possibly_below(self, screen: Screen, labels: RowLabels, eligible: Bools, limit: float) -> Shortlist | None:
         """Eligible rows whose lower bound is at most `limit`; None if too many to list; no pass over X."""
         ...
 

@@ -16,7 +16,6 @@ read since the last renewal have cost a sweep, the next round makes one and keep
 seconds, so every machine decides alike.
 """
 
-import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,12 +23,11 @@ import numpy as np
 from labelchef.core.bounds import ROUNDING, AdaptedNorm, adapt_norm, fit_directions, half_spread
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.influence import smallest
-from labelchef.core.objective import Linear
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.domain.records import Batch
 from labelchef.engines import RowLabels, Screen, Shortlist
-from labelchef.selectors.direction import Direction, solve_direction
+from labelchef.selectors.direction import Direction, InfluenceSelector
 from labelchef.selectors.infl import score_everything
 from labelchef.selectors.protocol import SelectionContext
 
@@ -43,48 +41,33 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Anchor:
-    """What a sweep left behind: W, a basis of directions B (q, D) with Z = X B (N, q), mixed labels Q (N, k), norms ν (N,)."""
+    """What a sweep left behind: W, a basis of directions B (q, D) with Z = X B (N, q), probabilities P (N, k), norms ν (N,)."""
 
     W: Float64s
     B: Float64s
     Z: Float64s
-    Q: Float64s
+    P: Float64s
     nu: Float64s
     norm: AdaptedNorm
 
     @property
     def nbytes(self) -> int:
         """Memory of the per-sample arrays."""
-        return self.Z.nbytes + self.Q.nbytes + self.nu.nbytes
+        return self.Z.nbytes + self.P.nbytes + self.nu.nbytes
 
 
 @dataclass
-class AnchoredSelector:
+class AnchoredSelector(InfluenceSelector):
     """Increm-INFL with rigorous bounds. `rank` directions of the data make the norm, up to `basis` V's the anchor."""
 
-    tol: float = 1e-6
-    max_iterations: int = 500
     free_products: bool = True
     rank: int = 128
     basis: int = 4
     name: str = field(default="increm_infl", init=False)
     anchor: Anchor | None = field(default=None, init=False, repr=False)
-    _carried: Linear | None = field(default=None, init=False, repr=False)
     _last: float | None = field(default=None, init=False, repr=False)
     _limit: float | None = field(default=None, init=False, repr=False)
     _spent: float = field(default=0.0, init=False, repr=False)
-
-    @property
-    def carried(self) -> Linear | None:
-        """The last V: next round's starting point."""
-        return self._carried
-
-    def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The batch that full INFL would select."""
-        began = time.perf_counter()
-        direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
-        self._carried = direction.solution.linear
-        return self.select_along(context, direction, batch_size, began)
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """The batch for a V that is already known."""
@@ -106,7 +89,7 @@ class AnchoredSelector:
             top = smallest(best, batch_size)
             worst = float(best[top[-1]]) if len(top) == batch_size else -0.5 * reach
             if len(top) == batch_size and worst <= -reach:
-                diagnostics = self._diagnostics(direction, len(rows), -reach - worst, began)
+                diagnostics = direction.diagnostics(len(rows), began, slack=-reach - worst)
                 return Batch(rows[top], label[top], best[top], diagnostics)
             reach = -worst  # the b-th best of those listed: nothing out of its reach can be among the first b
         batch = score_everything(context, direction, batch_size, began)
@@ -125,7 +108,7 @@ class AnchoredSelector:
         best, label = self._evaluate(context, direction, found.indices)
         top = smallest(best, batch_size)
         slack = found.rest - float(best[top[-1]]) if len(top) else float("inf")
-        made = self._diagnostics(direction, len(found.indices), slack, began)
+        made = direction.diagnostics(len(found.indices), began, slack)
         made = replace(made, sweeps=direction.sweeps + engine.sweeps - sweeps)
         return Batch(found.indices[top], label[top], best[top], made)
 
@@ -136,10 +119,10 @@ class AnchoredSelector:
             return None
         M, e = fit_directions(anchor.norm, anchor.B, contrast(V))
         move = half_spread(anchor.norm.of_directions(contrast(context.point.W - anchor.W)))
-        weight = context.objective.labels.weight
-        screen = Screen(anchor.Z, M, anchor.Q, anchor.nu, weight, e, move, ROUNDING)
+        labels = context.objective.labels
+        screen = Screen(anchor.Z, M, anchor.P, anchor.nu, e, move, ROUNDING)
         for _ in range(_TRIES):
-            listed = context.objective.engine.possibly_below(screen, context.eligible, limit)
+            listed = context.objective.engine.possibly_below(screen, labels, context.eligible, limit)
             if listed is None:
                 return None
             if len(listed.indices) < batch_size:
@@ -172,7 +155,7 @@ class AnchoredSelector:
         indices = smallest(best, batch_size)
         self.anchor = self._anchored(context, out.logits, contrast(V), out.products)
         self._spent = 0.0
-        made = self._diagnostics(direction, int(context.eligible.sum()), float("inf"), began)
+        made = direction.diagnostics(int(context.eligible.sum()), began)
         return Batch(indices, label[indices], best[indices], replace(made, refreshed=True))
 
     def _anchored(self, context: SelectionContext, logits: Float64s, V: Float64s, S: Float64s) -> Anchor:
@@ -184,29 +167,13 @@ class AnchoredSelector:
         kept = k * (max(1, min(self.basis, int(room))) - 1)
         B = V if old is None else np.vstack([V, old.B[:kept]])
         Z = S if old is None else np.hstack([S, old.Z[:, :kept]])
-        return Anchor(context.point.W, B, Z, _mixed(context.objective.labels, logits), nu, norm)
-
-    @staticmethod
-    def _diagnostics(direction: Direction, candidates: int, slack: float, began: float) -> SelectionDiagnostics:
-        solution = direction.solution
-        return SelectionDiagnostics(
-            iterations=solution.iterations,
-            residual=solution.residual,
-            converged=solution.converged,
-            candidates=candidates,
-            sweeps=direction.sweeps,
-            slack=slack,
-            seconds=time.perf_counter() - began,
-            solve_seconds=direction.seconds,
-        )
+        return Anchor(context.point.W, B, Z, _probabilities(logits), nu, norm)
 
 
-def _mixed(labels: RowLabels, logits: Float64s) -> Float64s:
-    """q = γY + (1 − γ)P against class 0, a chunk of rows at a time."""
-    Q = np.empty_like(logits)
+def _probabilities(logits: Float64s) -> Float64s:
+    """P of all classes but class 0, a chunk of rows at a time."""
+    P = np.empty_like(logits)
     for start in range(0, len(logits), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        w = labels.weight[rows, None]
-        P = probabilities(with_reference(logits[rows]))
-        Q[rows] = (w * labels.Y[rows] + (1.0 - w) * P)[:, 1:]
-    return Q
+        P[rows] = probabilities(with_reference(logits[rows]))[:, 1:]
+    return P

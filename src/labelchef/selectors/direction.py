@@ -1,21 +1,62 @@
-"""V = H⁻¹ g_val, which every influence-based selector starts from."""
+"""What all influence-based selectors share: V = H⁻¹ g_val, solved once a round and carried to the next."""
 
 import time
 import warnings
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 
+from labelchef.core.objective import Linear
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
 from labelchef.domain.errors import ConvergenceWarning
+from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.selectors.protocol import SelectionContext
 
 
 @dataclass(frozen=True)
 class Direction:
-    """The solution with what it cost: sweeps and seconds."""
+    """The solution of H V = g_val with what it cost: sweeps and seconds."""
 
     solution: LinearSolution
     sweeps: float
     seconds: float
+
+    def diagnostics(self, candidates: int, began: float, slack: float = float("inf")) -> SelectionDiagnostics:
+        """Diagnostics of a selection along this V that began then and ends now."""
+        return SelectionDiagnostics(
+            iterations=self.solution.iterations,
+            residual=self.solution.residual,
+            converged=self.solution.converged,
+            candidates=candidates,
+            sweeps=self.sweeps,
+            slack=slack,
+            seconds=time.perf_counter() - began,
+            solve_seconds=self.seconds,
+        )
+
+
+@dataclass
+class InfluenceSelector(ABC):
+    """A selector that solves for V and then chooses along it. `tol` is the relative residual of H V = g_val."""
+
+    tol: float = 1e-6
+    max_iterations: int = 500
+    _carried: Linear | None = field(default=None, init=False, repr=False)
+
+    @property
+    def carried(self) -> Linear | None:
+        """The last V: next round's starting point."""
+        return self._carried
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The best `batch_size` eligible samples."""
+        began = time.perf_counter()
+        direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
+        self._carried = direction.solution.linear
+        return self.select_along(context, direction, batch_size, began)
+
+    @abstractmethod
+    def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
+        """The batch for a V that is already known."""
 
 
 def solve_direction(context: SelectionContext, *, tol: float, max_iterations: int) -> Direction:

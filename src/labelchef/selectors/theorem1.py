@@ -9,7 +9,6 @@ The theorem's Hessians are integrals along the way from w0; like the paper, this
 it gives no guarantee. The first round evaluates everything, as the authors' code does.
 """
 
-import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,11 +16,10 @@ import numpy as np
 from labelchef.core.bounds import Theorem1, softmax_hessian_norms
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix, smallest
-from labelchef.core.objective import Linear
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
-from labelchef.domain.records import Batch, SelectionDiagnostics
-from labelchef.selectors.direction import Direction, solve_direction
+from labelchef.domain.records import Batch
+from labelchef.selectors.direction import Direction, InfluenceSelector
 from labelchef.selectors.infl import score_everything
 from labelchef.selectors.protocol import SelectionContext
 
@@ -36,27 +34,12 @@ class Provenance:
 
 
 @dataclass
-class Theorem1Selector:
+class Theorem1Selector(InfluenceSelector):
     """The paper's Increm-INFL. `delta_terms=False` keeps its μ-term only, as the authors' code does."""
 
-    tol: float = 1e-6
-    max_iterations: int = 500
     delta_terms: bool = True
     name: str = field(default="increm_infl_theorem1", init=False)
     _provenance: Provenance | None = field(default=None, init=False, repr=False)
-    _carried: Linear | None = field(default=None, init=False, repr=False)
-
-    @property
-    def carried(self) -> Linear | None:
-        """The last V: next round's starting point."""
-        return self._carried
-
-    def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """Algorithm 1, then INFL on its candidates."""
-        began = time.perf_counter()
-        direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
-        self._carried = direction.solution.linear
-        return self.select_along(context, direction, batch_size, began)
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """The batch for a V that is already known."""
@@ -91,15 +74,6 @@ class Theorem1Selector:
         best, label = objective.engine.scores_of(rows, context.point.logits, linear.S, labels)
         top = smallest(best, batch_size)
         left = np.where(context.eligible & ~inside, lower.min(axis=1), np.inf)
-        solution = direction.solution
-        diagnostics = SelectionDiagnostics(
-            iterations=solution.iterations,
-            residual=solution.residual,
-            converged=solution.converged,
-            candidates=len(rows),
-            sweeps=direction.sweeps,
-            slack=float(left.min(initial=np.inf)) - float(best[top[-1]]) if len(top) else float("inf"),
-            seconds=time.perf_counter() - began,
-            solve_seconds=direction.seconds,
-        )
+        slack = float(left.min(initial=np.inf)) - float(best[top[-1]]) if len(top) else float("inf")
+        diagnostics = direction.diagnostics(len(rows), began, slack)
         return Batch(rows[top], label[top], best[top], diagnostics)
