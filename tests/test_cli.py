@@ -87,6 +87,7 @@ def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
 def test_recorded_votes_and_suggestions_alone(files: Path, tmp_path: Path) -> None:
     labelchef("clean", *inputs(files, tmp_path / "a"), "--votes", files / "votes.csv", "--budget", 20)
     rounds = [json.loads(line) for line in (tmp_path / "a" / "rounds.jsonl").read_text().splitlines()]
+    assert "Infinity" not in (tmp_path / "a" / "rounds.jsonl").read_text()
     for line in rounds:
         per_item = pd.Series([v[0] for v in line["votes"]]).value_counts()
         assert (per_item == 3).all()  # strategy one takes three of the four recorded people

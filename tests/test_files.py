@@ -40,13 +40,13 @@ def test_labels_from_arrays_and_tables(tmp_path: Path) -> None:
     assert tables.read_labels(tmp_path / "y.npy", "y") == ["1", "0"]
     pd.DataFrame({"id": [7, 8], "label": ["b", "a"]}).to_csv(tmp_path / "y.csv", index=False)
     assert tables.read_labels(tmp_path / "y.csv", "y") == ["b", "a"]
-    pd.DataFrame({"whatever": [2, 3]}).to_parquet(tmp_path / "y.parquet")
+    pd.DataFrame({"label": [2, 3]}).to_parquet(tmp_path / "y.parquet")
     assert tables.read_labels(tmp_path / "y.parquet", "y") == ["2", "3"]
     np.save(tmp_path / "wide.npy", np.zeros((2, 2)))
     with pytest.raises(InvalidInputError, match=r"shape \(2, 2\)"):
         tables.read_labels(tmp_path / "wide.npy", "y")
     pd.DataFrame({"a": [1], "b": [2]}).to_csv(tmp_path / "two.csv", index=False)
-    with pytest.raises(InvalidInputError, match="column 'label'"):
+    with pytest.raises(InvalidInputError, match="one named 'label'"):
         tables.read_labels(tmp_path / "two.csv", "y")
 
 
@@ -55,6 +55,15 @@ def test_labels_are_text(tmp_path: Path) -> None:
     assert tables.read_labels(tmp_path / "y.csv", "y") == ["NA", "True", "1.0", None, "null"]
     np.save(tmp_path / "y.npy", np.array([1.0, np.nan, -1.0]))
     assert tables.read_labels(tmp_path / "y.npy", "y") == ["1", None, None]
+
+
+def test_a_csv_without_a_first_line_of_names_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("0.5,1.5\n2.5,3.5\n")
+    with pytest.raises(InvalidInputError, match="names the columns"):
+        tables.read_features(tmp_path / "x.csv", "features")
+    (tmp_path / "y.csv").write_text("ham\nspam\n")
+    with pytest.raises(InvalidInputError, match="one named 'label'"):
+        tables.read_labels(tmp_path / "y.csv", "y")
 
 
 def test_row_numbers_in_a_file_are_refused(tmp_path: Path) -> None:

@@ -11,11 +11,20 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 
 from labelchef import LabelCleaner
-from labelchef.core.bounds import ROUNDING, influence_bounds
+from labelchef.core.bounds import ROUNDING, influence_bounds, power_norm
 from labelchef.core.contrasts import with_reference
+from labelchef.core.solvers import solve_spd
 from labelchef.engines import MemoryEngine, RowLabels, Screen
 from labelchef.pipeline.session import MOST_ATTEMPTS
-from labelchef.selectors import AnchoredSelector, InflSelector, LookAheadSelector, Selector, Theorem1Selector
+from labelchef.selectors import (
+    AnchoredSelector,
+    InflSelector,
+    LookAheadSelector,
+    SelectionContext,
+    Selector,
+    Theorem1Selector,
+    look_ahead,
+)
 from labelchef.selectors.direction import solve_direction
 
 
@@ -212,11 +221,11 @@ def test_theorem_1_without_its_void_terms_prunes_better() -> None:
     assert sum(tight) < sum(loose)
 
 
-def digits_f1(seed: int, b: int, look_ahead: bool) -> float:
+def digits_f1(seed: int, b: int, ahead: bool) -> float:
     bunch, rng = load_digits(), np.random.default_rng(seed)
     order = rng.permutation(len(bunch.target))
     X, y = bunch.data[order] / 16, bunch.target[order]
-    cleaner = LabelCleaner(budget=50, batch_size=b, look_ahead=look_ahead)
+    cleaner = LabelCleaner(budget=50, batch_size=b, look_ahead=ahead)
     weak = rng.dirichlet(np.ones(10), 1000)
     cleaner.fit(X[:1000], weak, X_val=X[1000:1300], y_val=y[1000:1300], X_test=X[1300:], y_test=y[1300:])
     return float(cleaner.run(lambda batch: y[batch.indices]).history["test_f1_macro"].iloc[-1])
@@ -235,12 +244,12 @@ def test_look_ahead_predicts_what_a_batch_brings() -> None:
     """Summed over a batch, plain influence promises too much; with look-ahead it comes true."""
     data = problem(11, 500, 3)
     ratios = {}
-    for look_ahead in (False, True):
-        cleaner = LabelCleaner(batch_size=40, budget=40, look_ahead=look_ahead, l2=0.02)
+    for ahead in (False, True):
+        cleaner = LabelCleaner(batch_size=40, budget=40, look_ahead=ahead, l2=0.02)
         cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
         batch = cleaner.query()
         row = cleaner.update(batch.indices, batch.suggested).history_.iloc[-1]
-        ratios[look_ahead] = row["predicted_change"] / row["realised_change"]
+        ratios[ahead] = row["predicted_change"] / row["realised_change"]
         assert len(set(batch.indices.tolist())) == 40
     assert ratios[True] == pytest.approx(1.0, abs=0.15)
     assert abs(ratios[True] - 1.0) < abs(ratios[False] - 1.0)
@@ -267,3 +276,82 @@ def test_look_ahead_when_the_labels_are_there_already() -> None:
     cleaner = LabelCleaner(gamma=1.0, selector=LookAheadSelector(InflSelector(), renew=2), look_ahead=False)
     cleaner.fit(data["X"], np.eye(2)[data["y"]], X_val=data["Xv"], y_val=data["yv"])
     assert len(cleaner.query(6)) == 6
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    C=st.integers(5, 20),
+    n=st.integers(64, 300),
+    gamma=st.sampled_from([0.0, 0.3, 0.8]),
+    l2=st.sampled_from([1e-4, 1e-3, 1e-2]),
+    ahead=st.booleans(),
+)
+@pytest.mark.filterwarnings("ignore::labelchef.MissingClassWarning", "ignore::labelchef.ConvergenceWarning")
+def test_the_residual_that_is_claimed_is_the_true_one(
+    seed: int, C: int, n: int, gamma: float, l2: float, ahead: bool
+) -> None:
+    """Large changes, many classes, weak regularisation: where corrections of V diverge, V must not follow them."""
+    data = problem(seed, n, C, d=30)
+    cleaner = LabelCleaner(batch_size=25, gamma=gamma, l2=l2, look_ahead=ahead)
+    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], classes=list(range(C)))
+    for _ in range(3):
+        batch = cleaner.query()
+        assert len(batch) == min(25, int((~cleaner.cleaned_).sum()))
+        assert np.isfinite(batch.influence).all()
+        if len(batch) == 0:
+            break
+        session = cleaner._session
+        linear, point = session.selector.carried, session.construction.point
+        assert linear is not None
+        g = session.validation.at(point.W).gradient
+        product, _ = session.objective.hessian_product(point, linear.V)
+        true = float(np.linalg.norm(g - product) / np.linalg.norm(g))
+        assert true <= batch.diagnostics.residual + 1e-8
+        cleaner.update(batch.indices, data["y"][batch.indices])
+
+
+@pytest.mark.parametrize("scale", [1.0, 16.0])
+def test_a_renewal_ranks_with_a_V_that_was_solved(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    bunch, rng = load_digits(), np.random.default_rng(0)
+    X, y = scale * bunch.data[:600] / 16, bunch.target[:600]
+    residuals = []
+    whole = solve_spd
+
+    def watched(*given: Any, **options: Any) -> Any:
+        solved = whole(*given, **options)
+        residuals.append(solved.residual)
+        return solved
+
+    monkeypatch.setattr(look_ahead, "solve_spd", watched)
+    cleaner = LabelCleaner(batch_size=65, l2=1e-3)
+    cleaner.fit(X[:300], rng.dirichlet(np.ones(10), 300), X_val=X[300:], y_val=y[300:])
+    batch = cleaner.query()
+    assert len(residuals) == 3
+    assert max(residuals) <= 1e-3
+    assert np.isfinite(batch.influence).all()
+    assert len(set(batch.indices.tolist())) == 65
+    np.testing.assert_array_equal(cleaner.query(3).indices, batch.indices[:3])
+    assert cleaner.query(65) is batch
+
+
+def test_theorem_1_with_norms_by_the_power_method() -> None:
+    data = problem(9, 60, 3)
+
+    def norms(context: SelectionContext) -> Any:
+        X = context.objective.engine.rows(np.arange(60))
+        P = softmax(with_reference(context.point.logits), axis=1)
+        found = []
+        for x, p in zip(X, P, strict=True):
+            J = np.diag(p) - np.outer(p, p)
+
+            def product(v: Any, x: Any = x, J: Any = J) -> Any:
+                return np.outer(x, (x @ v.reshape(len(x), -1)) @ J).ravel()
+
+            found.append(power_norm(product, X.shape[1] * 3, context.rng, tol=1e-9))
+        return np.array(found)
+
+    plain = campaign(data, Theorem1Selector(), 4, 5)
+    powered = campaign(data, Theorem1Selector(hessian_norms=norms), 4, 5)
+    assert_same(plain, powered)
+    assert [b.diagnostics.candidates for b in plain] == [b.diagnostics.candidates for b in powered]

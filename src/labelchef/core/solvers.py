@@ -39,8 +39,19 @@ class Companion:
     rhs: Callable[[Float64s], Float64s]
 
     def corrected(self, W: Float64s, keeper: CurvatureKeeper) -> Float64s:
-        """V after one correction towards the solution at W."""
-        return self.V + keeper.solve(self.rhs(W) - self.HV)
+        """V after one correction towards the solution at W.
+
+        Corrections contract where M is near H and may diverge where it is not: a V whose residual is no smaller than
+        that of zero is dropped, and the correction starts anew.
+        """
+        b = self.rhs(W)
+        V, HV = (self.V, self.HV) if _helps(self.HV, b) else (0.0, 0.0)
+        return np.asarray(V + keeper.solve(b - HV))
+
+
+def _helps(HV: Float64s, b: Float64s) -> bool:
+    """Whether V is a better start than zero; false for anything not finite."""
+    return bool(np.linalg.norm(b - HV) < np.linalg.norm(b))
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ def solve_spd(
     max_iterations: int,
 ) -> LinearSolution:
     """H V = b at a point, from the direction that rode along on it if there is one, else from zero."""
-    if point.linear is None:
+    if point.linear is None or not _helps(point.linear.HV, b):
         V, S, HV = np.zeros_like(b), np.zeros_like(point.logits), np.zeros_like(b)
     else:
         V, S, HV = point.linear.V.copy(), point.linear.S.copy(), point.linear.HV.copy()

@@ -213,7 +213,7 @@ def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):  # type: ignore
         for c in range(S.shape[1]):
             low = min(low, S[i, c])
             high = max(high, S[i, c])
-        spread = high - low
+        spread = (high - low) * (1.0 + 1e-12)
         if spread < reach or not eligible[i]:
             continue
         mean = -Y[i, 0] * low

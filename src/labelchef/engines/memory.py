@@ -12,7 +12,7 @@ from labelchef.engines.protocol import RowLabels, Screen, Shortlist, SweepSums
 
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _GRAM_BYTES = 32 << 20  # room for one block of weighted rows
-_ROUND_UP = 1e-5  # above the rounding of float32 products
+_ROUND_UP = 1e-12  # above the rounding of sums over the columns
 
 
 def thread_count() -> int:
@@ -96,16 +96,17 @@ class MemoryEngine:
 
     def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Float64s:
         """See `Engine.row_quadratic`."""
-        size = max(1, _GRAM_BYTES // (self._X.itemsize * (self.n_columns + E.shape[1])))
+        size = max(1, _GRAM_BYTES // (8 * (self.n_columns + E.shape[1])))
         d = self._X.shape[1]
-        directions, shift = E[:d].astype(self._X.dtype), E[d:].sum(axis=0)
+        directions, shift = E[:d], E[d:].sum(axis=0)
         found = np.empty(self.n_rows)
         for start in range(0, self.n_rows, size):
-            part = self._X[start : start + size]
-            along = (part @ directions).astype(np.float64) + shift
-            squares = np.einsum("ij,ij->i", part, part, dtype=np.float64) + float(self._bias)
-            rest = np.maximum(squares - np.einsum("ij,ij->i", along, along), 0.0) + _ROUND_UP * squares
-            found[start : start + size] = along**2 @ inside * (1.0 + _ROUND_UP) + rest * outside
+            part = self._X[start : start + size].astype(np.float64)
+            along = part @ directions + shift
+            squares = np.einsum("ij,ij->i", part, part) + float(self._bias)
+            rest = np.maximum(squares - np.einsum("ij,ij->i", along, along), 0.0)
+            most = max(float(inside.max(initial=0.0)), outside)  # no direction counts for more
+            found[start : start + size] = along**2 @ inside + rest * outside + _ROUND_UP * squares * most
         self.sweeps += 1.0
         return found
 

@@ -91,12 +91,12 @@ def append_round(path: Path, record: RoundRecord) -> None:
         "support": record.decisions.support,
         "changed": record.changed,
         "seconds": dict(record.seconds),
-        "diagnostics": asdict(record.batch.diagnostics),
+        "diagnostics": {k: _finite(v) for k, v in asdict(record.batch.diagnostics).items()},
         "validation": record.validation.as_dict(),
         "test": None if record.test is None else record.test.as_dict(),
     }
     with path.open("ab") as stream:
-        stream.write((json.dumps(line, default=_plain) + "\n").encode())
+        stream.write((json.dumps(line, default=_plain, allow_nan=False) + "\n").encode())
         stream.flush()
         os.fsync(stream.fileno())
 
@@ -140,7 +140,8 @@ def _ledger_round(entry: dict[str, Any], number: int) -> LedgerRound:
     if entry["round"] != number or len({a.shape for a in (items, suggested, decided, influence, support)}) != 1:
         raise ValueError("not this round")
     votes = Votes.of([(str(worker), [item], [label]) for item, worker, label in entry["votes"]])
-    diagnostics = SelectionDiagnostics(**entry["diagnostics"])
+    known: dict[str, Any] = {k: float("inf") if v is None else v for k, v in entry["diagnostics"].items()}
+    diagnostics = SelectionDiagnostics(**known)
     seconds = {str(k): float(v) for k, v in entry["seconds"].items() if k in ("select", "annotate", "aggregate")}
     return LedgerRound(
         Batch(items, suggested, influence, diagnostics), votes, Decisions(items, decided, support), seconds
@@ -150,6 +151,11 @@ def _ledger_round(entry: dict[str, Any], number: int) -> LedgerRound:
 def _cut(path: Path, trailing: int) -> None:
     with path.open("r+b") as stream:
         stream.truncate(path.stat().st_size - trailing)
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: null stands for it."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -41,16 +41,17 @@ def read_weak_labels(path: Path) -> pd.DataFrame:
 def read_labels(path: Path, what: str) -> list[str | None]:
     """One label a sample as text, None where there is none (-1 or empty).
 
-    From a one-dimensional array, a table's column 'label', or its only column.
+    From a one-dimensional array, or a table's column 'label'.
     """
     data = _read(path, what, TABLE_SUFFIXES, as_text=True)
     if isinstance(data, pd.DataFrame):
-        if "label" not in data.columns and data.shape[1] != 1:
+        if "label" not in data.columns:
             raise InvalidInputError(
-                f"{what}: {path} has columns {list(data.columns)[:10]}; expected a column 'label', or one column",
+                f"{what}: {path} has the columns {list(data.columns)[:10]}; expected one named 'label' "
+                "(the first line of a CSV names the columns)",
                 code="file",
             )
-        return _answers(data["label"] if "label" in data.columns else data.iloc[:, 0])
+        return _answers(data["label"])
     if data.ndim == 2 and data.shape[1] == 1:
         data = data[:, 0]
     if data.ndim != 1:
@@ -120,9 +121,22 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
         ) from None
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
     """A CSV; as text, 'NA', 'True' and '1.0' stay what they are."""
     data = pd.read_csv(path, dtype=str, keep_default_na=False) if as_text else pd.read_csv(path)
+    if all(map(_is_number, data.columns)) and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
+        raise InvalidInputError(
+            f"{path} begins with numbers ({list(data.columns)[:3]}…); expected a first line that names the columns",
+            code="file",
+        )
     if str(data.columns[0]).startswith("Unnamed:"):
         raise InvalidInputError(
             f"{path} has a first column without a name, as row numbers have; write it without them (index=False)",

@@ -67,7 +67,7 @@ class Session:
     rng: np.random.Generator
     rounds: list[RoundRecord] = field(default_factory=list)
     _construction: Construction | None = field(default=None, repr=False)
-    _selected: tuple[tuple[int, int], Batch] | None = field(default=None, repr=False)
+    _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Some serialisers copy an array for each place that names it; the labels have one owner."""
@@ -98,10 +98,9 @@ class Session:
 
         Asked twice within a round, it answers the same.
         """
-        asked = (len(self.rounds), batch_size)
-        if self._selected is None or self._selected[0] != asked:
-            self._selected = (asked, self._select(batch_size))
-        return self._selected[1]
+        if batch_size not in self._selected:
+            self._selected[batch_size] = self._select(batch_size)
+        return self._selected[batch_size]
 
     def _select(self, batch_size: int) -> Batch:
         batch = Batch(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
@@ -139,6 +138,7 @@ class Session:
             record = self._record(construction, batch, votes, decisions, changed, asked, timing)
         self._construction = construction
         self.rounds.append(record)
+        self._selected = {}
         return record
 
     @property
@@ -186,6 +186,11 @@ def _joined(first: Batch, second: Batch) -> Batch:
     one, two = first.diagnostics, second.diagnostics
     diagnostics = replace(
         two,
+        residual=max(one.residual, two.residual),
+        converged=one.converged and two.converged,
+        refreshed=one.refreshed or two.refreshed,
+        fell_back=one.fell_back or two.fell_back,
+        slack=min(one.slack, two.slack),
         iterations=one.iterations + two.iterations,
         candidates=one.candidates + two.candidates,
         sweeps=one.sweeps + two.sweeps,

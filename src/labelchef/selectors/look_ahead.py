@@ -8,10 +8,10 @@ by the step that cleaning it would cause, and scores again before it takes the n
     V ← V + M⁻¹ (g_val(W) − g_val(W_before))               another; H itself is left as it is
     A ← A + X ΔW,  S ← S + X ΔV                            for the rows of a pool only
 
-The pool holds the best `pool`·b samples by plain INFL; no pass over X is made for the steps. M and H stay as they are, which
-is good for some twenty labels; after every `renew` picks, the model is therefore taken to its true optimum under the
-labels assumed so far (a few sweeps), and the steps go on from there. `batch.influence[j]` is what sample j is predicted to
-add after those before it.
+The pool holds the best samples by plain INFL: `pool`·b or, for b > 25, b²/5. No pass over X is made for the steps. M and H
+stay as they are, which is good for some twenty labels; after every `renew` picks the model is therefore taken to its true
+optimum under the labels assumed so far, V is solved there (a few sweeps), and the steps go on. `batch.influence[j]` is what
+sample j is predicted to add after those before it.
 """
 
 import time
@@ -23,15 +23,15 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import probabilities
-from labelchef.core.solvers import Companion, minimise
+from labelchef.core.solvers import Companion, minimise, solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, LabelChange
 from labelchef.engines import RowLabels
 from labelchef.selectors.protocol import SelectionContext, Selector
 
-_SMALLEST_POOL = 200
 _RENEW_TOL = 1e-4
-_RENEW_SWEEPS = 20
+_RENEW_RESIDUAL = 1e-3
+_RENEW_SWEEPS = 100
 
 
 @dataclass
@@ -51,7 +51,7 @@ class LookAheadSelector:
     """Any influence-based selector, its batch spread out by look-ahead."""
 
     base: Selector
-    pool: int = 20
+    pool: int = 5
     renew: int = 20
     name: str = field(init=False)
 
@@ -67,7 +67,8 @@ class LookAheadSelector:
         """The best, then the best after it, and so on."""
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
-        pool = self.base.select(context, max(_SMALLEST_POOL, self.pool * batch_size) if batch_size > 1 else 1)
+        pool = self.base.select(context, self._pool_size(batch_size))
+        context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
         linear = self.base.carried
         if batch_size == 1 or len(pool) <= 1 or linear is None:
             return pool
@@ -80,6 +81,10 @@ class LookAheadSelector:
             seconds=time.perf_counter() - began,
         )
         return Batch(pool.indices[picks], classes, influence, diagnostics)
+
+    def _pool_size(self, batch_size: int) -> int:
+        """Large batches crowd each other more, so each of their picks gets more to choose from."""
+        return batch_size * max(self.pool, batch_size // 5) if batch_size > 1 else 1
 
     def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> tuple[Ints, Ints, Float64s]:
         labels, N = context.objective.labels, context.objective.engine.n_rows
@@ -135,8 +140,6 @@ def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, 
         max_sweeps=_RENEW_SWEEPS,
         companion=companion,
     )
-    point = found.point
-    if point.linear is None:  # the labels assumed were there already: nothing moved, no sweep was made
-        point = objective.at(point.W, V=ahead.V)
-    assert point.linear is not None
-    return _start(point, point.linear, context.validate(point.W).gradient, rows)
+    g = context.validate(found.point.W).gradient
+    solved = solve_spd(objective, found.point, g, context.keeper, tol=_RENEW_RESIDUAL, max_iterations=_RENEW_SWEEPS)
+    return _start(found.point, solved.linear, g, rows)

@@ -9,6 +9,7 @@ The theorem's Hessians are integrals along the way from w0; like the paper, this
 it gives no guarantee. The first round evaluates everything, as the authors' code does.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -38,6 +39,8 @@ class Theorem1Selector(InfluenceSelector):
     """The paper's Increm-INFL. `delta_terms=False` keeps its μ-term only, as the authors' code does."""
 
     delta_terms: bool = True
+    hessian_norms: Callable[[SelectionContext], Float64s] | None = None
+    """‖H(w0, z)‖ of every sample, for models whose norms have no closed form: see `core.bounds.power_norm`."""
     name: str = field(default="increm_infl_theorem1", init=False)
     _provenance: Provenance | None = field(default=None, init=False, repr=False)
 
@@ -52,8 +55,11 @@ class Theorem1Selector(InfluenceSelector):
     def _initialise(self, context: SelectionContext) -> Provenance:
         engine = context.objective.engine
         P = probabilities(with_reference(context.point.logits))
-        squares = engine.row_quadratic(np.empty((engine.n_columns, 0)), np.empty(0), 1.0)
-        return Provenance(context.point.W, P, Theorem1(softmax_hessian_norms(P, squares), self.delta_terms))
+        if self.hessian_norms is not None:
+            norms = self.hessian_norms(context)
+        else:
+            norms = softmax_hessian_norms(P, engine.row_quadratic(np.empty((engine.n_columns, 0)), np.empty(0), 1.0))
+        return Provenance(context.point.W, P, Theorem1(norms, self.delta_terms))
 
     def _prune(
         self, context: SelectionContext, direction: Direction, provenance: Provenance, batch_size: int, began: float

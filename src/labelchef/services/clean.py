@@ -246,7 +246,7 @@ def _open_ledger(
     if not _same(identity, fingerprint):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
-            "selector, constructor and seed. Name another --out",
+            "selector, look-ahead, constructor and seed. Name another --out",
             code="out",
         )
     for past in artefacts.read_ledger(ledger):
