@@ -6,7 +6,7 @@ those that renew anchors included.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -100,11 +100,9 @@ def _campaign(name: str, data: Data, l2: float, b: int) -> list[dict[str, Any]]:
 def _full(context: SelectionContext, direction: Direction, b: int) -> tuple[Any, float]:
     """Full INFL by a sweep of its own."""
     objective, engine = context.objective, context.objective.engine
-    work: Callable[[], Any] = lambda: engine.sweep(  # noqa: E731
-        objective.labels, W=contrast(context.point.W), V=contrast(direction.solution.linear.V)
-    )
     began = time.perf_counter()
-    out = work()
+    out = engine.sweep(objective.labels, W=contrast(context.point.W), V=contrast(direction.solution.linear.V))
+    assert out.products is not None
     best, _ = engine.scores(out.logits, out.products, objective.labels, context.eligible)
     chosen = smallest(best, b)
     return chosen, time.perf_counter() - began

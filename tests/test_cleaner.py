@@ -4,6 +4,7 @@ import operator
 import os
 import pickle
 import signal
+import tracemalloc
 from typing import Any
 
 import joblib
@@ -424,3 +425,17 @@ def test_scores_of_every_sample(data: dict[str, Any]) -> None:
     batch = cleaner.query(20)
     np.testing.assert_array_equal(np.argsort(scores)[:20], batch.indices)
     np.testing.assert_allclose(np.sort(scores)[:20], batch.influence, rtol=1e-5)
+
+
+def test_memory_beyond_the_features_is_a_fraction_of_them(rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(40_000, 256)).astype(np.float32), rng.integers(0, 2, 40_000)
+    weak = rng.dirichlet([1, 1], 40_000)
+    LabelCleaner().fit(X[:500], weak[:500], X_val=X[:99], y_val=y[:99]).query()  # compiles what is to be compiled
+    tracemalloc.start()
+    cleaner = LabelCleaner().fit(X, weak, X_val=X[:500], y_val=y[:500])
+    for _ in range(2):
+        batch = cleaner.query()
+        cleaner.update(batch.indices, y[batch.indices])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 0.25 * X.nbytes + 8 * 257**2

@@ -104,7 +104,8 @@ def test_features_are_not_written(rng: np.random.Generator) -> None:
 
 
 def test_gram_and_rows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_GRAM_BYTES", 7 * 8 * 6)  # seven rows a block
+    monkeypatch.setattr(memory, "_SMALL_BLOCK", 7 * 8 * 6)  # seven rows a block
+    monkeypatch.setattr(memory, "_LARGE_BLOCK", 7 * 8 * 6)
     X = rng.normal(size=(50, 5))
     dense, h = np.hstack([X, np.ones((50, 1))]), rng.uniform(0, 1, 50)
     engine = MemoryEngine(X, bias=True)

@@ -29,7 +29,7 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let dot products use SIMD lane
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _forward(X, bias, lo, hi, K, F):  # type: ignore[no-untyped-def]
+def _forward(X, bias, lo, hi, K, F):
     """F[i − lo, c] = x_i · K[c] for rows lo ≤ i < hi, in tiles of four rows by two columns.
 
     The last tile repeats the last row rather than change code: equal rows get equal products, bit by bit, so
@@ -75,7 +75,7 @@ def _forward(X, bias, lo, hi, K, F):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _backward(X, bias, lo, hi, R, G):  # type: ignore[no-untyped-def]
+def _backward(X, bias, lo, hi, R, G):
     """G[c] += Σ_i R[i − lo, c] x_i for rows lo ≤ i < hi, four rows at a time."""
     d = X.shape[1]
     m = G.shape[0]
@@ -104,7 +104,7 @@ def _backward(X, bias, lo, hi, R, G):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _softmax_row(a, p):  # type: ignore[no-untyped-def]
+def _softmax_row(a, p):
     """p = softmax([0, a]); returns log Σ exp, which is the loss of class 0."""
     top = 0.0
     for c in range(a.shape[0]):
@@ -120,7 +120,7 @@ def _softmax_row(a, p):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, product, sums):  # type: ignore[no-untyped-def]
+def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, product, sums):
     """One pass over rows lo ≤ i < hi; returns Σ weight · loss.
 
     With `has_W` the first k rows of K are parameters and A is written, else A is read; with `has_V` the next k
@@ -173,7 +173,7 @@ def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, prod
 
 
 @njit(nogil=True, cache=True)
-def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):  # type: ignore[no-untyped-def]
+def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):
     """best[i] = min_c I(i, c), label[i] = argmin_c I(i, c), the lowest class on ties; +inf where not eligible.
 
     I(i, c) = S[i, c] − (w Y[i] + (1 − w) P[i]) · S[i] with w the present weight of the sample and S[i, 0] = 0.
@@ -201,7 +201,7 @@ def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):  # type: ignore[
 
 
 @njit(nogil=True, cache=True)
-def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):  # type: ignore[no-untyped-def]
+def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):
     """Rows whose score can be −reach or less; how many, or −1: too many to list.
 
     score = −Σ_c q_c d_c with d = S − min S ≥ 0 and q = wY + (1 − w)P, so −score ≤ w Y·d + (1 − w) max d ≤ max d: the
@@ -229,7 +229,7 @@ def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):  # type: ignore
 
 
 @njit(nogil=True, cache=True)
-def bound_row(s, q, nu, free, e, move, slack):  # type: ignore[no-untyped-def]
+def bound_row(s, q, nu, free, e, move, slack):
     """(lower, upper) bound of min_c I(i, c), see `core.bounds`; s, q, e are contrasts (k,), move = half-spread of ΔA."""
     k = s.shape[0]
     low = high = mean = 0.0
@@ -258,7 +258,7 @@ def bound_row(s, q, nu, free, e, move, slack):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def collect_bounds(lo, hi, Z, coef, P, nu, Y, weight, e, move, slack, eligible, limit, found, lower, upper):  # type: ignore[no-untyped-def]
+def collect_bounds(lo, hi, Z, coef, P, nu, Y, weight, e, move, slack, eligible, limit, found, lower, upper):
     """Rows whose lower bound is at most `limit`, with both bounds; how many (−1: too many), and the least one left.
 
     No score is below minus the spread of S, and that is at most the spread of Ŝ plus the two largest ε: most rows are

@@ -11,7 +11,7 @@ from labelchef.engines import kernels
 from labelchef.engines.protocol import RowLabels, Screen, Shortlist, SweepSums
 
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
-_GRAM_BYTES = 32 << 20  # room for one block of weighted rows
+_SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
 _ROUND_UP = 1e-12  # above the rounding of sums over the columns
 
 
@@ -96,7 +96,7 @@ class MemoryEngine:
 
     def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Float64s:
         """See `Engine.row_quadratic`."""
-        size = max(1, _GRAM_BYTES // (8 * (self.n_columns + E.shape[1])))
+        size = self._block(8 * (self.n_columns + E.shape[1]))
         d = self._X.shape[1]
         directions, shift = E[:d], E[d:].sum(axis=0)
         found = np.empty(self.n_rows)
@@ -154,6 +154,10 @@ class MemoryEngine:
             min(part.rest for part in listed),
         )
 
+    def _block(self, bytes_a_row: int) -> int:
+        """Rows to copy at a time."""
+        return max(1, min(_LARGE_BLOCK, max(_SMALL_BLOCK, self._X.nbytes // 16)) // bytes_a_row)
+
     @staticmethod
     def _room(cuts: list[int], chunk: int) -> int:
         """Places for a quarter of a chunk: a list longer than that is no shortlist."""
@@ -162,7 +166,7 @@ class MemoryEngine:
     def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
         """See `Engine.gram`."""
         total = np.zeros((self.n_columns, self.n_columns))
-        size = max(1, _GRAM_BYTES // (self._X.itemsize * self.n_columns))
+        size = self._block(self._X.itemsize * self.n_columns)
         X, root = self._X[::step], np.sqrt(row_weight[::step]).astype(self._X.dtype)
         d = X.shape[1]
         for start in range(0, len(X), size):

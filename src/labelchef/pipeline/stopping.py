@@ -5,6 +5,7 @@
 (f1_macro ≥ 0.9 or (50 rounds done and no better loss for 5 rounds))
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,12 +22,12 @@ class Progress:
     batch: Batch | None = None
 
 
-class StoppingRule:
+class StoppingRule(ABC):
     """Base of all rules. A rule says whether it is `met`, and in `str()` what it waits for."""
 
+    @abstractmethod
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
-        raise NotImplementedError
 
     def __and__(self, other: "StoppingRule") -> "StoppingRule":
         return Both(self, other)
