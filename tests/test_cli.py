@@ -246,6 +246,7 @@ def test_brackets_in_names_are_shown_as_they_are(files: Path, tmp_path: Path) ->
     )
     missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert missing.returncode == 2
+    assert missing.stdout == ""
     assert "pip install 'labelchef[report]'" in missing.stderr
 
 

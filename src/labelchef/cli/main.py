@@ -110,7 +110,7 @@ def demo(
     from labelchef.services.demo import demo as service
     from labelchef.services.demo import fresh_folder
 
-    fresh_folder(out)
+    fresh_folder(out, report=report)
     console = Console()
     console.print(
         "1 797 handwritten digits; their weak labels come from 20 rules about holes, symmetry and ink.\n"

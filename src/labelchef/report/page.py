@@ -36,7 +36,7 @@ def require_report() -> None:
     missing = [name for name in ("altair", "vl_convert") if not _importable(name)]
     if missing:
         raise MissingExtraError(
-            f"the HTML report needs {' and '.join(missing)}; pip install 'labelchef[report]', or go without a report",
+            f"the HTML report needs {' and '.join(missing)}; pip install 'labelchef[report]', or go without: --no-report",
             code="report",
         )
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.digits import load_digits_demo
+from labelchef.report import require_report
 from labelchef.services.clean import CleanInputs, CleanOutcome, CleanSettings, Watcher, clean
 
 
@@ -19,8 +20,10 @@ def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher |
     return clean(inputs, demo_settings(seed), folder, title="labelchef demo: digits", report=report, watcher=watcher)
 
 
-def fresh_folder(folder: Path) -> None:
-    """Clear an earlier demo away; a folder that holds anything else is not touched."""
+def fresh_folder(folder: Path, *, report: bool) -> None:
+    """Clear an earlier demo away, if a new one can be made; a folder that holds anything else is not touched."""
+    if report:
+        require_report()
     if not folder.exists():
         return
     known = {
