@@ -86,6 +86,6 @@ def _print(console: Console, name: str, labels: int, rows: pd.DataFrame) -> None
         table.add_row(str(b), "on" if ahead else "off", f"{mean:.3f} ± {half:.3f}", gain, f"{seconds[b, ahead]:.2f}")
     console.print(table)
     gap = f1[1, False].mean() - f1[50, False].mean()
-    if gap > 0:
+    if gap > 0.01:
         share = (f1[50, True].mean() - f1[50, False].mean()) / gap
         console.print(f"of the gap between b = 50 and b = 1 ({gap:.3f}), look-ahead recovers {share:.0%}")
