@@ -14,6 +14,7 @@ from labelchef import LabelCleaner
 from labelchef.core.bounds import ROUNDING, influence_bounds, power_norm
 from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
+from labelchef.domain.records import Batch
 from labelchef.engines import MemoryEngine, RowLabels, Screen
 from labelchef.pipeline.session import MOST_ATTEMPTS
 from labelchef.selectors import (
@@ -355,3 +356,33 @@ def test_theorem_1_with_norms_by_the_power_method() -> None:
     powered = campaign(data, Theorem1Selector(hessian_norms=norms), 4, 5)
     assert_same(plain, powered)
     assert [b.diagnostics.candidates for b in plain] == [b.diagnostics.candidates for b in powered]
+
+
+def test_a_ranking_is_plain() -> None:
+    """Whoever asks for most samples, or for very many, wants them in the order of INFL."""
+    data = problem(12, 260, 2)
+    cleaner = LabelCleaner().fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    for size in (101, 131, 260, 5000):
+        batch = cleaner.query(size)
+        np.testing.assert_array_equal(batch.indices, np.argsort(cleaner.scores(), kind="stable")[:size])
+        assert (np.diff(batch.influence) >= 0).all()
+    assert not np.array_equal(cleaner.query(100).indices, cleaner.query(260).indices[:100])
+
+
+class FirstOnes:
+    """A selector of a user's own that knows nothing of influence."""
+
+    name = "first"
+    carried = None
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        indices = np.flatnonzero(context.eligible)[:batch_size]
+        return Batch(indices, np.zeros(len(indices), dtype=np.int64), np.zeros(len(indices)))
+
+
+def test_a_selector_without_influence_is_left_as_it_is() -> None:
+    data = problem(13, 100, 2)
+    cleaner = LabelCleaner(selector=FirstOnes(), budget=30)
+    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    rounds = cleaner.run(lambda batch: data["y"][batch.indices]).rounds
+    assert [r.batch.indices.tolist() for r in rounds[1:]] == [list(range(k, k + 10)) for k in (0, 10, 20)]

@@ -192,7 +192,9 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
 
         `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.influence` N times
-        the predicted change of the validation loss: negative helps. The budget binds `run`, not `query`.
+        the predicted change of the validation loss: negative helps. With look-ahead, each is what the sample adds after
+        those before it in the batch; for more than 100 samples, or more than half of what is left, and in `scores()`,
+        each stands for itself. The budget binds `run`, not `query`.
         """
         size = self._settings_of_fit().batch_size if batch_size is None else batch_size
         _at_least_one(size, "batch_size")

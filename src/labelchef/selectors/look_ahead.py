@@ -29,6 +29,11 @@ from labelchef.domain.records import Batch, LabelChange
 from labelchef.engines import RowLabels
 from labelchef.selectors.protocol import SelectionContext, Selector
 
+LARGEST_BATCH = 100
+"""Who asks for more than this, or for more than half of what is left, wants a ranking and gets plain INFL's."""
+
+LARGEST_POOL = 2000
+
 _RENEW_TOL = 1e-4
 _RENEW_RESIDUAL = 1e-3
 _RENEW_SWEEPS = 100
@@ -65,13 +70,15 @@ class LookAheadSelector:
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best, then the best after it, and so on."""
+        if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > int(context.eligible.sum()):
+            return self.base.select(context, batch_size)
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
         pool = self.base.select(context, self._pool_size(batch_size))
         context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
         linear = self.base.carried
-        if batch_size == 1 or len(pool) <= 1 or linear is None:
-            return pool
+        if linear is None:  # no selector by influence: nothing to look ahead with
+            return self.base.select(context, batch_size)
         picks, classes, influence = self._pick(context, linear, pool.indices, min(batch_size, len(pool)))
         context.validate(context.point.W)  # the split remembers its last answer: let it be the true one
         diagnostics = replace(
@@ -84,7 +91,7 @@ class LookAheadSelector:
 
     def _pool_size(self, batch_size: int) -> int:
         """Large batches crowd each other more, so each of their picks gets more to choose from."""
-        return batch_size * max(self.pool, batch_size // 5) if batch_size > 1 else 1
+        return min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)
 
     def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> tuple[Ints, Ints, Float64s]:
         labels, N = context.objective.labels, context.objective.engine.n_rows
