@@ -51,6 +51,7 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
     console.print(
         f"sweeps a round: {history['sweeps'].median():.2f}; ‖∇F‖ at most {history['gradient_norm'].max():.1e}"
     )
+    console.print(f"samples evaluated to select: {history['candidates'].mean() / shape.n_train:.2%} on average")
     console.print(
         f"memory beyond X: {added / 2**20:.0f} MiB at most, "
         f"{(added - factor) / data.X.nbytes:.1%} of X beside one D×D factor"
