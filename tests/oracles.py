@@ -86,6 +86,10 @@ class Problem:
     def val_gradient(self, W: Array) -> Array:
         return np.asarray(self.X_val.T @ (softmax(self.X_val @ W, axis=1) - self.Y_val) / len(self.X_val))
 
+    def losses(self, stack: Array) -> Array:
+        """What early stopping asks for."""
+        return np.array([self.val_loss(W) for W in stack])
+
     def objective(self, dtype: Any = np.float64) -> Objective:
         """The package's version. The bias column is the last column of X, handed over as such."""
         features = np.ascontiguousarray(self.X[:, :-1], dtype=dtype)
@@ -119,3 +123,23 @@ def make_problem(
 def central_difference(f: Callable[[Array], Any], W: Array, T: Array, h: float = 1e-4) -> Any:
     """Five-point stencil of the derivative of f at W along T."""
     return (8 * (f(W + h * T) - f(W - h * T)) - (f(W + 2 * h * T) - f(W - 2 * h * T))) / (12 * h)
+
+
+def plain_descent(problem: Problem, batches: list[NDArray[np.int64]], rate: float) -> list[Array]:
+    """W after every step of mini-batch descent from zero, on whole parameters, a line a formula."""
+    W, path = np.zeros(problem.shape), []
+    for rows in batches:
+        X, Y, r = problem.X[rows], problem.Y[rows], problem.weight[rows]
+        gradient = X.T @ (r[:, None] * (softmax(X @ W, axis=1) - Y)) / len(rows) + problem.l2 * W
+        W = W - rate * gradient
+        path.append(W)
+    return path
+
+
+def dense_quasi_hessian(S: Array, Y: Array) -> Array:
+    """The BFGS matrix after updates by the pairs (rows of S and Y) in turn, from σ I: the textbook recursion."""
+    B = np.eye(S.shape[1]) * (S[-1] @ Y[-1]) / (S[-1] @ S[-1])
+    for s, y in zip(S, Y, strict=True):
+        Bs = B @ s
+        B = B - np.outer(Bs, Bs) / (s @ Bs) + np.outer(y, y) / (y @ s)
+    return np.asarray(B)

@@ -20,7 +20,7 @@ from tests.oracles import Problem, make_problem
 
 def influence_of(problem: Problem) -> "tuple[np.ndarray, np.ndarray]":
     objective = problem.objective()
-    found = NewtonConstructor(tol=1e-8).initialise(objective)
+    found = NewtonConstructor(tol=1e-8).initialise(objective, problem.losses)
     b = problem.val_gradient(found.point.W)
     solved = solve_spd(objective, found.point, b, found.keeper, tol=1e-10, max_iterations=500)
     P = softmax(problem.X @ found.point.W, axis=1)
@@ -64,7 +64,7 @@ def test_influence_against_a_loop_over_gradients(rng: np.random.Generator) -> No
 
 def context(problem: Problem, eligible: "np.ndarray | None" = None) -> SelectionContext:
     objective = problem.objective()
-    found = NewtonConstructor().initialise(objective)
+    found = NewtonConstructor().initialise(objective, problem.losses)
     split = Split(
         np.ascontiguousarray(problem.X_val[:, :-1]), problem.Y_val.argmax(axis=1), problem.shape[1], bias=True
     )

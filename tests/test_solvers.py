@@ -20,7 +20,7 @@ from tests.oracles import Problem, make_problem
 
 
 def fit(problem: Problem, tol: float = 1e-7) -> Construction:
-    return NewtonConstructor(tol=tol).initialise(problem.objective())
+    return NewtonConstructor(tol=tol).initialise(problem.objective(), problem.losses)
 
 
 @pytest.mark.parametrize("C", [2, 3, 6])
@@ -117,7 +117,7 @@ def test_features_wider_than_a_dense_factor(rng: np.random.Generator, monkeypatc
 def test_a_stop_before_convergence_is_reported(rng: np.random.Generator) -> None:
     problem = make_problem(rng, C=4, l2=1e-3)
     with pytest.warns(ConvergenceWarning, match="stopped at"):
-        found = NewtonConstructor(max_sweeps=2).initialise(problem.objective())
+        found = NewtonConstructor(max_sweeps=2).initialise(problem.objective(), problem.losses)
     assert not found.diagnostics.converged
     assert found.diagnostics.gradient_norm > found.diagnostics.tolerance
 
@@ -162,15 +162,15 @@ def test_following_a_change_equals_starting_anew(rng: np.random.Generator, C: in
     table = LabelTable(problem.Y, 0.8)
     engine = MemoryEngine(np.ascontiguousarray(problem.X[:, :-1]), bias=True)
     objective, newton = Objective(engine, table.rows, problem.l2), NewtonConstructor()
-    first = newton.initialise(objective)
+    first = newton.initialise(objective, problem.losses)
     items = np.array([1, 5, 77, 300])
     change = table.assign(items, np.array([0, 1, 1, 0]))
     sweeps = engine.sweeps
-    after = newton.construct(objective, first, change)
+    after = newton.construct(objective, first, change, problem.losses)
     assert engine.sweeps - sweeps < 25
     problem.Y, problem.weight = table.Y, table.weight
     np.testing.assert_allclose(after.point.W, problem.optimum(), atol=1e-6)
-    back = newton.construct(objective, after, table.assign(items, np.full(4, -1)))
+    back = newton.construct(objective, after, table.assign(items, np.full(4, -1)), problem.losses)
     np.testing.assert_allclose(back.point.W, first.point.W, atol=2e-6)
 
 
@@ -209,5 +209,5 @@ def test_all_weights_zero_and_saturated_curvature() -> None:
     objective = Objective(MemoryEngine(np.ones((5, 2)), bias=True), labels, 0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = NewtonConstructor().initialise(objective)
+        found = NewtonConstructor().initialise(objective, lambda stack: np.zeros(len(stack)))
     assert not found.point.W.any()

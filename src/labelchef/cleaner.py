@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator, CallableAnnotator
-from labelchef.constructors import Constructor, make_constructor
+from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
@@ -142,12 +143,13 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         X (N, d) is neither copied nor written if it is a float32 or float64 array. `Y_weak` (N, C) holds
         probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test` and `y_clean` hold
         class names; `y_clean` has −1 (or None) where a training sample is not clean. `on_step(iteration, gradient
-        norm, tolerance)` is told of the solver's progress.
+        norm, tolerance)` is told of the solver's progress; of a descent, (epoch, gradient norm, NaN).
         """
         self._settings()
         selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
-        constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol)
         rng = _generator(self.random_state)
+        descent = DescentSettings(seed=_seed(self.random_state, rng))
+        constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
         features = as_features(X)
         weak = as_weak_labels(Y_weak, len(features))
         names = ClassNames.of(classes, Y_weak, weak.shape[1])
@@ -235,6 +237,30 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         batch, seconds = self._asked(items)
         session.decide(batch, votes, Decisions(items, ids, support), seconds)
         return self
+
+    def undo(self) -> Self:
+        """Take the last round back: its samples get the labels they had before, and the model follows.
+
+        This is a round of its own in the history; nothing is erased, and the budget stays spent. Call it again to take
+        back the round before. Single labels are taken back by `update(indices, −1)`.
+        """
+        session = self._fitted()
+        if not session.undo():
+            raise InvalidInputError("there is no round to take back; expected at least one", code="undo")
+        return self
+
+    def save_provenance(self, folder: str | Path) -> Path:
+        """Write the trajectory of the present model (constructor 'deltagrad_l'), to take up after a restart.
+
+        Give the folder to `DeltaGradLConstructor(provenance=…)`, and the labels so far to `fit` as `y_clean`.
+        """
+        session = self._fitted()
+        if session.construction.trajectory is None:
+            raise InvalidInputError(
+                "this model has no trajectory; expected constructor 'deltagrad_l', which descends step by step",
+                code="provenance",
+            )
+        return write_provenance(Path(folder), session.construction.trajectory, session.objective)
 
     def run(
         self,
@@ -378,6 +404,11 @@ def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf
     if not fine:
         bounds = f"a number above {low:g}" if above else f"a number from {low:g} to {high:g}"
         raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)
+
+
+def _seed(random_state: Any, rng: np.random.Generator) -> int:
+    """A whole number from the seed, the same for the same seed."""
+    return int(random_state) if isinstance(random_state, int | np.integer) else int(rng.integers(1 << 32))
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -45,6 +45,7 @@ _STRATEGY = (
     "one: three people; two: the suggestion alone; three: the suggestion and two people. "
     "Default: one if there are people, else two."
 )
+_RATE = "Learning rate of retrain and deltagrad_l; taken from the data if not given."
 _TARGET = "Stop once the target metric on validation is this good."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 
@@ -65,7 +66,10 @@ def clean(
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
     selector: Annotated[str, typer.Option(help="What picks the samples.")] = "increm_infl",
     look_ahead: Annotated[bool, typer.Option(help="Let the picks of a batch account for each other.")] = True,
-    constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
+    constructor: Annotated[str, typer.Option(help="What updates the model: newton, retrain or deltagrad_l.")] = "newton",
+    learning_rate: Annotated[float | None, typer.Option(help=_RATE)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of retrain and deltagrad_l; 150 if not given.")] = None,
+    minibatch: Annotated[int | None, typer.Option(help="Their mini-batch size; 2000 if not given.")] = None,
     gamma: Annotated[float, typer.Option(help="Weight of a weak label, 0 to 1.")] = 0.8,
     l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
     budget: Annotated[int, typer.Option(help="Samples to ask in all.")] = 100,
@@ -88,7 +92,8 @@ def clean(
     )
     chosen = strategy or ("two" if truth is None and votes is None else "one")
     settings = service.CleanSettings(
-        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=gamma, l2=l2, budget=budget,
+        selector=selector, look_ahead=look_ahead, constructor=constructor, learning_rate=learning_rate, epochs=epochs,
+        minibatch=minibatch, gamma=gamma, l2=l2, budget=budget,
         batch_size=batch_size, target=target, target_metric=target_metric, strategy=chosen, error_rate=error_rate, seed=seed,
     )  # fmt: skip
     inputs = service.read_inputs(paths)

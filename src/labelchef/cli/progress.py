@@ -1,5 +1,6 @@
 """What a terminal shows while a campaign runs, and after."""
 
+import math
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -47,7 +48,10 @@ class LiveProgress:
         return Watcher(self._on_step, self._on_round)
 
     def _on_step(self, iteration: int, norm: float, tolerance: float) -> None:
-        self._status = f"first model: step {iteration}, gradient {norm:.1e} (down to {tolerance:.1e})"
+        if math.isnan(tolerance):
+            self._status = f"first model: epoch {iteration}, gradient {norm:.1e}"
+        else:
+            self._status = f"first model: step {iteration}, gradient {norm:.1e} (down to {tolerance:.1e})"
         self._refresh()
 
     def _on_round(self, record: RoundRecord) -> None:

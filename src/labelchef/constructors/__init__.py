@@ -1,28 +1,56 @@
 """Who builds the model after labels change: every constructor behind one protocol, chosen by name."""
 
-from collections.abc import Callable
+from pathlib import Path
 
+from labelchef.constructors.deltagrad import DeltaGradLConstructor
+from labelchef.constructors.descent import DescentSettings
 from labelchef.constructors.newton import NewtonConstructor
 from labelchef.constructors.protocol import Construction, Constructor
+from labelchef.constructors.provenance import read_provenance, write_provenance
+from labelchef.constructors.retrain import RetrainConstructor
 from labelchef.domain.errors import InvalidInputError
 
-CONSTRUCTORS: dict[str, Callable[..., Constructor]] = {"newton": NewtonConstructor}
-"""Name → factory, as accepted by `LabelCleaner(constructor=…)` and `labelchef clean --constructor`."""
+CONSTRUCTORS = ("newton", "retrain", "deltagrad_l")
+"""Names accepted by `LabelCleaner(constructor=…)` and `labelchef clean --constructor`."""
 
-__all__ = ["CONSTRUCTORS", "Construction", "Constructor", "NewtonConstructor", "make_constructor"]
+__all__ = [
+    "CONSTRUCTORS",
+    "Construction",
+    "Constructor",
+    "DeltaGradLConstructor",
+    "DescentSettings",
+    "NewtonConstructor",
+    "RetrainConstructor",
+    "make_constructor",
+    "read_provenance",
+    "write_provenance",
+]
 
 
-def make_constructor(chosen: str | Constructor, *, tol: float = 1e-6) -> Constructor:
+def make_constructor(
+    chosen: str | Constructor,
+    *,
+    tol: float = 1e-6,
+    descent: DescentSettings | None = None,
+    provenance: Path | None = None,
+) -> Constructor:
     """A constructor by name, or the one that was handed in.
 
-    >>> make_constructor("newton").name
-    'newton'
+    `tol` is Newton's; `descent` is for those that descend, `provenance` for DeltaGrad-L.
+
+    >>> make_constructor("newton").name, make_constructor("deltagrad_l").name
+    ('newton', 'deltagrad_l')
     """
     if not isinstance(chosen, str):
         if not hasattr(chosen, "construct"):
             raise InvalidInputError(f"constructor is {chosen!r}; expected a name or a Constructor", code="constructor")
         return chosen
-    if chosen not in CONSTRUCTORS:
-        expected = ", ".join(sorted(CONSTRUCTORS))
-        raise InvalidInputError(f"unknown constructor {chosen!r}; expected one of: {expected}", code="constructor")
-    return CONSTRUCTORS[chosen](tol=tol)
+    match chosen:
+        case "newton":
+            return NewtonConstructor(tol=tol)
+        case "retrain":
+            return RetrainConstructor(descent or DescentSettings())
+        case "deltagrad_l":
+            return DeltaGradLConstructor(descent or DescentSettings(), provenance=provenance)
+    expected = ", ".join(sorted(CONSTRUCTORS))
+    raise InvalidInputError(f"unknown constructor {chosen!r}; expected one of: {expected}", code="constructor")

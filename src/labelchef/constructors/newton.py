@@ -10,12 +10,11 @@ corrects. It ends only when ‖∇F‖, computed there, is below the tolerance: 
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from labelchef.constructors.protocol import Construction
+from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze, sketch_step
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion, Minimum, minimise
@@ -32,7 +31,10 @@ class NewtonConstructor:
     name: str = field(default="newton", init=False)
 
     def initialise(
-        self, objective: Objective, on_step: Callable[[int, float, float], None] | None = None
+        self,
+        objective: Objective,
+        validation: ValidationLosses,  # noqa: ARG002 (an optimum needs no early stopping)
+        on_step: OnStep | None = None,
     ) -> Construction:
         """Start from W = 0 with a sketched factor, then freeze the curvature where the rounds will happen."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
@@ -41,13 +43,14 @@ class NewtonConstructor:
         keeper = CurvatureKeeper(freeze(objective, start.logits, step=step))
         found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
         keeper.refresh(objective, found.point.logits)
-        return self._finish(found, keeper, began, objective.engine.sweeps - sweeps, keeper.refreshed)
+        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps, keeper.refreshed)
 
     def construct(
         self,
         objective: Objective,
         last: Construction,
         change: LabelChange,
+        validation: ValidationLosses,  # noqa: ARG002
         companion: Companion | None = None,
     ) -> Construction:
         """From the last optimum to the new one."""
@@ -63,10 +66,16 @@ class NewtonConstructor:
             companion=companion,
         )
         spent = objective.engine.sweeps - sweeps
-        return self._finish(found, keeper, began, spent, keeper.refreshed - refreshed)
+        return self._finish(objective, found, keeper, began, spent, keeper.refreshed - refreshed)
 
     def _finish(
-        self, found: Minimum, keeper: CurvatureKeeper, began: float, sweeps: float, refreshed: int
+        self,
+        objective: Objective,
+        found: Minimum,
+        keeper: CurvatureKeeper,
+        began: float,
+        sweeps: float,
+        refreshed: int,
     ) -> Construction:
         norm = found.point.gradient_norm
         if not found.converged:
@@ -80,6 +89,7 @@ class NewtonConstructor:
             iterations=found.iterations,
             sweeps=sweeps,
             gradient_norm=norm,
+            distance=norm / objective.l2,
             tolerance=found.tolerance,
             converged=found.converged,
             refreshed=refreshed,

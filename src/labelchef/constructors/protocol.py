@@ -4,10 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from labelchef.constructors.trajectory import Trajectory
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
+
+OnStep = Callable[[int, float, float], None]
+"""Told (iteration or epoch, gradient norm, tolerance; NaN where there is none) as the first model is made."""
+
+ValidationLosses = Callable[[Float64s], Float64s]
+"""Stacked parameters (n, D, C) → their losses on validation, (n,)."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,8 @@ class Construction:
     point: Point
     keeper: CurvatureKeeper
     diagnostics: ConstructionDiagnostics = field(default_factory=ConstructionDiagnostics)
+    trajectory: Trajectory | None = None
+    """How a descent went, for those who descend: the provenance of the next round."""
 
 
 class Constructor(Protocol):
@@ -25,7 +35,7 @@ class Constructor(Protocol):
     name: str
 
     def initialise(
-        self, objective: Objective, on_step: Callable[[int, float, float], None] | None = None
+        self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None
     ) -> Construction:
         """The first model, from scratch."""
         ...
@@ -35,10 +45,12 @@ class Constructor(Protocol):
         objective: Objective,
         last: Construction,
         change: LabelChange,
+        validation: ValidationLosses,
         companion: Companion | None = None,
     ) -> Construction:
         """The model after `change`, which the objective's labels already show. Any change is allowed.
 
-        A constructor that sweeps may take the companion along; its products then lie in `point.linear`.
+        Labels and weights may go either way: to take a label back is a change like any other. A constructor that sweeps
+        may take the companion along; its products then lie in `point.linear`.
         """
         ...

@@ -53,6 +53,11 @@ class LabelTable:
         self.cleaned[indices] = ~weak
         return change
 
+    def held(self, indices: Ints) -> tuple[Ints, Ints]:
+        """The clean class id of samples, `UNRESOLVED` for weak ones, and how often they were asked in vain."""
+        labels = np.where(self.cleaned[indices], self.Y[indices].argmax(axis=1), UNRESOLVED)
+        return labels, self.attempts[indices]
+
     @contextmanager
     def assigned(self, indices: Ints, labels: Ints) -> Iterator[LabelChange]:
         """`assign` that is taken back, to the bit, if the block it guards does not end well."""

@@ -55,14 +55,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class ConstructionDiagnostics:
-    """How a model was brought to the optimum: `gradient_norm` is ‖∇F‖ at the returned parameters."""
+    """How a model was made: `gradient_norm` is ‖∇F‖ at the returned parameters."""
 
     iterations: int = 0
+    """Newton steps, or steps of a descent."""
     sweeps: float = 0.0
     gradient_norm: float = 0.0
+    distance: float = 0.0
+    """‖∇F‖ / l2: the parameters are proven to lie no farther than this from the optimum."""
     tolerance: float = 0.0
     converged: bool = True
     refreshed: int = 0
+    epoch: int = 0
+    """The epoch that early stopping chose; 0 where nothing descends, or where no epoch beat the model of zeros."""
+    explicit: int = 0
+    """Steps of a descent that looked at their mini-batch."""
+    fell_back: int = 0
+    """Those among them that were meant to be approximated but could not be trusted."""
     seconds: float = 0.0
 
 

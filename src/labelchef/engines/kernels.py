@@ -29,78 +29,103 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let dot products use SIMD lane
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
+def _forward_tile(x0, x1, x2, x3, K, F, r):
+    """F[r … r + 3, c] = x · K[c], two columns at a time."""
+    d = x0.shape[0]
+    q = K.shape[0]
+    c = 0
+    while c + 2 <= q:
+        u, v = K[c], K[c + 1]
+        u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = 0.0
+        for j in range(d):
+            a, b = u[j], v[j]
+            u0 += x0[j] * a
+            u1 += x1[j] * a
+            u2 += x2[j] * a
+            u3 += x3[j] * a
+            v0 += x0[j] * b
+            v1 += x1[j] * b
+            v2 += x2[j] * b
+            v3 += x3[j] * b
+        F[r, c], F[r + 1, c], F[r + 2, c], F[r + 3, c] = u0, u1, u2, u3
+        F[r, c + 1], F[r + 1, c + 1], F[r + 2, c + 1], F[r + 3, c + 1] = v0, v1, v2, v3
+        c += 2
+    if c < q:
+        u = K[c]
+        u0 = u1 = u2 = u3 = 0.0
+        for j in range(d):
+            a = u[j]
+            u0 += x0[j] * a
+            u1 += x1[j] * a
+            u2 += x2[j] * a
+            u3 += x3[j] * a
+        F[r, c], F[r + 1, c], F[r + 2, c], F[r + 3, c] = u0, u1, u2, u3
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _backward_tile(x0, x1, x2, x3, R, r, G):
+    """G[c] += Σ R[r … r + 3, c] x."""
+    d = x0.shape[0]
+    for c in range(G.shape[0]):
+        g = G[c]
+        r0, r1, r2, r3 = R[r, c], R[r + 1, c], R[r + 2, c], R[r + 3, c]
+        for j in range(d):
+            g[j] += (r0 * x0[j] + r1 * x1[j]) + (r2 * x2[j] + r3 * x3[j])
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _backward_row(x, R, r, G):
+    """G[c] += R[r, c] x."""
+    for c in range(G.shape[0]):
+        g = G[c]
+        r0 = R[r, c]
+        for j in range(x.shape[0]):
+            g[j] += r0 * x[j]
+
+
+@njit(nogil=True, cache=True)
+def _bias_forward(K, n, F):
+    """The part of the products that belongs to the virtual column of ones."""
+    d = K.shape[1] - 1
+    for r in range(n):
+        for c in range(K.shape[0]):
+            F[r, c] += K[c, d]
+
+
+@njit(nogil=True, cache=True)
+def _bias_backward(R, n, G):
+    d = G.shape[1] - 1
+    for r in range(n):
+        for c in range(G.shape[0]):
+            G[c, d] += R[r, c]
+
+
+@njit(nogil=True, cache=True)
 def _forward(X, bias, lo, hi, K, F):
     """F[i − lo, c] = x_i · K[c] for rows lo ≤ i < hi, in tiles of four rows by two columns.
 
     The last tile repeats the last row rather than change code: equal rows get equal products, bit by bit, so
     that their scores tie and the lower index wins. F has room for a whole tile.
     """
-    d = X.shape[1]
-    q = K.shape[0]
     last = hi - 1
     for i in range(lo, hi, 4):
-        x0, x1, x2, x3 = X[i], X[min(i + 1, last)], X[min(i + 2, last)], X[min(i + 3, last)]
-        r = i - lo
-        c = 0
-        while c + 2 <= q:
-            u, v = K[c], K[c + 1]
-            u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = 0.0
-            for j in range(d):
-                a, b = u[j], v[j]
-                u0 += x0[j] * a
-                u1 += x1[j] * a
-                u2 += x2[j] * a
-                u3 += x3[j] * a
-                v0 += x0[j] * b
-                v1 += x1[j] * b
-                v2 += x2[j] * b
-                v3 += x3[j] * b
-            F[r, c], F[r + 1, c], F[r + 2, c], F[r + 3, c] = u0, u1, u2, u3
-            F[r, c + 1], F[r + 1, c + 1], F[r + 2, c + 1], F[r + 3, c + 1] = v0, v1, v2, v3
-            c += 2
-        if c < q:
-            u = K[c]
-            u0 = u1 = u2 = u3 = 0.0
-            for j in range(d):
-                a = u[j]
-                u0 += x0[j] * a
-                u1 += x1[j] * a
-                u2 += x2[j] * a
-                u3 += x3[j] * a
-            F[r, c], F[r + 1, c], F[r + 2, c], F[r + 3, c] = u0, u1, u2, u3
+        _forward_tile(X[i], X[min(i + 1, last)], X[min(i + 2, last)], X[min(i + 3, last)], K, F, i - lo)
     if bias:
-        for r in range(hi - lo):
-            for c in range(q):
-                F[r, c] += K[c, d]
+        _bias_forward(K, hi - lo, F)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True)
 def _backward(X, bias, lo, hi, R, G):
     """G[c] += Σ_i R[i − lo, c] x_i for rows lo ≤ i < hi, four rows at a time."""
-    d = X.shape[1]
-    m = G.shape[0]
     i = lo
     while i + 4 <= hi:
-        x0, x1, x2, x3 = X[i], X[i + 1], X[i + 2], X[i + 3]
-        r = i - lo
-        for c in range(m):
-            g = G[c]
-            r0, r1, r2, r3 = R[r, c], R[r + 1, c], R[r + 2, c], R[r + 3, c]
-            for j in range(d):
-                g[j] += (r0 * x0[j] + r1 * x1[j]) + (r2 * x2[j] + r3 * x3[j])
+        _backward_tile(X[i], X[i + 1], X[i + 2], X[i + 3], R, i - lo, G)
         i += 4
     while i < hi:
-        x0 = X[i]
-        for c in range(m):
-            g = G[c]
-            r0 = R[i - lo, c]
-            for j in range(d):
-                g[j] += r0 * x0[j]
+        _backward_row(X[i], R, i - lo, G)
         i += 1
     if bias:
-        for r in range(hi - lo):
-            for c in range(m):
-                G[c, d] += R[r, c]
+        _bias_backward(R, hi - lo, G)
 
 
 @njit(nogil=True, cache=True)
@@ -170,6 +195,53 @@ def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, prod
         if m > 0:
             _backward(X, bias, start, stop, R, sums)
     return loss
+
+
+@njit(nogil=True, cache=True)
+def _gradient_of_piece(X, bias, rows, lo, hi, K, Y, weight, sums):
+    """sums = Σ w (P − Y) ⊗ x over the rows `rows[lo … hi − 1]`, read where they lie, each once."""
+    k = K.shape[0]
+    F = np.empty((BLOCK, k))
+    R = np.empty((BLOCK, k))
+    p = np.empty(k + 1)
+    sums[:] = 0.0
+    for start in range(lo, hi, BLOCK):
+        stop = min(start + BLOCK, hi)
+        last = stop - 1
+        for i in range(start, stop, 4):
+            _forward_tile(
+                X[rows[i]],
+                X[rows[min(i + 1, last)]],
+                X[rows[min(i + 2, last)]],
+                X[rows[min(i + 3, last)]],
+                K,
+                F,
+                i - start,
+            )
+        if bias:
+            _bias_forward(K, stop - start, F)
+        for i in range(start, stop):
+            at, r = rows[i], i - start
+            _softmax_row(F[r], p)
+            for c in range(k):
+                R[r, c] = weight[at] * (p[c + 1] - Y[at, c + 1])
+        i = start
+        while i + 4 <= stop:
+            _backward_tile(X[rows[i]], X[rows[i + 1]], X[rows[i + 2]], X[rows[i + 3]], R, i - start, sums)
+            i += 4
+        while i < stop:
+            _backward_row(X[rows[i]], R, i - start, sums)
+            i += 1
+        if bias:
+            _bias_backward(R, stop - start, sums)
+
+
+@njit(nogil=True, cache=True)
+def gradient_of_rows(X, bias, rows, first, every, K, Y, weight, partial):
+    """Of as many pieces of `rows` as there are sums in `partial`, every `every`-th from `first` on."""
+    pieces, n = partial.shape[0], len(rows)
+    for piece in range(first, pieces, every):
+        _gradient_of_piece(X, bias, rows, n * piece // pieces, n * (piece + 1) // pieces, K, Y, weight, partial[piece])
 
 
 @njit(nogil=True, cache=True)

@@ -12,6 +12,8 @@ from labelchef.engines.protocol import RowLabels, Screen, Shortlist, SweepSums
 
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
+_MOST_PIECES, _ROWS_A_PIECE = 8, 128  # of a mini-batch, each with a sum of its own
+_WORTH_A_THREAD = 1 << 18  # bytes of rows below which waking a thread costs more than it saves
 _ROUND_UP = 1e-12  # above the rounding of sums over the columns
 
 
@@ -82,6 +84,19 @@ class MemoryEngine:
             gradient=sums[:k] if gradient else None,
             hessian_product=sums[m - k :] if hessian_product else None,
         )
+
+    def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
+        """See `Engine.gradient_of_rows`."""
+        n = len(indices)
+        pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
+        partial = np.empty((pieces, *W.shape))
+
+        def work(first: int, every: int) -> None:
+            kernels.gradient_of_rows(self._X, self._bias, indices, first, every, W, labels.Y, labels.weight, partial)
+
+        self._share(work, pieces if n * self.row_bytes >= _WORTH_A_THREAD else 1)
+        self.sweeps += n / max(1, self.n_rows)
+        return np.asarray(partial.sum(axis=0))
 
     def rows(self, indices: Ints) -> Float64s:
         """See `Engine.rows`."""
@@ -210,13 +225,24 @@ class MemoryEngine:
         chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
         return [round(self.n_rows * c / chunks) for c in range(chunks + 1)]
 
+    def _share(self, work: Callable[[int, int], None], pieces: int) -> None:
+        """Small work on all threads, the calling one among them: work(first, every) does every `every`-th piece."""
+        threads = min(thread_count(), pieces)
+        others = [self._threads().submit(work, first, threads) for first in range(1, threads)]
+        work(0, threads)
+        for other in others:
+            other.result()
+
     def _map(self, work: Callable[[int], float], chunks: int) -> list[float]:
         if chunks == 1:
             return [work(0)]
+        return list(self._threads().map(work, range(chunks)))
+
+    def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None or self._pool_owner != os.getpid():  # threads do not survive a fork
             self._pool = ThreadPoolExecutor(thread_count(), thread_name_prefix="labelchef-sweep")
             self._pool_owner = os.getpid()
-        return list(self._pool.map(work, range(chunks)))
+        return self._pool
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_pool": None}

@@ -81,6 +81,10 @@ class Engine(Protocol):
         """One pass. W and V are (k, D); exactly one of `W` and `logits` is given, and at most one of V, products."""
         ...
 
+    def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
+        """Σ w (P − Y) ⊗ x over a few rows, (k, D), for W (k, D); each row is read once, where it lies."""
+        ...
+
     def rows(self, indices: Ints) -> Float64s:
         """The rows themselves, (n, D) in float64, bias included."""
         ...

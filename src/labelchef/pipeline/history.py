@@ -13,7 +13,8 @@ def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
     """One row a round, round 0 being the initialisation.
 
     `predicted_change` and `realised_change` are changes of the validation loss: what INFL foresaw if every item got
-    its suggested label, and what came of the labels people gave.
+    its suggested label, and what came of the labels people gave. `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on
+    ‖W − W*‖.
     """
     rows = []
     for k, record in enumerate(rounds):
@@ -43,6 +44,10 @@ def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
                 "construct_sweeps": record.construction.sweeps,
                 "sweeps": batch.diagnostics.sweeps + record.construction.sweeps,
                 "gradient_norm": record.construction.gradient_norm,
+                "distance_to_optimum": record.construction.distance,
+                "epoch": record.construction.epoch,
+                "explicit_steps": record.construction.explicit,
+                "fallback_steps": record.construction.fell_back,
                 **{f"seconds_{phase}": record.seconds.get(phase, 0.0) for phase in PHASES},
             }
         )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from labelchef.constructors import Construction, Constructor
+from labelchef.core.contrasts import contrast
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion
@@ -29,6 +30,8 @@ from labelchef.domain.records import (
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.pipeline.metrics import evaluate
 from labelchef.selectors import SelectionContext, Selector
+
+_LOSS_ROWS = 512  # of validation at a time, for all epochs together
 
 MOST_ATTEMPTS = 2
 """How often a sample is asked before it is given up as unresolved."""
@@ -49,6 +52,17 @@ class Split:
             self._last = self._objective.at(W)
         return self._last
 
+    def losses(self, stack: Float64s) -> Float64s:
+        """Mean cross-entropy at each of the stacked parameters (n, D, C), in one pass over the split."""
+        engine, total = self._objective.engine, np.zeros(len(stack))
+        contrasts = np.concatenate([contrast(W) for W in stack])  # (n·k, D)
+        for start in range(0, engine.n_rows, _LOSS_ROWS):
+            rows = np.arange(start, min(start + _LOSS_ROWS, engine.n_rows))
+            A = (engine.rows(rows) @ contrasts.T).reshape(len(rows), len(stack), -1)
+            chosen = np.concatenate([np.zeros((*A.shape[:2], 1)), A], axis=2)[np.arange(len(rows)), :, self._y[rows]]
+            total += (np.logaddexp.reduce(A, axis=2, initial=0.0) - chosen).sum(axis=0)
+        return total / engine.n_rows
+
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
         return evaluate(self.at(W), self._y, self._n_classes)
@@ -68,6 +82,8 @@ class Session:
     rounds: list[RoundRecord] = field(default_factory=list)
     _construction: Construction | None = field(default=None, repr=False)
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
+    _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
+    """Of each round not taken back: its items, and the labels and attempts they had before."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Some serialisers copy an array for each place that names it; the labels have one owner."""
@@ -83,7 +99,7 @@ class Session:
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
-        construction = self.constructor.initialise(self.objective, on_step)
+        construction = self.constructor.initialise(self.objective, self.validation.losses, on_step)
         nothing = np.empty(0, dtype=np.int64)
         batch = Batch(nothing, nothing, np.empty(0))
         decisions = Decisions(nothing, nothing, np.empty(0))
@@ -123,23 +139,47 @@ class Session:
         )
 
     def decide(
-        self, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float] | None = None
+        self,
+        batch: Batch,
+        votes: Votes,
+        decisions: Decisions,
+        seconds: dict[str, float] | None = None,
+        *,
+        undoes: bool = False,
     ) -> RoundRecord:
         """Apply decisions to the labels, bring the model up to date, evaluate, and write the round down."""
         began = time.perf_counter()
         _check(votes, self.labels.n_classes)
         before = self.labels.Y[decisions.items].argmax(axis=1)
         asked = int((~self.labels.cleaned[decisions.items]).sum())  # to correct a clean label is not to ask again
+        held = self.labels.held(decisions.items)
         with self.labels.assigned(decisions.items, decisions.labels) as change:
             construction = self._follow(change)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
-            record = self._record(construction, batch, votes, decisions, changed, asked, timing)
+            record = self._record(construction, batch, votes, decisions, changed, 0 if undoes else asked, timing)
         self._construction = construction
         self.rounds.append(record)
         self._selected = {}
+        if not undoes:
+            self._undoable.append((decisions.items, *held))
         return record
+
+    def undo(self) -> bool:
+        """Give the samples of the last round that was not taken back yet the labels they had before it.
+
+        False if there is none. The taking back is written down as a round of its own.
+        """
+        if not self._undoable:
+            return False
+        items, labels, attempts = self._undoable[-1]
+        batch = Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
+        votes = Votes.of([("undo", items, labels)])
+        self.decide(batch, votes, Decisions(items, labels, (labels != UNRESOLVED).astype(np.float64)), undoes=True)
+        self.labels.attempts[items] = attempts
+        self._undoable = self._undoable[:-1]
+        return True
 
     @property
     def spent(self) -> int:
@@ -151,7 +191,7 @@ class Session:
         companion = None
         if carried is not None:
             companion = Companion(carried.V, carried.HV, lambda W: self.validation.at(W).gradient)
-        return self.constructor.construct(self.objective, self.construction, change, companion)
+        return self.constructor.construct(self.objective, self.construction, change, self.validation.losses, companion)
 
     def _record(
         self,

@@ -146,6 +146,22 @@ def seconds_chart(history: pd.DataFrame) -> Any:
     return _sized(chart)
 
 
+def distance_chart(history: pd.DataFrame) -> Any:
+    """How far each round's model can be from the optimum, at most."""
+    import altair as alt
+
+    frame = pd.DataFrame({"round": history["round"], "distance": np.maximum(history["distance_to_optimum"], 1e-16)})
+    chart = (
+        alt.Chart(frame, title="Distance of the model to the optimum, at most")
+        .mark_line(point={"size": 18}, color="#3b6fb6")
+        .encode(
+            x=alt.X("round:Q", title="round"),
+            y=alt.Y("distance:Q", title="‖∇F‖ / l2", scale=alt.Scale(type="log"), axis=alt.Axis(format=".0e")),
+        )
+    )
+    return _sized(chart)
+
+
 def as_svg(chart: Any) -> str:
     """The chart as an SVG element."""
     import vl_convert

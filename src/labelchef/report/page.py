@@ -58,7 +58,7 @@ def render_report(data: ReportData) -> str:
         drawn.append(charts.influence_chart(data.influence, data.first_selected))
         if "truth" in data.asked.columns:
             drawn.append(charts.agreement_chart(agreement_by_round(data.asked)))
-        drawn += [charts.change_chart(history), charts.seconds_chart(history)]
+        drawn += [charts.change_chart(history), charts.seconds_chart(history), charts.distance_chart(history)]
         if not history["fell_back"].iloc[1:].all():  # on small data there is nothing to prune, and nothing to show
             drawn.append(charts.candidates_chart(history, len(data.influence)))
     figures = "\n".join(f"<figure>{charts.as_svg(chart)}</figure>" for chart in drawn)

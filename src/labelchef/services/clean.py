@@ -16,6 +16,7 @@ import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_strategy
 from labelchef.annotators.strategies import people_needed
 from labelchef.cleaner import CleaningResult, LabelCleaner
+from labelchef.constructors import Constructor, DescentSettings, make_constructor
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
@@ -31,6 +32,9 @@ class CleanSettings:
     selector: str = "increm_infl"
     look_ahead: bool = True
     constructor: str = "newton"
+    learning_rate: float | None = None
+    epochs: int | None = None
+    minibatch: int | None = None
     gamma: float = 0.8
     l2: float = 0.01
     budget: int | None = 100
@@ -127,7 +131,7 @@ def clean(
     cleaner = LabelCleaner(
         selector=settings.selector,
         look_ahead=settings.look_ahead,
-        constructor=settings.constructor,
+        constructor=_constructor(settings, folder),
         gamma=settings.gamma,
         l2=settings.l2,
         budget=settings.budget,
@@ -175,6 +179,20 @@ def clean(
     with _writing(folder):
         files = _write(folder, cleaner, result, settings, given, names, data if report else None)
     return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger])
+
+
+def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
+    """The constructor; what DeltaGrad-L went through in training stays in the folder, to resume from."""
+    given = {name: getattr(settings, name) for name in ("learning_rate", "epochs", "minibatch")}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and settings.constructor == "newton":
+        raise InvalidInputError(
+            f"{', '.join(given)} given for constructor 'newton', which has no steps to set; leave it out, or take "
+            "constructor 'retrain' or 'deltagrad_l'",
+            code="constructor",
+        )
+    descent = DescentSettings(**given, seed=settings.seed)
+    return make_constructor(settings.constructor, descent=descent, provenance=folder / "provenance")
 
 
 def _fit(cleaner: LabelCleaner, inputs: CleanInputs, on_step: Callable[[int, float, float], None] | None) -> list[Any]:
@@ -246,7 +264,7 @@ def _open_ledger(
     if not _same(identity, fingerprint):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
-            "selector, look-ahead, constructor and seed. Name another --out",
+            "selector, look-ahead, constructor and its settings, and seed. Name another --out",
             code="out",
         )
     for past in artefacts.read_ledger(ledger):
@@ -264,7 +282,7 @@ def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
 
 def _lasting(settings: CleanSettings) -> dict[str, Any]:
     """Settings that may not change within a campaign; budget, target, batch size and people may."""
-    kept = ("selector", "look_ahead", "constructor", "gamma", "l2", "seed")
+    kept = ("selector", "look_ahead", "constructor", "learning_rate", "epochs", "minibatch", "gamma", "l2", "seed")
     return {k: v for k, v in asdict(settings).items() if k in kept}
 
 

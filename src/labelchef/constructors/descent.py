@@ -1,0 +1,197 @@
+"""Mini-batch gradient descent as the paper trains, and its trajectory.
+
+    w_{t+1} = w_t − η [ g_t + λ w_t ],   g_t = (1/|B_t|) Σ_{i ∈ B_t} r_i x_i ⊗ (p_i(w_t) − y_i),   w_0 = 0
+
+for a fixed number of epochs on a schedule that the seed fixes; then early stopping: of the parameters after each
+epoch, those with the smallest validation loss. g_t is the gradient of the data alone; L2 is added exactly wherever
+a step is made.
+
+Provenance is w_t and g_t of every step. Only g_t is stored: w_t follows from it by the recursion above, bit by
+bit, for a few microseconds a step. g_t is rounded to the stored type before it is used, so nothing is lost by
+storing it.
+
+Without a learning rate, η = 1/L with L = ½ λ_max(X_Bᵀ X_B / |B|) + λ, the largest smoothness among a few
+mini-batches: ½ bounds the curvature of softmax, so no batch can be stepped over.
+"""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
+from labelchef.constructors.replay import descend
+from labelchef.constructors.schedule import Schedule
+from labelchef.constructors.trajectory import Trajectory
+from labelchef.core.coordinates import Coordinates
+from labelchef.core.curvature import CurvatureKeeper, freeze
+from labelchef.core.objective import Objective
+from labelchef.core.solvers import Companion
+from labelchef.domain.arrays import Float64s, Floats
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import ConstructionDiagnostics
+
+_PROBED = 2  # mini-batches that the smoothness is measured on
+_POWER_STEPS = 30
+
+
+@dataclass(frozen=True)
+class DescentSettings:
+    """How to descend.
+
+    `learning_rate` None takes 1/L. `memory_limit` is the size in bytes past which a trajectory is kept in a
+    temporary file, mapped into memory.
+    """
+
+    learning_rate: float | None = None
+    epochs: int = 150
+    minibatch: int = 2000
+    early_stopping: bool = True
+    seed: int = 0
+    memory_limit: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        rate = self.learning_rate
+        if rate is not None and not (np.isfinite(rate) and rate > 0):
+            raise InvalidInputError(
+                f"learning_rate is {rate!r}; expected a number above 0, or None to take one from the data",
+                code="learning_rate",
+            )
+        for name, least in (("epochs", 1), ("minibatch", 1), ("seed", 0), ("memory_limit", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least {least}", code=name)
+
+
+@dataclass
+class Progress:
+    """Counts of what a descent did."""
+
+    explicit: int = 0
+    fell_back: int = 0
+
+
+def schedule_of(settings: DescentSettings, objective: Objective) -> Schedule:
+    """The schedule for an objective's rows."""
+    rows = objective.engine.n_rows
+    return Schedule(rows, min(settings.minibatch, rows), settings.epochs, settings.seed)
+
+
+def smoothness_of(objective: Objective, schedule: Schedule) -> float:
+    """L of the data: ½ λ_max(X_Bᵀ X_B / |B|), the largest of the first mini-batches, by the power method."""
+    largest = 0.0
+    for step in range(min(_PROBED, schedule.steps_per_epoch)):
+        X = objective.engine.rows(schedule.rows(step))
+        v = np.asarray(np.random.default_rng([schedule.seed, step]).normal(size=X.shape[1]))
+        for _ in range(_POWER_STEPS):
+            size = float(np.linalg.norm(v))
+            v = X.T @ (X @ v) / (len(X) * (size or 1.0))
+        largest = max(largest, 0.5 * float(np.linalg.norm(v)))
+    return largest
+
+
+def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) -> Floats:
+    """Room for the gradients of all steps: in memory, or past the limit in a file that goes away by itself."""
+    size = (schedule.steps, *shape)
+    dtype = np.dtype(np.float32)
+    needed = int(np.prod(size)) * dtype.itemsize
+    if needed <= settings.memory_limit:
+        return np.empty(size, dtype)
+    try:
+        with tempfile.TemporaryFile(prefix="labelchef-provenance-") as stream:
+            return np.memmap(stream, dtype=dtype, mode="w+", shape=size)
+    except OSError as error:
+        raise InvalidInputError(
+            f"the trajectory needs {needed / 2**30:.1f} GiB in {tempfile.gettempdir()}, which cannot be had: "
+            f"{error.strerror or error}; set TMPDIR to a roomier place, train fewer epochs or take constructor 'newton'",
+            code="provenance",
+        ) from None
+
+
+def step_gradient(objective: Objective, at: Coordinates, Z: Float64s, rows: "np.ndarray[Any, Any]") -> Float64s:
+    """g_t at Z in coordinates, (k, D), before rounding: one read of the batch's rows."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a descent that diverges is told so at the end of the epoch
+        sums = objective.engine.gradient_of_rows(rows, objective.labels, at.contrasts(Z))
+        return at.gradient(sums) / len(rows)
+
+
+def train(
+    objective: Objective,
+    schedule: Schedule,
+    rate: float,
+    smoothness: float,
+    gradients: Floats | None,
+    on_step: OnStep | None = None,
+) -> Trajectory:
+    """The whole descent; `gradients` receives every g_t unless nobody will need them."""
+    at = Coordinates(objective.shape[1])
+    shape = (objective.shape[1] - 1, objective.shape[0])
+    Z, ends = np.zeros(shape), np.zeros((schedule.epochs + 1, *shape))
+    rounded: Floats = np.empty(shape, dtype=np.float32)
+    step = 0
+    for epoch in range(schedule.epochs):
+        for rows in schedule.epoch(epoch):
+            kept = rounded if gradients is None else gradients[step]
+            kept[...] = step_gradient(objective, at, Z, rows)
+            descend(Z.reshape(-1), kept.reshape(-1), rate, objective.l2)
+            step += 1
+        ends[epoch + 1] = Z
+        check_finite(Z, rate, smoothness + objective.l2)
+        if on_step is not None:
+            on_step(epoch + 1, float(np.linalg.norm(kept + objective.l2 * Z)), float("nan"))
+    stored = np.empty((0, *shape), dtype=np.float32) if gradients is None else gradients
+    return Trajectory(schedule, rate, smoothness, objective.l2, stored, ends)
+
+
+def check_finite(Z: Float64s, rate: float, smoothness: float) -> None:
+    """Stop a descent that has left the finite numbers."""
+    if not np.isfinite(Z).all():
+        raise InvalidInputError(
+            f"training diverged with learning_rate {rate:g}; expected at most about {2 / smoothness:.2g} for these "
+            "features. Lower it, or leave it out to take 1/L",
+            code="learning_rate",
+        )
+
+
+def finish(
+    objective: Objective,
+    trajectory: Trajectory,
+    validation: ValidationLosses,
+    *,
+    early_stopping: bool,
+    keeper: CurvatureKeeper | None,
+    companion: Companion | None,
+    progress: Progress,
+    began: float,
+    sweeps: float,
+) -> Construction:
+    """Choose the epoch, and look at the whole objective there: one sweep, on which a companion rides along."""
+    at = Coordinates(objective.shape[1])
+    epoch = trajectory.schedule.epochs
+    if early_stopping:
+        epoch = int(np.argmin(validation(at.parameters(trajectory.ends))))
+    W = np.ascontiguousarray(at.parameters(trajectory.ends[epoch]))
+    V = None if companion is None or keeper is None else companion.corrected(W, keeper)
+    point = objective.at(W, V=V)
+    refreshed = 0
+    if keeper is None:
+        keeper = CurvatureKeeper(freeze(objective, point.logits))
+        refreshed = 1
+    elif keeper.due(objective):
+        keeper.refresh(objective, point.logits)
+        refreshed = 1
+    diagnostics = ConstructionDiagnostics(
+        iterations=trajectory.schedule.steps,
+        sweeps=objective.engine.sweeps - sweeps,
+        gradient_norm=point.gradient_norm,
+        distance=point.gradient_norm / objective.l2,
+        tolerance=float("inf"),
+        refreshed=refreshed,
+        epoch=epoch,
+        explicit=progress.explicit,
+        fell_back=progress.fell_back,
+        seconds=time.perf_counter() - began,
+    )
+    return Construction(point, keeper, diagnostics, trajectory)

@@ -1,0 +1,80 @@
+"""Which rows make up which mini-batch: a function of the seed alone.
+
+An epoch deals the batch numbers 0, 0, …, 1, 1, … out to the rows in random order. The rows of a batch are read in
+ascending order, which changes no sum and lets memory be read forwards.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from labelchef.domain.arrays import Ints
+
+_KEPT_BYTES = 256 << 20  # batch numbers of all epochs are kept up to this size, and dealt anew beyond it
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Mini-batches of every step t = epoch · steps_per_epoch + batch.
+
+    >>> schedule = Schedule(n_rows=5, minibatch=2, epochs=3, seed=0)
+    >>> schedule.steps_per_epoch, schedule.steps, [len(schedule.rows(t)) for t in range(3)]
+    (3, 9, [2, 2, 1])
+    """
+
+    n_rows: int
+    minibatch: int
+    epochs: int
+    seed: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches an epoch; the last may be smaller."""
+        return -(-self.n_rows // self.minibatch)
+
+    @property
+    def steps(self) -> int:
+        """Steps in all."""
+        return self.epochs * self.steps_per_epoch
+
+    def size(self, step: int) -> int:
+        """Rows of a step's batch."""
+        first = (step % self.steps_per_epoch) * self.minibatch
+        return min(self.minibatch, self.n_rows - first)
+
+    def numbers(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
+        """The batch number of every row in an epoch."""
+        return self._dealt[epoch] if self._dealt is not None else self._deal(epoch)
+
+    def rows(self, step: int) -> Ints:
+        """The rows of a step's batch, ascending."""
+        epoch, batch = divmod(step, self.steps_per_epoch)
+        return np.flatnonzero(self.numbers(epoch) == batch)
+
+    def epoch(self, epoch: int) -> list[Ints]:
+        """All batches of an epoch."""
+        order = np.argsort(self.numbers(epoch), kind="stable")
+        return np.split(order, range(self.minibatch, self.n_rows, self.minibatch))
+
+    def steps_of(self, rows: Ints) -> Ints:
+        """(epochs, n): the step at which each row is met in each epoch."""
+        met = [
+            self.numbers(epoch)[rows].astype(np.int64) + epoch * self.steps_per_epoch for epoch in range(self.epochs)
+        ]
+        return np.array(met, dtype=np.int64).reshape(self.epochs, len(rows))
+
+    @cached_property
+    def _dealt(self) -> "np.ndarray[tuple[int, int], np.dtype[np.unsignedinteger]] | None":
+        if self.n_rows * self.epochs * self._dtype.itemsize > _KEPT_BYTES:
+            return None
+        return np.array([self._deal(epoch) for epoch in range(self.epochs)], dtype=self._dtype)
+
+    @property
+    def _dtype(self) -> "np.dtype[np.unsignedinteger]":
+        return np.dtype(np.min_scalar_type(self.steps_per_epoch - 1))
+
+    def _deal(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
+        numbers = (np.arange(self.n_rows) // self.minibatch).astype(self._dtype)
+        np.random.default_rng([self.seed, epoch]).shuffle(numbers)
+        return numbers

@@ -1,0 +1,29 @@
+"""What a descent leaves behind for the next one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labelchef.constructors.schedule import Schedule
+from labelchef.domain.arrays import Float64s, Floats
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A descent from w_0 = 0: its schedule, its step, and what it went through.
+
+    `gradients` (T, k, D) are g_t, `ends` (epochs + 1, k, D) the parameters after each epoch, both in the coordinates
+    of `core.coordinates`.
+    """
+
+    schedule: Schedule
+    rate: float
+    smoothness: float
+    l2: float
+    gradients: Floats
+    ends: Float64s
+
+    @property
+    def last(self) -> Float64s:
+        """w_T in coordinates, (k, D)."""
+        return np.asarray(self.ends[-1])
