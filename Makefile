@@ -26,6 +26,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,torch]'
 	$(BIN)/python -m benchmarks
 
 clean:

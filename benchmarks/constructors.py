@@ -25,6 +25,7 @@ from rich.table import Table
 from benchmarks import real
 from benchmarks.shapes import SHAPES, Data, Shape, make
 from labelchef import LabelCleaner
+from labelchef.annotators import GroundTruth
 from labelchef.constructors import (
     Construction,
     DeltaGradLConstructor,
@@ -145,7 +146,8 @@ def _torch(problem: Measured, settings: DescentSettings) -> tuple[float, float]:
         for rows in epoch:
             optimiser.zero_grad()
             losses = -(Y[rows] * torch.log_softmax(model(X[rows]), dim=1)).sum(dim=1)
-            (weight[rows] * losses).mean().backward()
+            loss: Any = (weight[rows] * losses).mean()
+            loss.backward()
             optimiser.step()
     seconds = (time.perf_counter() - began) * settings.epochs / schedule.epochs
     short = DescentSettings(settings.learning_rate, schedule.epochs, MINIBATCH, early_stopping=False)
@@ -216,7 +218,7 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
         cleaner = LabelCleaner(constructor=DeltaGradLConstructor(settings), budget=100, l2=0.001)
         cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
         first: Construction = cleaner._session.construction
-        result = cleaner.run(lambda batch, y=data.y: y[batch.indices])
+        result = cleaner.run(GroundTruth(data.y))
         session = cleaner._session
         nothing = session.labels.assign(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.validation.losses)

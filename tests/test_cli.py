@@ -78,7 +78,7 @@ def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
     assert summary["stopped_because"] == "budget spent"
     assert summary["after"]["test"]["accuracy"] == pytest.approx(history["test_accuracy"].iloc[-1])
     page = (out / "report.html").read_text()
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 6
     assert "Agreement with the true label" in page
     for outside in ("http://", "https://", "<script", "<link"):
         assert outside not in page.replace("http://www.w3.org/", "")
@@ -204,9 +204,12 @@ BAD: dict[str, tuple[list[object], str]] = {
     "unknown option": (["--colour", "red"], "colour"),
     "folder is a file": (["--out", "FILE"], "cannot be written"),
     "folder without rights": (["--out", "/proc/self"], "cannot be written"),
-    "seed": (["--seed", -1], "random_state is -1"),
+    "seed": (["--seed", -1], "seed is -1"),
     "nothing to resume": (["--resume"], "no campaign to go on with"),
     "metric without target": (["--target-metric", "auc"], "unknown metric"),
+    "steps for newton": (["--epochs", 3], "epochs given for constructor 'newton'"),
+    "learning rate": (["--constructor", "retrain", "--learning-rate", -1], "learning_rate is -1.0; expected a number above 0"),
+    "constructor": (["--constructor", "magic"], "expected one of: deltagrad_l, newton, retrain"),
     "votes beyond": (["--votes", "FAR", "--strategy", "one"], "votes on item 999"),
 }  # fmt: skip
 
@@ -227,6 +230,25 @@ def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, wha
     done = labelchef("clean", *inputs(files, tmp_path / "out"), *filled, "--no-report", check=2)
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert not list(tmp_path.glob("out/cleaned*"))
+
+
+def test_deltagrad_resumes_from_its_provenance(files: Path, tmp_path: Path) -> None:
+    options = ["--constructor", "deltagrad_l", "--epochs", 20, "--minibatch", 40, "--truth", files / "truth.csv"]
+    labelchef("clean", *inputs(files, tmp_path / "whole"), *options, "--budget", 40)
+    labelchef("clean", *inputs(files, tmp_path / "parts"), *options, "--budget", 20, "--no-report")
+    manifest = tmp_path / "parts" / "provenance" / "provenance.json"
+    written = manifest.stat().st_mtime_ns
+    labelchef("clean", *inputs(files, tmp_path / "parts"), *options, "--budget", 40, "--no-report", "--resume")
+    assert manifest.stat().st_mtime_ns == written
+    whole, parts = (pd.read_csv(tmp_path / name / "history.csv") for name in ("whole", "parts"))
+    steady = [column for column in whole.columns if "seconds" not in column and "sweeps" not in column]
+    pd.testing.assert_frame_equal(whole.loc[1:, steady], parts.loc[1:, steady])
+    assert (whole["explicit_steps"] > 0).all()
+    assert "Distance of the model to the optimum" in (tmp_path / "whole" / "report.html").read_text()
+    manifest.write_text(manifest.read_text()[:-20])
+    again = [*options, "--budget", 60, "--no-report", "--resume"]
+    refused = labelchef("clean", *inputs(files, tmp_path / "parts"), *again, check=2)
+    assert "provenance.json that cannot be read" in " ".join(refused.stderr.split())
 
 
 def test_a_warning_is_one_line(files: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from benchmarks.real import SETS, load, split
 
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Suggestion
+from labelchef.constructors import Construction, DeltaGradLConstructor, DescentSettings, RetrainConstructor
 from labelchef.selectors import AnchoredSelector, InflSelector
 
 
@@ -44,3 +45,19 @@ def test_increm_infl_equals_full_on_real_data(data_folder: Path, name: str) -> N
         rounds = cleaner.run(GroundTruth(data.y)).rounds
         chosen.append([(r.batch.indices.tolist(), r.batch.suggested.tolist()) for r in rounds])
     assert chosen[0] == chosen[1] == chosen[2]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["youtube_wrench", "sentiment_polarity_mturk", "fact_google_relations"])
+def test_deltagrad_stays_near_retrain_on_real_data(data_folder: Path, name: str) -> None:
+    data = split(load(data_folder, name), seed=0)
+    settings = DescentSettings(early_stopping=False)
+    cleaner = LabelCleaner(constructor=DeltaGradLConstructor(settings), l2=1e-3, budget=100)
+    cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
+    session = cleaner._session
+    first: Construction = session.construction
+    cleaner.run(GroundTruth(data.y))
+    nothing = session.labels.assign(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.validation.losses)
+    moved = np.linalg.norm(trained.point.W - first.point.W)
+    assert np.linalg.norm(cleaner.W_ - trained.point.W) < 0.1 * moved

@@ -1,6 +1,7 @@
 """The optimum against other optimisers; H⁻¹g against dense algebra; hard inputs."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -211,3 +212,42 @@ def test_all_weights_zero_and_saturated_curvature() -> None:
         warnings.simplefilter("error")
         found = NewtonConstructor().initialise(objective, lambda stack: np.zeros(len(stack)))
     assert not found.point.W.any()
+
+
+@pytest.mark.parametrize("C", [2, 3])
+def test_drifted_rows_are_accounted_for_exactly(rng: np.random.Generator, C: int) -> None:
+    problem = make_problem(rng, n=900, d=300, C=C, l2=0.02, spread=0.1)
+    table = LabelTable(problem.Y, 0.8)
+    engine = MemoryEngine(np.ascontiguousarray(problem.X[:, :-1]), bias=True)
+    objective = Objective(engine, table.rows, problem.l2)
+    first = NewtonConstructor(tol=1e-9).initialise(objective, problem.losses)
+    change = table.assign(np.array([1, 5, 77]), np.array([0, 1, 1]))
+    first.keeper.note(objective, first.point.logits, change)
+    assert first.keeper.drift is not None
+    step = 0.3 * rng.normal(size=problem.shape)
+    few = replace(
+        problem, X=problem.X[change.indices], Y=table.Y[change.indices], weight=table.weight[change.indices], l2=0.0
+    )
+    gained = (few.gradient(first.point.W + step) - few.gradient(first.point.W)) * 3 / 900
+    few_before = replace(few, weight=change.weight_old)
+    expected = gained - (few_before.hessian(first.point.W) @ step.ravel()).reshape(step.shape) * 3 / 900
+    np.testing.assert_allclose(first.keeper.drift.surplus(objective, first.point.logits, step), expected, atol=1e-12)
+    start = objective.relabelled(first.point, change)
+    blind = start.W - first.keeper.solve(start.gradient)
+    seen = start.W + first.keeper.foreseen(objective, start.logits, start.gradient)
+    if C == 2:  # the factor is the Hessian itself: what is left is the nonlinearity of all the other rows
+        assert objective.at(seen).gradient_norm < 0.3 * objective.at(blind).gradient_norm
+
+
+def test_only_the_newest_drifted_rows_are_kept(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelchef.core.curvature.DRIFT_ROWS", 4)
+    problem = make_problem(rng, n=50, C=2)
+    table, objective = LabelTable(problem.Y, 0.8), problem.objective()
+    keeper, logits = fit(problem).keeper, objective.at(np.zeros(problem.shape)).logits
+    for items in ([1, 2, 3], [2, 9], [3, 4]):
+        keeper.note(objective, logits, table.assign(np.array(items), np.zeros(len(items), dtype=np.int64)))
+    assert keeper.drift is not None
+    assert keeper.drift.indices.tolist() == [2, 3, 9, 4]
+    assert (keeper.drift.weight == 0.8).all()
+    keeper.refresh(objective, logits)
+    assert keeper.drift is None

@@ -57,6 +57,7 @@ class NewtonConstructor:
         began, sweeps = time.perf_counter(), objective.engine.sweeps
         keeper, refreshed = last.keeper, last.keeper.refreshed
         start = objective.relabelled(last.point, change)
+        keeper.note(objective, last.point.logits, change)
         found = minimise(
             objective,
             start,

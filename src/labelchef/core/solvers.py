@@ -92,7 +92,7 @@ def minimise(
     while point.gradient_norm > threshold and iteration < max_sweeps:
         if keeper.due(objective):
             keeper.refresh(objective, point.logits)
-        direction = -keeper.solve(point.gradient)
+        direction = keeper.foreseen(objective, point.logits, point.gradient)
         V = None if companion is None else companion.corrected(point.W + direction, keeper)
         trial = _step(objective, point, direction, V)
         if trial is None:
