@@ -232,9 +232,12 @@ class CurvatureKeeper:
         )
 
     def foreseen(self, objective: Objective, logits: Float64s, gradient: Float64s) -> Float64s:
-        """The step to the optimum as far as the factor and the drifted rows know it; no sweep."""
+        """The step to the optimum as far as the factor and the drifted rows know it; no sweep.
+
+        Where the factor is not exact, its own error is the larger one and the rows would correct little.
+        """
         step = -self.solve(gradient)
-        if self.drift is not None:
+        if self.drift is not None and self.factor.exact:
             for _ in range(_FORESIGHT):
                 step = -self.solve(gradient + self.drift.surplus(objective, logits, step))
         return step
