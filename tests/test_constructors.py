@@ -1,11 +1,14 @@
 """Retrain, DeltaGrad-L and Newton: against plain loops, against each other, forwards and back again."""
 
 import json
+import mmap
+import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,12 +26,14 @@ from labelchef.constructors import (
     read_provenance,
     write_provenance,
 )
-from labelchef.constructors.replay import bend, learn
+from labelchef.constructors.replay import bend, learn, replay_steps
 from labelchef.constructors.schedule import Schedule
 from labelchef.core.coordinates import Coordinates
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
+from labelchef.core.solvers import Companion
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import file_digest
 from labelchef.domain.records import LabelChange
 from labelchef.engines import MemoryEngine
 from labelchef.pipeline.session import Split
@@ -187,7 +192,7 @@ def naive_deltagrad(
 
 @pytest.mark.parametrize("C", [2, 3])
 def test_deltagrad_is_algorithm_2(rng: np.random.Generator, C: int) -> None:
-    campaign = Campaign(rng, C, n=300)
+    campaign = Campaign(rng, C, n=299)
     settings = DescentSettings(learning_rate=0.05, epochs=6, minibatch=60, seed=1, early_stopping=False)
     constructor = DeltaGradLConstructor(settings, burn_in=7, period=4, history=2)
     first = constructor.initialise(campaign.objective, campaign.losses)
@@ -195,7 +200,7 @@ def test_deltagrad_is_algorithm_2(rng: np.random.Generator, C: int) -> None:
     schedule, at = first.trajectory.schedule, Coordinates(C)
     cached = [np.asarray(at.parameters(g.astype(np.float64))) for g in first.trajectory.gradients]
     old = (campaign.problem.Y.copy(), campaign.problem.weight.copy())
-    items = np.sort(np.concatenate([schedule.rows(0)[:2], rng.choice(300, 6, replace=False)]))
+    items = np.sort(np.concatenate([schedule.rows(0)[:2], rng.choice(299, 6, replace=False)]))
     change = campaign.clean(np.unique(items), rng.integers(0, C, len(np.unique(items))))
     replayed = constructor.construct(campaign.objective, first, change, campaign.losses)
     assert replayed.diagnostics.fell_back == 0
@@ -214,7 +219,7 @@ def test_the_compact_form_is_the_textbook_recursion(seed: int, history: int) -> 
     known: Any = (np.empty((0, 6)), np.empty((0, 6)), np.empty((0, 0)), 0.0)
     pairs = [(s, H @ s) for s in 1e-3 * rng.normal(size=(5, 6))]
     for s, y in pairs:
-        *known, _ = learn(s, y, history, np.inf, 0.0, 1.0, 1.0, *known)
+        *known, _ = learn(s, y, history, np.inf, 0.0, 1, 0.0, 1.0, 1.0, *known)
     S, Y = (np.array(part[-history:]) for part in zip(*pairs, strict=True))
     B, v, out = dense_quasi_hessian(S, Y), rng.normal(size=6), np.empty(6)
     curvature, size, length = cast(Any, bend)(v, *known, out)
@@ -226,7 +231,7 @@ def test_the_compact_form_is_the_textbook_recursion(seed: int, history: int) -> 
 def test_pairs_that_no_batch_can_make_are_left_out() -> None:
     nothing: Any = (np.empty((0, 3)), np.empty((0, 3)), np.empty((0, 0)), 0.0)
     s = np.array([1.0, 0.0, 0.0])
-    guard = (2, 9.0, 1.0, 1.2, 0.6)  # history, smoothness, reach, and what is tolerated
+    guard = (2, 9.0, 0.001, 10, 0.0, 0.012, 0.006)  # history, smoothness, η, T0, λ, and what is tolerated
     assert len(learn(s, -s, *guard, *nothing)[0]) == 0  # bends downwards
     assert len(learn(s, 10 * s, *guard, *nothing)[0]) == 0  # more than the loss can bend
     assert len(learn(0 * s, 0 * s, *guard, *nothing)[0]) == 0
@@ -237,7 +242,30 @@ def test_pairs_that_no_batch_can_make_are_left_out() -> None:
     assert learn(s, 0.9 * s, *guard, *known)[-1]  # 1.1 off, worse than nothing, which is tolerated up to 0.6
     assert learn(s, 3.3 * s, *guard, *known)[-1]  # 1.3 off is too much in any case
     assert not learn(s, 3.1 * s, *guard, *known)[-1]
-    assert not learn(s, 0.9 * s, 2, 9.0, 0.5, 1.2, 0.6, *known)[-1]  # half the reach, half the harm
+    half = (2, 9.0, 0.0005, 10, 0.0, 0.012, 0.006)
+    assert not learn(s, 0.9 * s, *half, *known)[-1]  # half the step, half the harm
+    large = (2, 9.0, 0.5, 10, 0.0, 0.35, 0.2)
+    assert not learn(s, 3 * s, *large, *known)[-1]  # a step that large forgets: the error counts once, as ε / h
+    assert learn(s, 3.2 * s, *large, *known)[-1]
+
+
+def test_steps_that_no_batch_can_bend_are_left_to_be_explicit() -> None:
+    z, z_new = np.zeros((1, 2)), np.array([[1.0, 0.0]])
+    G, ends = np.zeros((4, 1, 2), dtype=np.float32), np.zeros((3, 1, 2))
+    place = (
+        G, G.copy(), z, z_new, 0.1, 0.0, Coordinates(2).B, np.empty((0, 2)), np.empty((0, 3)), np.empty((0, 3)),
+        np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int64), np.array([2, 2]), ends,
+    )  # fmt: skip
+    for factor in (-1.0, 3.0):  # B = factor · I: downwards, and steeper than the smoothness of 2 allows
+        S = np.array([[1.0, 0.0]])
+        known = (S, factor * S, np.zeros((2, 2)), factor)
+        assert replay_steps(0, 4, *known, 2.0, *place) == 0
+    S = np.array([[1.0, 0.0]])
+    assert replay_steps(0, 4, S, S, np.zeros((2, 2)), 1.0, 2.0, *place) == 4
+    np.testing.assert_allclose(z_new[0, 0], 0.9**4, rtol=1e-6)
+    np.testing.assert_allclose(ends[:, 0, 0], [0.0, 0.9**2, 0.9**4], rtol=1e-6)
+    nothing = np.empty((0, 2))
+    assert replay_steps(0, 4, nothing, nothing, np.empty((0, 0)), 0.0, 2.0, *place) == 0
 
 
 def test_where_the_quasi_hessian_is_worth_nothing_steps_are_explicit_and_counted(rng: np.random.Generator) -> None:
@@ -312,7 +340,7 @@ def test_any_change_of_label_and_weight_is_followed(rng: np.random.Generator, na
     followed = constructor.construct(campaign.objective, first, change, campaign.losses)
     anew = constructor.initialise(campaign.objective, campaign.losses)
     moved = np.linalg.norm(anew.point.W - first.point.W)
-    assert np.linalg.norm(followed.point.W - anew.point.W) < 0.1 * moved
+    assert np.linalg.norm(followed.point.W - anew.point.W) < 0.15 * moved
 
 
 @pytest.mark.parametrize("C", [2, 3])
@@ -349,7 +377,7 @@ def test_provenance_is_taken_up_again(kept: tuple[Campaign, DeltaGradLConstructo
     after = constructor.construct(campaign.objective, again, change, campaign.losses)
     assert after.trajectory is not None
     write_provenance(constructor.provenance, after.trajectory, campaign.objective)
-    assert len(list(constructor.provenance.glob("*.npy"))) == 2
+    assert len(list(Path(constructor.provenance).glob("*.npy"))) == 2
     later = constructor.initialise(campaign.objective, campaign.losses)
     np.testing.assert_array_equal(later.point.W, after.point.W)
     mapped = replace(constructor, settings=replace(SMALL, memory_limit=0))
@@ -368,6 +396,19 @@ def _alter(folder: Path) -> None:
     path.write_bytes(content)
 
 
+def _reshape(folder: Path, kind: Any, shape: tuple[int, ...]) -> None:
+    path = next(folder.glob("gradients*"))
+    np.save(path, np.zeros(shape, dtype=kind))
+    files = json.loads((folder / "provenance.json").read_text())["files"]
+    _forge(folder, files={**files, "gradients": {"name": path.name, "sha256": file_digest(path)}})
+
+
+def _escape(folder: Path) -> None:
+    path = next(folder.glob("ends*"))
+    files = json.loads((folder / "provenance.json").read_text())["files"]
+    _forge(folder, files={**files, "ends": {**files["ends"], "name": f"../{folder.name}/{path.name}"}})
+
+
 def _forge(folder: Path, **changes: Any) -> None:
     path = folder / "provenance.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
@@ -383,6 +424,17 @@ def _forge(folder: Path, **changes: Any) -> None:
         (lambda folder: (folder / "provenance.json").write_text("[]"), "cannot be read"),
         (lambda folder: _forge(folder, format=2), "cannot be read"),
         (lambda folder: _forge(folder, batches="0"), "made with batches"),
+        (lambda folder: _forge(folder, rate="abc"), "cannot be read"),
+        (lambda folder: _forge(folder, rate=-1.0), "cannot be read"),
+        (lambda folder: _forge(folder, files=["gradients", "ends"]), "cannot be read"),
+        (lambda folder: _forge(folder, features={}), "cannot be read"),
+        (lambda folder: _forge(folder, features=[float("nan")] * 6), "other features"),
+        (
+            lambda folder: _reshape(folder, np.float32, (2, 2, 6)),
+            r"gradients.* of float32 \(2, 2, 6\); expected float32 \(96, 2, 6\)",
+        ),
+        (lambda folder: _reshape(folder, np.int32, (96, 2, 6)), "of int32"),
+        (_escape, "cannot be read"),
         (lambda folder: _forge(folder, l2=1.0), r"made with l2 1\.0; expected 0\.05"),
     ],
 )
@@ -408,10 +460,12 @@ def test_provenance_of_another_model_is_refused(
     with pytest.raises(InvalidInputError, match=r"made with rate .*; expected 0\.123"):
         faster.initialise(campaign.objective, campaign.losses)
     X = campaign.objective.engine.rows(np.arange(240))[:, :-1].copy()
-    X[17, 2] += 0.1
-    other = replace(campaign.objective, engine=MemoryEngine(X, bias=True))
-    with pytest.raises(InvalidInputError, match="other features"):
-        constructor.initialise(other, campaign.losses)
+    changed, swapped = X.copy(), X.copy()
+    changed[17, 2] += 1e-5
+    swapped[[3, 4]] = swapped[[4, 3]]
+    for other in (changed, swapped):
+        with pytest.raises(InvalidInputError, match="other features"):
+            constructor.initialise(replace(campaign.objective, engine=MemoryEngine(other, bias=True)), campaign.losses)
     campaign.clean([8], [1])
     with pytest.raises(InvalidInputError, match="other labels or weights"):
         constructor.initialise(campaign.objective, campaign.losses)
@@ -442,7 +496,10 @@ def test_a_trajectory_past_the_limit_lies_in_a_file(rng: np.random.Generator, mo
     mapped = DeltaGradLConstructor(replace(SMALL, memory_limit=1000))
     first = mapped.initialise(campaign.objective, campaign.losses)
     assert first.trajectory is not None
-    assert isinstance(first.trajectory.gradients, np.memmap)
+    base: Any = first.trajectory.gradients
+    while isinstance(base, np.ndarray):
+        base = base.base
+    assert isinstance(getattr(base, "obj", base), mmap.mmap)
     in_memory = DeltaGradLConstructor(SMALL).initialise(campaign.objective, campaign.losses)
     change = campaign.clean([3, 4], [0, 1])
     one = mapped.construct(campaign.objective, first, change, campaign.losses)
@@ -452,9 +509,106 @@ def test_a_trajectory_past_the_limit_lies_in_a_file(rng: np.random.Generator, mo
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("labelchef.constructors.descent.np.memmap", full)
+    monkeypatch.setattr("labelchef.constructors.descent.os.posix_fallocate", full)
     with pytest.raises(InvalidInputError, match="No space left on device; set TMPDIR"):
         mapped.initialise(campaign.objective, campaign.losses)
+
+
+def test_a_mapped_trajectory_travels_to_other_processes(rng: np.random.Generator) -> None:
+    constructor = DeltaGradLConstructor(replace(SMALL, memory_limit=0))
+    cleaner = cleaner_on(make_problem(rng, n=200), constructor=constructor, budget=None)
+    copied = pickle.loads(pickle.dumps(cleaner))
+    one, other = (who.update([1, 2], [0, 1]).W_ for who in (cleaner, copied))
+    np.testing.assert_array_equal(one, other)
+    found = joblib.Parallel(n_jobs=2)(joblib.delayed(lambda who: who.update([3], [1]).W_)(cleaner) for _ in range(2))
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("rest", [1, 3])
+def test_rows_left_over_do_not_spoil_the_last_step(rng: np.random.Generator, rest: int) -> None:
+    problem = make_problem(rng, n=400 + rest, d=100, C=2, l2=1e-3)
+    found = RetrainConstructor(DescentSettings(epochs=20, minibatch=200, early_stopping=False)).initialise(
+        problem.objective(), problem.losses
+    )
+    assert found.point.value < problem.value(np.zeros(problem.shape))
+
+
+@pytest.mark.parametrize("name", ["retrain", "deltagrad_l"])
+def test_a_companion_rides_on_the_last_sweep(rng: np.random.Generator, name: str) -> None:
+    campaign = Campaign(rng, C=2)
+    constructor = make_constructor(name, descent=SMALL)
+    first = constructor.initialise(campaign.objective, campaign.losses)
+    companion = Companion(
+        np.zeros(campaign.objective.shape), np.zeros(campaign.objective.shape), campaign.problem.val_gradient
+    )
+    after = constructor.construct(campaign.objective, first, campaign.clean([3], [0]), campaign.losses, companion)
+    assert after.point.linear is not None
+    V = after.point.linear.V.ravel()
+    np.testing.assert_allclose(after.point.linear.HV.ravel(), campaign.problem.hessian(after.point.W) @ V, atol=1e-9)
+
+
+def test_files_that_are_not_ours_stay(rng: np.random.Generator, tmp_path: Path) -> None:
+    np.save(tmp_path / "features.npy", np.zeros(3))
+    np.save(tmp_path / "ends-0123456789abcdef.npy", np.zeros(3))
+    cleaner = cleaner_on(make_problem(rng, n=200), constructor=DeltaGradLConstructor(SMALL))
+    cleaner.save_provenance(tmp_path)
+    first = {path.name for path in tmp_path.iterdir()}
+    cleaner.update([1], [0]).save_provenance(str(tmp_path))
+    assert len(list(tmp_path.glob("gradients*"))) == 1
+    assert {"features.npy", "ends-0123456789abcdef.npy"} <= first & {path.name for path in tmp_path.iterdir()}
+
+
+def test_newton_follows_where_the_changed_rows_are_half_of_all() -> None:
+    for seed in range(12):
+        campaign = Campaign(np.random.default_rng(seed), C=2, n=5, d=5, l2=0.01)
+        newton = NewtonConstructor()
+        found = newton.initialise(campaign.objective, campaign.losses)
+        for k in range(4):
+            change = campaign.clean([k, k + 1], [seed % 2, k % 2])
+            found = newton.construct(campaign.objective, found, change, campaign.losses)
+            assert found.diagnostics.converged
+
+
+def test_an_interrupt_at_any_step_leaves_whole_rounds(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = make_problem(rng, n=200, C=3)
+    for where in ("_follow", "_record"):
+        for action in ("update", "undo"):
+            cleaner = cleaner_on(problem, constructor=DeltaGradLConstructor(SMALL)).update([5, 6], [1, -1])
+            before = (cleaner.labels_, cleaner.W_, len(cleaner.rounds_), cleaner._session.labels.attempts.copy())
+
+            def interrupted(*_: Any, **__: Any) -> None:
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as patch:
+                patch.setattr(cleaner._session, where, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    cleaner.undo() if action == "undo" else cleaner.update([1, 2], [0, 1])
+            after = (cleaner.labels_, cleaner.W_, len(cleaner.rounds_), cleaner._session.labels.attempts)
+            for one, other in zip(before, after, strict=True):
+                np.testing.assert_array_equal(one, other)
+            cleaner.undo()
+            assert not cleaner._session.labels.attempts.any()
+
+
+def test_look_ahead_does_not_run_ahead_of_an_early_stop(rng: np.random.Generator) -> None:
+    problem = make_problem(rng, n=400, d=6, C=2, l2=0.01)
+    early = RetrainConstructor(DescentSettings(learning_rate=0.05, epochs=2, minibatch=100))
+    cleaner = cleaner_on(problem, constructor=early)
+    seen: list[Array] = []
+    validate = cleaner._session.validation.at
+
+    def watched(W: Array) -> Any:
+        seen.append(W)
+        return validate(W)
+
+    cleaner._session.validation.at = watched  # type: ignore[method-assign]
+    cleaner.query(40)
+    away = float(np.linalg.norm(problem.optimum() - cleaner.W_))
+    steps = [float(np.linalg.norm(after - before)) for before, after in zip(seen, seen[1:-1], strict=False)]
+    assert len(steps) >= 39
+    assert max(steps) < 0.3 * away  # a renewal moves no farther than a pick does, though the optimum lies far off
 
 
 @pytest.mark.parametrize(
@@ -465,6 +619,7 @@ def test_a_trajectory_past_the_limit_lies_in_a_file(rng: np.random.Generator, mo
         ({"epochs": 0}, "epochs is 0; expected a whole number of at least 1"),
         ({"minibatch": 2.5}, "minibatch is 2.5"),
         ({"seed": -1}, "seed is -1"),
+        ({"learning_rate": "0.1"}, "learning_rate is '0.1'"),
     ],
 )
 def test_bad_descents_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -478,6 +633,19 @@ def test_bad_descents_are_refused(changes: dict[str, Any], message: str) -> None
 def test_bad_replays_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         DeltaGradLConstructor(**changes)
+
+
+def test_numbers_of_numpy_are_taken(rng: np.random.Generator, tmp_path: Path) -> None:
+    settings = DescentSettings(learning_rate=np.float32(0.1), epochs=np.int64(3), minibatch=np.int32(50))  # type: ignore[arg-type]
+    cleaner = cleaner_on(
+        make_problem(rng, n=200), constructor=DeltaGradLConstructor(settings, provenance=str(tmp_path))
+    )
+    assert (tmp_path / "provenance.json").exists()
+    assert cleaner.rounds_[0].construction.explicit == 12
+    with pytest.raises(InvalidInputError, match=r"a Constructor \(an instance\)"):
+        LabelCleaner(constructor=DeltaGradLConstructor).fit([[1.0]], [[1.0, 0.0]], X_val=[[1.0]], y_val=[0])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="train fewer epochs"):
+        cleaner_on(make_problem(rng, n=200), constructor=RetrainConstructor(DescentSettings(epochs=10**14)))
 
 
 def cleaner_on(problem: Problem, **settings: Any) -> LabelCleaner:

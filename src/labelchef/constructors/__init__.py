@@ -42,8 +42,10 @@ def make_constructor(
     ('newton', 'deltagrad_l')
     """
     if not isinstance(chosen, str):
-        if not hasattr(chosen, "construct"):
-            raise InvalidInputError(f"constructor is {chosen!r}; expected a name or a Constructor", code="constructor")
+        if isinstance(chosen, type) or not hasattr(chosen, "construct"):
+            raise InvalidInputError(
+                f"constructor is {chosen!r}; expected a name or a Constructor (an instance)", code="constructor"
+            )
         return chosen
     match chosen:
         case "newton":

@@ -14,7 +14,7 @@ the approximation, because it is known exactly.
 
 Where B_t cannot be trusted the step is explicit too, and counted: no pair with positive curvature yet, vᵀBv ≤ 0 or
 ‖Bv‖ > 2L‖v‖ (no batch bends like that), or an explicit step found the prediction of B off by an ε that would grow
-to 0.3 of w' − w before the next one, η T0 ε > 0.3 ‖w' − w‖; 0.1 if the prediction was worse than none.
+to 0.3 of w' − w before the next one, 0.1 if the prediction was worse than none (see `replay.learn`).
 
 With every step explicit this is Retrain, bit by bit.
 """
@@ -63,7 +63,7 @@ class DeltaGradLConstructor:
     burn_in: int = 10
     period: int = 10
     history: int = 2
-    provenance: Path | None = None
+    provenance: str | Path | None = None
     name: str = field(default="deltagrad_l", init=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +126,8 @@ class DeltaGradLConstructor:
             G, G_new, Z, Z_new, before.rate, before.l2, at.B, changed.X, changed.old, changed.new, changed.at,
             changed.which, sizes, ends,
         )  # fmt: skip
-        limit, reach = _SLACK * before.smoothness, before.rate * self.period
+        limit = _SLACK * before.smoothness
+        guard = (self.history, limit, before.rate, self.period, before.l2, _TOLERATED, _TOLERATED_WORSE)
         known = (np.empty((0, Z.size)), np.empty((0, Z.size)), np.empty((0, 0)), 0.0)
         step, wrong = 0, False
         while step < schedule.steps:
@@ -139,7 +140,7 @@ class DeltaGradLConstructor:
             progress.fell_back += step != self._due(step)
             g = step_gradient(objective, at, Z_new, schedule.rows(step))
             s, y = explicit_step(step, g, *place)
-            *known, wrong = learn(s, y, self.history, limit, reach, _TOLERATED, _TOLERATED_WORSE, *known)
+            *known, wrong = learn(s, y, *guard, *known)
             step += 1
         check_finite(Z_new, before.rate, before.smoothness + before.l2)
         return Trajectory(schedule, before.rate, before.smoothness, before.l2, G_new, ends)

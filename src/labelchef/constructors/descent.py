@@ -10,10 +10,12 @@ Provenance is w_t and g_t of every step. Only g_t is stored: w_t follows from it
 bit, for a few microseconds a step. g_t is rounded to the stored type before it is used, so nothing is lost by
 storing it.
 
-Without a learning rate, η = 1/L with L = ½ λ_max(X_Bᵀ X_B / |B|) + λ, the largest smoothness among a few
-mini-batches: ½ bounds the curvature of softmax, so no batch can be stepped over.
+Without a learning rate, η = 1/L with L = ½ λ_max(X_Bᵀ X_B / |B|) + λ, the larger of two mini-batches: ½ bounds the
+curvature of softmax. Mini-batches of a few rows, or features with heavy tails, may need a smaller one.
 """
 
+import mmap
+import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ from labelchef.domain.arrays import Float64s, Floats
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import ConstructionDiagnostics
 
+_STORED = np.dtype(np.float32)
 _PROBED = 2  # mini-batches that the smoothness is measured on
 _POWER_STEPS = 30
 
@@ -54,15 +57,18 @@ class DescentSettings:
 
     def __post_init__(self) -> None:
         rate = self.learning_rate
-        if rate is not None and not (np.isfinite(rate) and rate > 0):
+        number = isinstance(rate, int | float | np.integer | np.floating) and not isinstance(rate, bool)
+        if rate is not None and not (number and np.isfinite(rate) and rate > 0):
             raise InvalidInputError(
                 f"learning_rate is {rate!r}; expected a number above 0, or None to take one from the data",
                 code="learning_rate",
             )
+        object.__setattr__(self, "learning_rate", None if rate is None else float(rate))
         for name, least in (("epochs", 1), ("minibatch", 1), ("seed", 0), ("memory_limit", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least {least}", code=name)
+            object.__setattr__(self, name, int(value))
 
 
 @dataclass
@@ -95,18 +101,28 @@ def smoothness_of(objective: Objective, schedule: Schedule) -> float:
 def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) -> Floats:
     """Room for the gradients of all steps: in memory, or past the limit in a file that goes away by itself."""
     size = (schedule.steps, *shape)
-    dtype = np.dtype(np.float32)
-    needed = int(np.prod(size)) * dtype.itemsize
-    if needed <= settings.memory_limit:
-        return np.empty(size, dtype)
+    needed = schedule.steps * shape[0] * shape[1] * _STORED.itemsize
     try:
+        if needed <= settings.memory_limit:
+            return np.empty(size, _STORED)
         with tempfile.TemporaryFile(prefix="labelchef-provenance-") as stream:
-            return np.memmap(stream, dtype=dtype, mode="w+", shape=size)
-    except OSError as error:
+            os.posix_fallocate(stream.fileno(), 0, needed)  # a full disk is told now, not when a page is written
+            return np.frombuffer(mmap.mmap(stream.fileno(), needed), _STORED).reshape(size)
+    except (OSError, MemoryError) as error:
         raise InvalidInputError(
-            f"the trajectory needs {needed / 2**30:.1f} GiB in {tempfile.gettempdir()}, which cannot be had: "
-            f"{error.strerror or error}; set TMPDIR to a roomier place, train fewer epochs or take constructor 'newton'",
+            f"the trajectory of {schedule.steps} steps needs {needed / 2**30:.1f} GiB, which cannot be had in memory or "
+            f"in {tempfile.gettempdir()}: {getattr(error, 'strerror', None) or error}; set TMPDIR to a roomier place, train "
+            "fewer epochs or take constructor 'newton'",
             code="provenance",
+        ) from None
+
+
+def _room_for_epochs(schedule: Schedule, shape: tuple[int, int]) -> Float64s:
+    try:
+        return np.zeros((schedule.epochs + 1, *shape))
+    except (MemoryError, ValueError):
+        raise InvalidInputError(
+            f"the parameters of {schedule.epochs} epochs do not fit into memory; train fewer epochs", code="epochs"
         ) from None
 
 
@@ -128,8 +144,8 @@ def train(
     """The whole descent; `gradients` receives every g_t unless nobody will need them."""
     at = Coordinates(objective.shape[1])
     shape = (objective.shape[1] - 1, objective.shape[0])
-    Z, ends = np.zeros(shape), np.zeros((schedule.epochs + 1, *shape))
-    rounded: Floats = np.empty(shape, dtype=np.float32)
+    Z, ends = np.zeros(shape), _room_for_epochs(schedule, shape)
+    rounded: Floats = np.empty(shape, _STORED)
     step = 0
     for epoch in range(schedule.epochs):
         for rows in schedule.epoch(epoch):
@@ -141,7 +157,7 @@ def train(
         check_finite(Z, rate, smoothness + objective.l2)
         if on_step is not None:
             on_step(epoch + 1, float(np.linalg.norm(kept + objective.l2 * Z)), float("nan"))
-    stored = np.empty((0, *shape), dtype=np.float32) if gradients is None else gradients
+    stored = np.empty((0, *shape), _STORED) if gradients is None else gradients
     return Trajectory(schedule, rate, smoothness, objective.l2, stored, ends)
 
 

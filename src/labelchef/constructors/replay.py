@@ -106,10 +106,14 @@ def _compact(S, Y):
 
 
 @njit(nogil=True, cache=True)
-def learn(s, y, history, smoothness, reach, tolerated, tolerated_worse, S, Y, M, sigma):
+def learn(s, y, history, smoothness, rate, period, l2, tolerated, tolerated_worse, S, Y, M, sigma):
     """Take the pair in, if it bends as a batch can; returns the pairs, M, σ, and whether B mispredicted y too badly.
 
-    An error of the gradient moves w' by `reach` times itself before it is next looked at; that may be the tolerated
+    An error ε of the gradient moves w' before it is next looked at, `period` steps later, by about
+
+        ε (1 − (1 − η h)^T0) / h,   h = s·y / s·s + λ,
+
+    which is η T0 ε for small steps and no more than ε / h for any: what bends also forgets. That may be the tolerated
     share of w' − w, less where zero would have been the better prediction.
     """
     size, length = np.linalg.norm(s), np.linalg.norm(y)
@@ -120,6 +124,10 @@ def learn(s, y, history, smoothness, reach, tolerated, tolerated_worse, S, Y, M,
         predicted = np.empty_like(s)
         bend(s, S, Y, M, sigma, predicted)
         error = np.linalg.norm(predicted - y)
+        h = np.dot(s, y) / (size * size) + l2
+        reach = rate * period
+        if h > 0.0:
+            reach = (1.0 - (1.0 - min(1.0, rate * h)) ** period) / h
         wrong = reach * error > (tolerated_worse if error > length else tolerated) * size
     if np.dot(s, y) > 1e-10 * size * length and length <= smoothness * size:
         old = max(0, len(S) + 1 - history)

@@ -1,11 +1,12 @@
 """Which rows make up which mini-batch: a function of the seed alone.
 
-An epoch deals the batch numbers 0, 0, …, 1, 1, … out to the rows in random order. The rows of a batch are read in
-ascending order, which changes no sum and lets memory be read forwards.
+An epoch deals the batch numbers 0, 0, …, 1, 1, … out to the rows in random order. Batches differ by one row at most:
+a small one left over at the end would make the last step of every epoch its wildest. The rows of a batch are read
+in ascending order, which changes no sum and lets memory be read forwards.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -16,11 +17,11 @@ _KEPT_BYTES = 256 << 20  # batch numbers of all epochs are kept up to this size,
 
 @dataclass(frozen=True)
 class Schedule:
-    """Mini-batches of every step t = epoch · steps_per_epoch + batch.
+    """Mini-batches, of `minibatch` rows at most, of every step t = epoch · steps_per_epoch + batch.
 
     >>> schedule = Schedule(n_rows=5, minibatch=2, epochs=3, seed=0)
     >>> schedule.steps_per_epoch, schedule.steps, [len(schedule.rows(t)) for t in range(3)]
-    (3, 9, [2, 2, 1])
+    (3, 9, [1, 2, 2])
     """
 
     n_rows: int
@@ -30,7 +31,7 @@ class Schedule:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches an epoch; the last may be smaller."""
+        """Batches an epoch."""
         return -(-self.n_rows // self.minibatch)
 
     @property
@@ -40,12 +41,12 @@ class Schedule:
 
     def size(self, step: int) -> int:
         """Rows of a step's batch."""
-        first = (step % self.steps_per_epoch) * self.minibatch
-        return min(self.minibatch, self.n_rows - first)
+        batch = step % self.steps_per_epoch
+        return int(self._starts[batch + 1] - self._starts[batch])
 
     def numbers(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
         """The batch number of every row in an epoch."""
-        return self._dealt[epoch] if self._dealt is not None else self._deal(epoch)
+        return self._dealt[epoch] if self._dealt is not None else _remembered(self, epoch)
 
     def rows(self, step: int) -> Ints:
         """The rows of a step's batch, ascending."""
@@ -55,7 +56,7 @@ class Schedule:
     def epoch(self, epoch: int) -> list[Ints]:
         """All batches of an epoch."""
         order = np.argsort(self.numbers(epoch), kind="stable")
-        return np.split(order, range(self.minibatch, self.n_rows, self.minibatch))
+        return np.split(order, self._starts[1:-1])
 
     def steps_of(self, rows: Ints) -> Ints:
         """(epochs, n): the step at which each row is met in each epoch."""
@@ -70,11 +71,22 @@ class Schedule:
             return None
         return np.array([self._deal(epoch) for epoch in range(self.epochs)], dtype=self._dtype)
 
+    @cached_property
+    def _starts(self) -> Ints:
+        """Where each batch begins in an epoch, and where the last ends."""
+        return np.arange(self.steps_per_epoch + 1) * self.n_rows // self.steps_per_epoch
+
     @property
     def _dtype(self) -> "np.dtype[np.unsignedinteger]":
         return np.dtype(np.min_scalar_type(self.steps_per_epoch - 1))
 
     def _deal(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
-        numbers = (np.arange(self.n_rows) // self.minibatch).astype(self._dtype)
+        numbers = np.repeat(np.arange(self.steps_per_epoch, dtype=self._dtype), np.diff(self._starts))
         np.random.default_rng([self.seed, epoch]).shuffle(numbers)
         return numbers
+
+
+@lru_cache(maxsize=2)
+def _remembered(schedule: Schedule, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
+    """The last epochs dealt, where not all are kept: steps go through an epoch one after another."""
+    return schedule._deal(epoch)

@@ -44,6 +44,7 @@ DRIFT_ROWS = 256
 """Changed rows that a step accounts for exactly."""
 
 _FORESIGHT = 2  # solves that bring their nonlinearity in; each gains about two digits
+_CONTRACTION = 0.3  # by which each must change the step less than the one before
 _ROWS_PER_COLUMN = 4  # rows of X for each column of a sketched Gram matrix
 _FLOAT32_CONDITION = 1e5  # below this, a float32 basis loses nothing a preconditioner needs
 _CHUNK = 1 << 16
@@ -158,8 +159,8 @@ def _corrected(factor: FrozenCurvature, pairs: tuple[tuple[Float64s, Float64s, f
 class Drift:
     """Rows whose labels changed since a factor was frozen: where H is known to differ from it, and by how much.
 
-    X (n, D) the rows, weight (n,) and P (n, C) as the factor has them. Of these few rows the gradient after a step is
-    known exactly, so a step can be made that leaves their nonlinearity and their new weights to nobody's guess.
+    X (n, D) the rows, weight (n,) as the factor has them, P (n, C) as they were when the label changed. Of these few
+    rows the gradient after a step is known exactly, so their nonlinearity and new weights need not wait for a sweep.
     """
 
     indices: Ints
@@ -236,10 +237,16 @@ class CurvatureKeeper:
 
         Where the factor is not exact, its own error is the larger one and the rows would correct little.
         """
-        step = -self.solve(gradient)
-        if self.drift is not None and self.factor.exact:
-            for _ in range(_FORESIGHT):
-                step = -self.solve(gradient + self.drift.surplus(objective, logits, step))
+        plain = step = -self.solve(gradient)
+        if self.drift is None or not self.factor.exact:
+            return plain
+        moved = _CONTRACTION * float(np.linalg.norm(plain))
+        for _ in range(_FORESIGHT):
+            step, last = -self.solve(gradient + self.drift.surplus(objective, logits, step)), step
+            change = float(np.linalg.norm(step - last))
+            if not change <= moved:  # so few rows that the changed ones are half of them: no fixed point to be had
+                return plain
+            moved = _CONTRACTION * change
         return step
 
     def wasted(self, sweeps: float) -> None:

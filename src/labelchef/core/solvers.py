@@ -93,6 +93,8 @@ def minimise(
         if keeper.due(objective):
             keeper.refresh(objective, point.logits)
         direction = keeper.foreseen(objective, point.logits, point.gradient)
+        if not np.vdot(point.gradient, direction) < 0.0:
+            direction = -keeper.solve(point.gradient)
         V = None if companion is None else companion.corrected(point.W + direction, keeper)
         trial = _step(objective, point, direction, V)
         if trial is None:

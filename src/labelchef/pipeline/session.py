@@ -5,7 +5,8 @@ has left no trace: an interrupt in the middle of `decide` gives the labels back 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,7 +146,7 @@ class Session:
         decisions: Decisions,
         seconds: dict[str, float] | None = None,
         *,
-        undoes: bool = False,
+        undoing: tuple[Ints, Ints, Ints] | None = None,
     ) -> RoundRecord:
         """Apply decisions to the labels, bring the model up to date, evaluate, and write the round down."""
         began = time.perf_counter()
@@ -153,17 +154,20 @@ class Session:
         before = self.labels.Y[decisions.items].argmax(axis=1)
         asked = int((~self.labels.cleaned[decisions.items]).sum())  # to correct a clean label is not to ask again
         held = self.labels.held(decisions.items)
-        with self.labels.assigned(decisions.items, decisions.labels) as change:
+        with self._as_one(decisions) as change:
             construction = self._follow(change)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
-            record = self._record(construction, batch, votes, decisions, changed, 0 if undoes else asked, timing)
-        self._construction = construction
-        self.rounds.append(record)
-        self._selected = {}
-        if not undoes:
-            self._undoable.append((decisions.items, *held))
+            record = self._record(construction, batch, votes, decisions, changed, 0 if undoing else asked, timing)
+            self._construction = construction
+            self.rounds.append(record)
+            self._selected = {}
+            if undoing is None:
+                self._undoable = [*self._undoable, (decisions.items, *held)]
+            else:
+                self.labels.attempts[decisions.items] = undoing[2]
+                self._undoable = self._undoable[:-1]
         return record
 
     def undo(self) -> bool:
@@ -173,13 +177,23 @@ class Session:
         """
         if not self._undoable:
             return False
-        items, labels, attempts = self._undoable[-1]
+        items, labels, _ = self._undoable[-1]
         batch = Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
         votes = Votes.of([("undo", items, labels)])
-        self.decide(batch, votes, Decisions(items, labels, (labels != UNRESOLVED).astype(np.float64)), undoes=True)
-        self.labels.attempts[items] = attempts
-        self._undoable = self._undoable[:-1]
+        decisions = Decisions(items, labels, (labels != UNRESOLVED).astype(np.float64))
+        self.decide(batch, votes, decisions, undoing=self._undoable[-1])
         return True
+
+    @contextmanager
+    def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
+        """Labels assigned and everything that follows written down; or, if that does not end well, nothing of it."""
+        before = (self._construction, list(self.rounds), self._selected, self._undoable)
+        try:
+            with self.labels.assigned(decisions.items, decisions.labels) as change:
+                yield change
+        except BaseException:
+            self._construction, self.rounds, self._selected, self._undoable = before
+            raise
 
     @property
     def spent(self) -> int:

@@ -23,7 +23,7 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import probabilities
-from labelchef.core.solvers import Companion, minimise, solve_spd
+from labelchef.core.solvers import Companion, gradient_tolerance, minimise, solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, LabelChange
 from labelchef.engines import RowLabels
@@ -37,6 +37,7 @@ LARGEST_POOL = 2000
 _RENEW_TOL = 1e-4
 _RENEW_RESIDUAL = 1e-3
 _RENEW_SWEEPS = 100
+_AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative, is taken to be there
 
 
 @dataclass
@@ -132,21 +133,24 @@ def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, step: Float6
 
 
 def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, classes: Ints) -> _Ahead:
-    """The true optimum, and V there, under the labels assumed for the picks so far."""
+    """The true optimum, and V there, under the labels assumed for the picks so far.
+
+    A model that is not at its own optimum (a descent, stopped early) would not go to this one either: it stays where
+    the steps so far have led, and only V is solved anew.
+    """
     old, items = context.objective.labels, rows[picks]
     assumed = RowLabels(old.Y.copy(), old.weight.copy())
     assumed.Y[items], assumed.weight[items] = np.eye(old.Y.shape[1])[classes], 1.0
     change = LabelChange(items, old.Y[items], old.weight[items], assumed.Y[items], assumed.weight[items])
     objective = Objective(context.objective.engine, assumed, context.objective.l2)
-    companion = Companion(ahead.V, ahead.HV, lambda W: context.validate(W).gradient)
-    found = minimise(
-        objective,
-        objective.relabelled(context.point, change),
-        context.keeper,
-        tol=_RENEW_TOL,
-        max_sweeps=_RENEW_SWEEPS,
-        companion=companion,
-    )
-    g = context.validate(found.point.W).gradient
-    solved = solve_spd(objective, found.point, g, context.keeper, tol=_RENEW_RESIDUAL, max_iterations=_RENEW_SWEEPS)
-    return _start(found.point, solved.linear, g, rows)
+    if context.point.gradient_norm > gradient_tolerance(context.objective, context.point.W, _AT_OPTIMUM):
+        point = objective.at(ahead.W, V=ahead.V)
+    else:
+        companion = Companion(ahead.V, ahead.HV, lambda W: context.validate(W).gradient)
+        start = objective.relabelled(context.point, change)
+        point = minimise(
+            objective, start, context.keeper, tol=_RENEW_TOL, max_sweeps=_RENEW_SWEEPS, companion=companion
+        ).point
+    g = context.validate(point.W).gradient
+    solved = solve_spd(objective, point, g, context.keeper, tol=_RENEW_RESIDUAL, max_iterations=_RENEW_SWEEPS)
+    return _start(point, solved.linear, g, rows)

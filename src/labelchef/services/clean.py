@@ -140,13 +140,15 @@ def clean(
         target_metric=settings.target_metric,
         random_state=settings.seed,
     )
+    with _writing(folder):
+        _check_folder(folder, inputs, settings, resume)
     names = _fit(cleaner, inputs, watcher.on_step)
     truth = _truth(cleaner, inputs.truth)
     who = _annotator(cleaner, inputs, settings, truth)
     given = cleaner.cleaned_
     influence = cleaner.scores()
     with _writing(folder):
-        ledger = _open_ledger(folder, cleaner, inputs, settings, resume)
+        ledger = _open_ledger(folder, cleaner, inputs, settings)
 
     def on_round(record: RoundRecord) -> None:
         artefacts.append_round(ledger, record)
@@ -244,33 +246,39 @@ def _annotator(cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettin
     return make_strategy(settings.strategy, people)
 
 
-def _open_ledger(
-    folder: Path, cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings, resume: bool
-) -> Path:
-    """The ledger to append to: new, or taken up again after its decisions have been applied."""
+def _check_folder(folder: Path, inputs: CleanInputs, settings: CleanSettings, resume: bool) -> None:
+    """Refuse a folder that holds another campaign, or none where one is to go on, before any work is done."""
     folder.mkdir(parents=True, exist_ok=True)
-    ledger, identity = folder / artefacts.LEDGER, folder / "campaign.json"
+    ledger = folder / artefacts.LEDGER
     if resume and not ledger.exists():
         raise InvalidInputError(f"{folder} holds no campaign to go on with; check --out", code="out")
-    fingerprint = {"settings": _lasting(settings), "data": _fingerprint(inputs)}
     if ledger.exists() and not resume:
         raise InvalidInputError(
             f"{folder} holds a campaign already; go on with it by --resume, or name another --out", code="out"
         )
-    if not ledger.exists():
-        artefacts.write_json(identity, fingerprint)
-        ledger.touch()
-        return ledger
-    if not _same(identity, fingerprint):
+    if ledger.exists() and not _same(folder / "campaign.json", _identity(inputs, settings)):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
             "selector, look-ahead, constructor and its settings, and seed. Name another --out",
             code="out",
         )
+
+
+def _open_ledger(folder: Path, cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings) -> Path:
+    """The ledger to append to: new, or taken up again after its decisions have been applied."""
+    ledger = folder / artefacts.LEDGER
+    if not ledger.exists():
+        artefacts.write_json(folder / "campaign.json", _identity(inputs, settings))
+        ledger.touch()
+        return ledger
     for past in artefacts.read_ledger(ledger):
         cleaner.query(max(1, len(past.batch)))  # as in the first place: what solvers learned on the way comes back too
         cleaner.replay(past.batch, past.votes, past.decisions, past.seconds)
     return ledger
+
+
+def _identity(inputs: CleanInputs, settings: CleanSettings) -> dict[str, Any]:
+    return {"settings": _lasting(settings), "data": _fingerprint(inputs)}
 
 
 def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
