@@ -1,5 +1,6 @@
 """Retrain, DeltaGrad-L and Newton: against plain loops, against each other, forwards and back again."""
 
+import itertools
 import json
 import mmap
 import pickle
@@ -606,7 +607,7 @@ def test_look_ahead_does_not_run_ahead_of_an_early_stop(rng: np.random.Generator
     cleaner._session.validation.at = watched  # type: ignore[method-assign]
     cleaner.query(40)
     away = float(np.linalg.norm(problem.optimum() - cleaner.W_))
-    steps = [float(np.linalg.norm(after - before)) for before, after in zip(seen, seen[1:-1], strict=False)]
+    steps = [float(np.linalg.norm(after - before)) for before, after in itertools.pairwise(seen[:-1])]
     assert len(steps) >= 39
     assert max(steps) < 0.3 * away  # a renewal moves no farther than a pick does, though the optimum lies far off
 
