@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.files import whole_file
 from labelchef.io import artefacts, tables
 from labelchef.io.digits import RULES, describe, load_digits_demo, rule_votes
 from labelchef.io.weak import vote_shares
@@ -142,7 +143,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"a": 1.5, "b": [0, 1]}
 
     def half() -> None:
-        with artefacts.whole_file(path) as stream:
+        with whole_file(path) as stream:
             stream.write(b"half")
             raise OSError("disk full")
 

@@ -7,39 +7,21 @@ rounds.jsonl         the ledger: a line a round, with every selection, vote and 
 summary.json         before and after, why it stopped, settings, versions
 """
 
-import contextlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from labelchef.domain.arrays import Bools, Float64s
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import whole_file
 from labelchef.domain.records import Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
 
 LEDGER = "rounds.jsonl"
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write to a neighbour of `path` and move it there at the end, so that no reader sees half a file."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def write_text(path: Path, text: str) -> None:
