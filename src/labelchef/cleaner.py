@@ -215,6 +215,22 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             found[batch.indices] = batch.influence
         return found
 
+    def suggest(self, indices: Any) -> Batch:
+        """What the model suggests for these samples, in their order, each standing for itself.
+
+        Samples that have a clean label, or were given up, are scored as if they could be asked.
+        """
+        session = self._fitted()
+        items = as_indices(indices, session.objective.engine.n_rows)
+        if len(items) == 0:
+            return Batch(items, items, np.empty(0))
+        eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
+        eligible[items] = True
+        found = InflSelector().select(session.context(eligible), len(items))
+        place = {item: k for k, item in enumerate(found.indices.tolist())}
+        order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
+        return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)
+
     def update(self, indices: Any, labels: Any) -> Self:
         """Write down what people decided, and bring the model up to date.
 

@@ -13,6 +13,7 @@ import pandas as pd
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
+ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
 
 
@@ -81,6 +82,15 @@ def read_votes(path: Path) -> pd.DataFrame:
         }
     )
     return votes.drop_duplicates(["item", "annotator"], keep="last").reset_index(drop=True)
+
+
+def read_items(path: Path, what: str) -> pd.DataFrame:
+    """What people see of each sample: columns id, text and image where there are such, every other one a field."""
+    data: pd.DataFrame = _read(path, what, ITEM_SUFFIXES, as_text=True)
+    data.columns = pd.Index([str(column) for column in data.columns])
+    if data.columns.has_duplicates:
+        raise InvalidInputError(f"{what}: {path} names a column twice; expected distinct names", code="file")
+    return data
 
 
 def _answers(values: Any) -> list[str | None]:
