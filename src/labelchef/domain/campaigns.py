@@ -240,7 +240,10 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Task:
-    """An item handed to a person, with what helps to label it. No one else's vote is in it."""
+    """An item handed to a person, with what helps to label it. No one else's vote is in it.
+
+    Shown blind, nothing of the model or the weak labels is in it either.
+    """
 
     item: str
     content: ItemContent
@@ -249,7 +252,8 @@ class Task:
     """Class position; None if the item is shown blind, or if the selector has none."""
     blind: bool
     influence: float | None
-    weak: tuple[float, ...]
+    weak: tuple[float, ...] | None
+    """The weak label, a probability a class; None if blind."""
     rank: int
     round: int
     origin: Origin

@@ -45,10 +45,22 @@ class CampaignData:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The items of all splits as rows of the store."""
-        yield from _rows(SplitName.TRAIN, len(self.X), self.clean, self.items)
-        yield from _rows(SplitName.VALIDATION, len(self.X_val), self.y_val, self.val_items)
+        yield from _rows(SplitName.TRAIN, self.keys(), self.clean, self.items)
+        yield from _rows(SplitName.VALIDATION, self.val_keys(), self.y_val, self.val_items)
         if self.X_test is not None:
-            yield from _rows(SplitName.TEST, len(self.X_test), self.y_test, None)
+            keys = [f"test-{k}" for k in range(len(self.X_test))]
+            yield from _rows(SplitName.TEST, keys, self.y_test, None)
+
+    def keys(self) -> list[str]:
+        """What training items are called: their ids, else row numbers."""
+        return _ids(self.items) or [str(k) for k in range(len(self.X))]
+
+    def val_keys(self) -> list[str]:
+        """What validation items are called: their ids, with 'val-' before them where training items use the same."""
+        ids = _ids(self.val_items)
+        if ids and not set(ids) & set(self.keys()):
+            return ids
+        return [f"val-{k}" for k in ids or range(len(self.X_val))]
 
 
 def read_files(files: CampaignFiles) -> CampaignData:
@@ -137,6 +149,11 @@ def check_data(data: CampaignData, settings: CampaignSettings) -> None:
     for frame, rows, what in ((data.items, len(data.X), "items"), (data.val_items, len(data.X_val), "val_items")):
         if frame is not None:
             _check_items(frame, rows, what, data.media)
+    both = set(data.keys()) & set(data.val_keys())
+    if both:
+        raise InvalidInputError(
+            f"the id {min(both)!r} names a training and a validation item; expected distinct ids", code="items"
+        )
 
 
 def store_files(data: CampaignData, folder: Path) -> list[ArrayFacts]:
@@ -164,7 +181,7 @@ def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) 
         raise InvalidInputError(
             f"{what} has {len(frame)} rows; expected {rows}, one for each row of its features", code="items"
         )
-    keys = _keys(frame)
+    keys = _ids(frame) or []
     if len(set(keys)) != len(keys):
         twice = pd.Series(keys)[pd.Series(keys).duplicated()].iloc[0]
         raise InvalidInputError(f"{what}: the id {twice!r} occurs twice; expected distinct ids", code="items")
@@ -199,12 +216,14 @@ def _image_names(frame: pd.DataFrame) -> list[str]:
     return [str(value) for value in values if _present(value)]
 
 
-def _keys(frame: pd.DataFrame) -> list[str]:
-    return [str(v) for v in frame["id"].tolist()] if "id" in frame.columns else [str(k) for k in range(len(frame))]
+def _ids(frame: pd.DataFrame | None) -> list[str] | None:
+    return None if frame is None or "id" not in frame.columns else [str(v) for v in frame["id"].tolist()]
 
 
-def _rows(split: SplitName, count: int, labels: Ints | None, frame: pd.DataFrame | None) -> Iterator[dict[str, Any]]:
-    keys = [str(k) for k in range(count)] if frame is None else _keys(frame)
+def _rows(
+    split: SplitName, keys: list[str], labels: Ints | None, frame: pd.DataFrame | None
+) -> Iterator[dict[str, Any]]:
+    count = len(keys)
     blank: list[Any] = [None] * count
     columns = [] if frame is None else list(frame.columns)
     text = frame["text"].tolist() if frame is not None and "text" in columns else blank

@@ -106,14 +106,14 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
     """A campaign in full, as a lead sees it."""
     with ws.reading() as connection:
         row = store.find_campaign(connection, campaign)
-        settings = CampaignSettings.of(row.settings)
+        chosen = CampaignSettings.of(row.settings)
         turns = rows.rounds_of(connection, row.id)
         return CampaignStatus(
             summary=_summary(connection, row),
-            settings=settings,
+            settings=chosen,
             classes=store.classes_of(connection, row.id),
             rounds=tuple(_round(r) for r in turns),
-            open_round=_open_round(connection, turns[-1] if turns else None, settings),
+            open_round=_open_round(connection, turns[-1] if turns else None, chosen),
             people=_people(connection, row.id),
             members=tuple(store.member_names(connection, row.id)),
             conflicts=len(rows.unresolved_items(connection, row.id)),
@@ -126,6 +126,12 @@ def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
     with ws.reading() as connection:
         row = store.find_campaign(connection, campaign)
         return [_round(r) for r in rows.rounds_of(connection, row.id)]
+
+
+def settings(ws: Workspace, campaign: str) -> CampaignSettings:
+    """The settings as they are now."""
+    with ws.reading() as connection:
+        return CampaignSettings.of(store.find_campaign(connection, campaign).settings)
 
 
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> CampaignSettings:
@@ -261,26 +267,12 @@ def ledger(
     with ws.reading() as connection:
         row = store.find_campaign(connection, campaign)
         item_id = None if item is None else int(store.item_by_key(connection, row.id, item).id)
+        if person is not None and not store.storable(person):
+            return Page((), None)
         entries, cursor = history.page(
             connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
         )
     return Page(tuple(_entry(e) for e in entries), cursor)
-
-
-def add_member(ws: Workspace, campaign: str, name: str, by: str) -> None:
-    """Let an account take part in a campaign."""
-    with ws.writing() as connection:
-        row = store.find_campaign(connection, campaign)
-        store.set_member(connection, row.id, name, member=True)
-        store.note_change(connection, row.id, by, {"member_added": name})
-
-
-def remove_member(ws: Workspace, campaign: str, name: str, by: str) -> None:
-    """Take an account off a campaign; its votes stay."""
-    with ws.writing() as connection:
-        row = store.find_campaign(connection, campaign)
-        store.set_member(connection, row.id, name, member=False)
-        store.note_change(connection, row.id, by, {"member_removed": name})
 
 
 def check_metric(settings: CampaignSettings, n_classes: int) -> None:
@@ -420,11 +412,10 @@ def _entry(row: Any) -> LedgerEntry:
 def _cursor(after: str | None) -> tuple[float, str, int] | None:
     if after is None:
         return None
-    parts = after.split("~")
-    try:
-        return float(parts[0]), parts[1], int(parts[2])
-    except (ValueError, IndexError):
-        raise InvalidInputError(f"{after!r} is no cursor; take the one of the page before", code="cursor") from None
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,20})?)~([a-z]+)~(\d{1,18})", after)
+    if found is None or found[2] not in history.KINDS:
+        raise InvalidInputError(f"{after!r} is no cursor; take the one of the page before", code="cursor")
+    return float(found[1]), found[2], int(found[3])
 
 
 def _free_slug(connection: "sa.Connection", name: str) -> str:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelchef.domain.campaigns import (
@@ -217,6 +218,18 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     ws.notify()
 
 
+def media(ws: Workspace, campaign: str, item: str) -> Path:
+    """The image of a training or validation item, a file inside the campaign's media folder."""
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        name = store.image_of(connection, row.id, item)
+    folder = (ws.folder_of(row) / "media").resolve()
+    path = None if name is None else (folder / name).resolve()
+    if path is None or not path.is_relative_to(folder) or not path.is_file():
+        raise NotFoundError(f"there is no image of item {item!r}", code="image")
+    return path
+
+
 def class_of(classes: Sequence[str], label: int | str | None) -> int | None:
     """A class position from a position or a name."""
     if label is None:
@@ -349,7 +362,7 @@ def _tasks(connection: "sa.Connection", campaign: Any, turn: Any, person: str, s
             Neighbour(
                 validation[int(p)].key, content_of(validation[int(p)]), classes[validation[int(p)].label], similarity
             )
-            for p, similarity in s.nearest
+            for p, similarity in ([] if s.blind else s.nearest)
         ]
         item = items[s.item_id]
         tasks.append(
@@ -360,7 +373,7 @@ def _tasks(connection: "sa.Connection", campaign: Any, turn: Any, person: str, s
                 suggestion=None if s.blind else s.suggested,
                 blind=s.blind,
                 influence=None if s.blind else s.influence,
-                weak=tuple(s.weak),
+                weak=None if s.blind else tuple(s.weak),
                 rank=s.rank,
                 round=turn.number,
                 origin=Origin(s.origin),
@@ -383,9 +396,11 @@ def _repeated(stored: Any, item: str) -> VoteReceipt:
 
 
 def _check_extras(note: str | None, seconds: float | None, request_id: str | None) -> None:
-    if note is not None and len(note) > _LONGEST_NOTE:
-        raise InvalidInputError(f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}", code="note")
+    if note is not None and (len(note) > _LONGEST_NOTE or not store.storable(note)):
+        raise InvalidInputError(
+            f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}, and text only", code="note"
+        )
     if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
         raise InvalidInputError(f"seconds is {seconds!r}; expected a number of at least 0", code="seconds")
-    if request_id is not None and not 0 < len(request_id) <= 80:
+    if request_id is not None and not (0 < len(request_id) <= 80 and store.storable(request_id)):
         raise InvalidInputError("request_id is empty or too long; expected 1 to 80 characters", code="request_id")

@@ -29,6 +29,15 @@ def new_public_id() -> str:
     return secrets.token_urlsafe(12).replace("-", "a").replace("_", "b")
 
 
+def storable(text: str) -> bool:
+    """Whether every database can hold this text: no null character, no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
 def insert_campaign(
     connection: sa.Connection,
     *,
@@ -94,9 +103,13 @@ def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFac
 
 def find_campaign(connection: sa.Connection, campaign: str) -> Row:
     """A campaign by its slug or id."""
-    row = connection.execute(
-        sa.select(Campaign.__table__).where((Campaign.slug == campaign) | (Campaign.public_id == campaign))
-    ).first()
+    row = (
+        None
+        if not storable(campaign)
+        else connection.execute(
+            sa.select(Campaign.__table__).where((Campaign.slug == campaign) | (Campaign.public_id == campaign))
+        ).first()
+    )
     if row is None:
         raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
     return row
@@ -135,14 +148,33 @@ def classes_of(connection: sa.Connection, campaign_id: int) -> tuple[str, ...]:
 
 def item_by_key(connection: sa.Connection, campaign_id: int, key: str) -> Row:
     """A training item by the key its file gave it."""
-    row = connection.execute(
-        sa.select(Item.__table__).where(
-            Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN.value, Item.key == key
-        )
-    ).first()
+    row = (
+        None
+        if not storable(key)
+        else connection.execute(
+            sa.select(Item.__table__).where(
+                Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN.value, Item.key == key
+            )
+        ).first()
+    )
     if row is None:
         raise NotFoundError(f"there is no item {key!r} in this campaign; check the id", code="item")
     return row
+
+
+def image_of(connection: sa.Connection, campaign_id: int, key: str) -> str | None:
+    """The image of a training item with this key, else of a validation item."""
+    if not storable(key):
+        return None
+    rows = connection.execute(
+        sa.select(Item.split, Item.image).where(
+            Item.campaign_id == campaign_id,
+            Item.key == key,
+            Item.split.in_([SplitName.TRAIN.value, SplitName.VALIDATION.value]),
+            Item.image.is_not(None),
+        )
+    ).all()
+    return min(((r.split != SplitName.TRAIN.value, r.image) for r in rows), default=(False, None))[1]
 
 
 def items_by_id(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Row]:
@@ -173,6 +205,8 @@ def labels_of_split(connection: sa.Connection, campaign_id: int, split: str) -> 
 
 def account_by_name(connection: sa.Connection, name: str) -> Row | None:
     """An account, or None."""
+    if not storable(name):
+        return None
     return connection.execute(sa.select(AccountRow.__table__).where(AccountRow.name == name)).first()
 
 
@@ -194,13 +228,11 @@ def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:
     )
 
 
-def set_member(connection: sa.Connection, campaign_id: int, name: str, *, member: bool) -> None:
+def set_member(connection: sa.Connection, campaign_id: int, account_id: int, *, member: bool) -> None:
     """Put an account on a campaign, or take it off."""
-    account = account_by_name(connection, name)
-    if account is None:
-        raise NotFoundError(f"there is no account {name!r}; `labelchef users list` lists them", code="account")
-    here = (Membership.campaign_id == campaign_id) & (Membership.account_id == account.id)
-    if not member:
-        connection.execute(sa.delete(Membership).where(here))
-    elif not is_member(connection, campaign_id, account.id):
-        connection.execute(sa.insert(Membership).values(campaign_id=campaign_id, account_id=account.id))
+    if member:
+        connection.execute(sa.insert(Membership).values(campaign_id=campaign_id, account_id=account_id))
+    else:
+        connection.execute(
+            sa.delete(Membership).where(Membership.campaign_id == campaign_id, Membership.account_id == account_id)
+        )
