@@ -8,7 +8,7 @@ import hashlib
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -161,37 +161,55 @@ def decide(folded: Folded, batch: Batch, decisions: Decisions, seconds: dict[str
     return folded.cleaner.rounds_[-1]
 
 
-def rebuild(
-    ws: Workspace,
-    campaign: Any,
-    on_round: "Callable[[PastRound | None, Folded, Selected | None, RoundRecord], None] | None" = None,
-) -> Folded:
-    """Fold the whole ledger, checking selections and labels round by round."""
+@dataclass(frozen=True)
+class Step:
+    """A round run again: what came out now, beside `row`, what the ledger says came out then."""
+
+    row: Any
+    past: PastRound | None
+    folded: Folded
+    selection: str | None
+    """Hash of the selection made again; None for a round without one."""
+    labels: str | None
+    """Hash of the labels after it; None while the round is open."""
+    record: RoundRecord | None
+
+
+def unfold(ws: Workspace, campaign: Any) -> Iterator[Step]:
+    """Run the whole ledger again, round by round, the open one last."""
     folded = fit(ws, campaign)
     with ws.reading() as connection:
         rounds = ledger.rounds_of(connection, campaign.id)
-    if not rounds:
-        return folded
     folded.closed, folded.last_labels = 1, labels_hash(folded.cleaner)
-    check(rounds[0], "labels", folded.last_labels, rounds[0].labels_hash)
-    if on_round is not None:
-        on_round(None, folded, None, folded.cleaner.rounds_[-1])
+    if rounds:
+        yield Step(rounds[0], None, folded, None, folded.last_labels, folded.cleaner.rounds_[-1])
     for row in rounds[1:]:
         with ws.reading() as connection:
             past = past_round(connection, row)
-        selected = None
+        found = None
         batch = Batch(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         if row.kind == RoundKind.BATCH.value:
             selected = select(folded, row.size, row.ahead, past.reopened)
-            batch = selected.batch
-            check(row, "selection", selected.hash, row.selection_hash)
+            batch, found = selected.batch, selected.hash
         if row.state != RoundState.CLOSED.value:
-            break
+            yield Step(row, past, folded, found, None, None)
+            return
         record = decide(folded, batch_of(batch, past.decisions), past.decisions, {})
         folded.last_labels = labels_hash(folded.cleaner)
-        check(row, "labels", folded.last_labels, row.labels_hash)
-        if on_round is not None:
-            on_round(past, folded, selected, record)
+        yield Step(row, past, folded, found, folded.last_labels, record)
+
+
+def rebuild(ws: Workspace, campaign: Any) -> Folded:
+    """The state after the whole ledger; a round that does not come out as it did is refused."""
+    folded = None
+    for step in unfold(ws, campaign):
+        folded = step.folded
+        if step.selection is not None:
+            check(step.row, "selection", step.selection, step.row.selection_hash)
+        if step.labels is not None:
+            check(step.row, "labels", step.labels, step.row.labels_hash)
+    if folded is None:
+        raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")
     return folded
 
 
@@ -286,18 +304,11 @@ def check(row: Any, what: str, found: str, stored: str | None) -> None:
     """Refuse to go on from a history that cannot be repeated."""
     if found != stored:
         raise HistoryMismatchError(
-            f"round {row.number}: the {what} computed again ({found[:12]}…) are not those of the ledger "
+            f"round {row.number}: the {what} computed again ({found[:12]}…) differ from the ledger "
             f"({(stored or 'none')[:12]}…). The data, the version of labelchef or a library may differ from before; "
             "go on with what the campaign was run with. Nothing was overwritten",
             code="history",
         )
-
-
-def require_round(row: Any | None) -> Any:
-    """The round, or a sentence that there is none yet."""
-    if row is None:
-        raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")
-    return row
 
 
 def _data_arrays(arrays: dict[str, Any]) -> list[str]:

@@ -1,13 +1,15 @@
 """The ledger as one list, and votes by person, for pages, exports and progress."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 import sqlalchemy.orm
 
-from labelchef.store.campaigns import Row
-from labelchef.store.tables import Application, Decision, Item, Round, SettingChange, Vote
+from labelchef.domain.campaigns import Origin, SplitName
+from labelchef.store.campaigns import Row, storable
+from labelchef.store.tables import AccountRow, Application, Decision, Item, Round, Selection, SettingChange, Vote
 
 KINDS = ("vote", "decision", "change")
 
@@ -209,3 +211,104 @@ def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, Row
         sa.select(Decision.__table__).where(Decision.campaign_id == campaign_id).order_by(Decision.id)
     )
     return {row.item_id: row for row in rows}
+
+
+def all_votes(connection: sa.Connection, campaign_id: int) -> list[Row]:
+    """Every row of the vote ledger with its item's key and its round's number, in the order they came."""
+    return list(
+        connection.execute(
+            sa.select(Vote.__table__, Item.key, Round.number)
+            .join(Item, Item.id == Vote.item_id)
+            .outerjoin(Round, Round.id == Vote.round_id)
+            .where(Vote.campaign_id == campaign_id)
+            .order_by(Vote.id)
+        ).all()
+    )
+
+
+def train_items(connection: sa.Connection, campaign_id: int) -> list[Row]:
+    """Id, key, position and given label of every training item, by position."""
+    found = (
+        sa.select(Item.id, Item.key, Item.position, Item.label)
+        .where(Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN.value)
+        .order_by(Item.position)
+    )
+    return cast("list[Row]", connection.execute(found).all())
+
+
+def train_keys(connection: sa.Connection, campaign_id: int) -> list[str]:
+    """Keys of the training items by position."""
+    return [row.key for row in train_items(connection, campaign_id)]
+
+
+def items_by_key(connection: sa.Connection, campaign_id: int, keys: Sequence[str]) -> dict[str, Row]:
+    """Training items by key; keys that name none are left out."""
+    found: dict[str, Row] = {}
+    for part in _parts([key for key in dict.fromkeys(keys) if storable(key)]):
+        rows = connection.execute(
+            sa.select(Item.__table__).where(
+                Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN.value, Item.key.in_(part)
+            )
+        )
+        found.update({row.key: row for row in rows})
+    return found
+
+
+def batch_selections(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int], Row]:
+    """By (item, attempt): the selection that put it to people in a batch."""
+    found: dict[tuple[int, int], Row] = {}
+    for part in _parts(sorted(set(item_ids))):
+        rows = connection.execute(
+            sa.select(Selection.__table__).where(Selection.item_id.in_(part), Selection.origin != Origin.AHEAD.value)
+        )
+        found.update({(row.item_id, row.attempt): row for row in rows})
+    return found
+
+
+def last_votes(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int, str], Row]:
+    """By (item, attempt, person): the last word, a retraction included."""
+    found: dict[tuple[int, int, str], Row] = {}
+    for part in _parts(sorted(set(item_ids))):
+        rows = connection.execute(
+            sa.select(Vote.__table__).where(Vote.item_id.in_(part)).order_by(Vote.item_id, Vote.seq)
+        )
+        found.update({(row.item_id, row.attempt, row.person): row for row in rows})
+    return found
+
+
+def account_ids(connection: sa.Connection) -> dict[str, int]:
+    """Inner ids of accounts by name."""
+    return {row.name: row.id for row in connection.execute(sa.select(AccountRow.name, AccountRow.id))}
+
+
+def insert_votes(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Append many votes."""
+    for start in range(0, len(rows), 5000):
+        connection.execute(sa.insert(Vote), list(rows[start : start + 5000]))
+
+
+_Key = TypeVar("_Key", int, str)
+
+
+def _parts(values: Sequence[_Key]) -> Iterator[list[_Key]]:
+    """A few hundred at a time: databases take no endless lists."""
+    for start in range(0, len(values), 500):
+        yield list(values[start : start + 500])
+
+
+def selections(connection: sa.Connection, campaign_id: int) -> list[Row]:
+    """What every round of a campaign selected, without weak labels and neighbours."""
+    found = (
+        sa.select(
+            Selection.round_id,
+            Selection.item_id,
+            Selection.attempt,
+            Selection.origin,
+            Selection.suggested,
+            Selection.influence,
+        )
+        .join(Round, Round.id == Selection.round_id)
+        .where(Round.campaign_id == campaign_id)
+        .order_by(Selection.id)
+    )
+    return cast("list[Row]", connection.execute(found).all())
