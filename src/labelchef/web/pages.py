@@ -96,7 +96,7 @@ def campaign_home(campaign: str, _: Member) -> Response:
 @routes.get("/c/{campaign}/label")
 def label(campaign: str, request: Request, _: Member, ws: Store) -> Response:
     """Where people label."""
-    metric, _target = measuring.target(ws, campaign)
+    metric = service.settings(ws, campaign).target_metric
     closed = [one for one in service.rounds(ws, campaign) if one.validation]
     score = closed[-1].validation.get(metric) if closed and closed[-1].validation else None
     return render(
@@ -123,8 +123,9 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
         watch=True,
         progress=found,
         people=[one for one in found.people if who.is_lead or one.person == who.name],
+        pairs=found.pairs if who.is_lead else (),
         metric_name=METRIC_NAMES.get(found.metric, found.metric),
-        charts=charts.available(ws, campaign, found),
+        charts=charts.available(found),
         stamp=charts.stamp(ws, campaign),
     )
 

@@ -270,6 +270,7 @@ function filter() {
 $("#find").addEventListener("input", filter);
 $("#accept").addEventListener("click", () => { if (suggested() !== null) vote(suggested()); });
 $("#undo").addEventListener("click", undo);
+$("#waiting-undo").addEventListener("click", undo);
 $("#skip").addEventListener("click", skip);
 $("#ambiguous").addEventListener("click", () => vote(null));
 $("#note-open").addEventListener("click", openNote);
