@@ -63,7 +63,7 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
 
 
 def _lease(ws: Workspace, campaign: str, person: str, n: int) -> list[Task] | Waiting:
-    with ws.writing() as connection:
+    with ws.writing(lasting=False) as connection:
         row, _ = visible_campaign(connection, campaign, person)
         ws.database.lock_campaign(connection, row.id)
         now = time.time()

@@ -49,9 +49,9 @@ class Workspace:
         """A read-only transaction."""
         return self.database.reading()
 
-    def writing(self) -> "contextlib.AbstractContextManager[sa.Connection]":
-        """A transaction that writes."""
-        return self.database.writing()
+    def writing(self, *, lasting: bool = True) -> "contextlib.AbstractContextManager[sa.Connection]":
+        """A transaction that writes; `lasting` waits for the disk."""
+        return self.database.writing(lasting=lasting)
 
     def folder_of(self, campaign: Any) -> Path:
         """Where a campaign's arrays and media lie."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import CampaignSettings, CampaignState, SplitName
 from labelchef.domain.errors import NotFoundError
@@ -101,15 +102,14 @@ def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFac
     return {r.name: ArrayFacts(r.name, r.path, r.dtype, tuple(r.shape), r.sha256) for r in rows}
 
 
+_CAMPAIGN_BY_NAME = sa.select(Campaign.__table__).where(
+    (Campaign.slug == bindparam("name")) | (Campaign.public_id == bindparam("name"))
+)
+
+
 def find_campaign(connection: sa.Connection, campaign: str) -> Row:
     """A campaign by its slug or id."""
-    row = (
-        None
-        if not storable(campaign)
-        else connection.execute(
-            sa.select(Campaign.__table__).where((Campaign.slug == campaign) | (Campaign.public_id == campaign))
-        ).first()
-    )
+    row = connection.execute(_CAMPAIGN_BY_NAME, {"name": campaign}).first() if storable(campaign) else None
     if row is None:
         raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
     return row
@@ -140,23 +140,25 @@ def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Map
     )
 
 
+_CLASSES = (
+    sa.select(ClassName.name).where(ClassName.campaign_id == bindparam("campaign_id")).order_by(ClassName.position)
+)
+
+
 def classes_of(connection: sa.Connection, campaign_id: int) -> tuple[str, ...]:
     """Class names in the order of the weak labels' columns."""
-    found = sa.select(ClassName.name).where(ClassName.campaign_id == campaign_id).order_by(ClassName.position)
-    return tuple(connection.execute(found).scalars())
+    return tuple(connection.execute(_CLASSES, {"campaign_id": campaign_id}).scalars())
+
+
+_ITEM_BY_KEY = sa.select(Item.__table__).where(
+    Item.campaign_id == bindparam("campaign_id"), Item.split == SplitName.TRAIN.value, Item.key == bindparam("key")
+)
 
 
 def item_by_key(connection: sa.Connection, campaign_id: int, key: str) -> Row:
     """A training item by the key its file gave it."""
-    row = (
-        None
-        if not storable(key)
-        else connection.execute(
-            sa.select(Item.__table__).where(
-                Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN.value, Item.key == key
-            )
-        ).first()
-    )
+    given = {"campaign_id": campaign_id, "key": key}
+    row = connection.execute(_ITEM_BY_KEY, given).first() if storable(key) else None
     if row is None:
         raise NotFoundError(f"there is no item {key!r} in this campaign; check the id", code="item")
     return row
@@ -177,10 +179,19 @@ def image_of(connection: sa.Connection, campaign_id: int, key: str) -> str | Non
     return min(((r.split != SplitName.TRAIN.value, r.image) for r in rows), default=(False, None))[1]
 
 
+_ITEMS_BY_ID = sa.select(Item.__table__).where(Item.id.in_(bindparam("ids", expanding=True)))
+
+
 def items_by_id(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Row]:
     """Items by their inner id."""
-    rows = connection.execute(sa.select(Item.__table__).where(Item.id.in_([int(i) for i in ids])))
-    return {row.id: row for row in rows}
+    return {row.id: row for row in connection.execute(_ITEMS_BY_ID, {"ids": [int(i) for i in ids]})}
+
+
+_ITEMS_AT = sa.select(Item.__table__).where(
+    Item.campaign_id == bindparam("campaign_id"),
+    Item.split == bindparam("split"),
+    Item.position.in_(bindparam("positions", expanding=True)),
+)
 
 
 def items_at(connection: sa.Connection, campaign_id: int, split: str, positions: Sequence[int]) -> dict[int, Row]:
@@ -188,11 +199,7 @@ def items_at(connection: sa.Connection, campaign_id: int, split: str, positions:
     found: dict[int, Row] = {}
     for start in range(0, len(positions), 500):
         part = [int(p) for p in positions[start : start + 500]]
-        rows = connection.execute(
-            sa.select(Item.__table__).where(
-                Item.campaign_id == campaign_id, Item.split == split, Item.position.in_(part)
-            )
-        )
+        rows = connection.execute(_ITEMS_AT, {"campaign_id": campaign_id, "split": split, "positions": part})
         found.update({row.position: row for row in rows})
     return found
 
@@ -203,17 +210,22 @@ def labels_of_split(connection: sa.Connection, campaign_id: int, split: str) -> 
     return list(connection.execute(found).scalars())
 
 
+_ACCOUNT = sa.select(AccountRow.__table__).where(AccountRow.name == bindparam("name"))
+
+
 def account_by_name(connection: sa.Connection, name: str) -> Row | None:
     """An account, or None."""
-    if not storable(name):
-        return None
-    return connection.execute(sa.select(AccountRow.__table__).where(AccountRow.name == name)).first()
+    return connection.execute(_ACCOUNT, {"name": name}).first() if storable(name) else None
+
+
+_MEMBER = sa.select(Membership.id).where(
+    Membership.campaign_id == bindparam("campaign_id"), Membership.account_id == bindparam("account_id")
+)
 
 
 def is_member(connection: sa.Connection, campaign_id: int, account_id: int) -> bool:
     """Whether an account takes part in a campaign."""
-    found = sa.select(Membership.id).where(Membership.campaign_id == campaign_id, Membership.account_id == account_id)
-    return connection.execute(found).first() is not None
+    return connection.execute(_MEMBER, {"campaign_id": campaign_id, "account_id": account_id}).first() is not None
 
 
 def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:

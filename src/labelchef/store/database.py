@@ -52,11 +52,18 @@ class Database:
                 yield connection
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
-        """A transaction: all of it is stored when the block ends, or nothing."""
+    def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
+        """A transaction: all of it is stored when the block ends, or nothing.
+
+        Without `lasting` the disk is not waited for: a power cut may take back what was written last. Leases, whose
+        loss costs nothing, are written so; votes never.
+        """
+        kind = "lasting" if lasting else "passing"
         with self._translated(), self._one_writer():
             self._still_there()
-            with self.engine.connect().execution_options(labelchef_write=True) as connection, connection.begin():
+            with self.engine.connect().execution_options(labelchef_write=kind) as connection, connection.begin():
+                if not lasting and not self.is_sqlite:
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
                 yield connection
                 self._still_there()
 
@@ -158,9 +165,11 @@ def _sqlite(url: sa.URL) -> sa.Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        write = connection.get_execution_options().get("labelchef_write", False)
-        connection.exec_driver_sql("PRAGMA query_only=OFF" if write else "PRAGMA query_only=ON")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        write = connection.get_execution_options().get("labelchef_write")
+        connection.exec_driver_sql(f"PRAGMA query_only={'ON' if write is None else 'OFF'}")
+        if write is not None:
+            connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if write == 'lasting' else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN" if write is None else "BEGIN IMMEDIATE")
 
     return engine
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 import sqlalchemy.orm
+from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import DecisionKind, Origin, RoundState
 from labelchef.store.campaigns import Row, new_public_id
@@ -19,16 +20,25 @@ def rounds_of(connection: sa.Connection, campaign_id: int) -> Sequence[Row]:
     ).all()
 
 
+_LAST_ROUND = (
+    sa.select(Round.__table__)
+    .where(Round.campaign_id == bindparam("campaign_id"))
+    .order_by(Round.number.desc())
+    .limit(1)
+)
+
+
 def last_round(connection: sa.Connection, campaign_id: int) -> Row | None:
     """The round with the highest number: the open one, if any is."""
-    return connection.execute(
-        sa.select(Round.__table__).where(Round.campaign_id == campaign_id).order_by(Round.number.desc()).limit(1)
-    ).first()
+    return connection.execute(_LAST_ROUND, {"campaign_id": campaign_id}).first()
+
+
+_ROUND_BY_ID = sa.select(Round.__table__).where(Round.id == bindparam("round_id"))
 
 
 def round_by_id(connection: sa.Connection, round_id: int) -> Row:
     """A round."""
-    return connection.execute(sa.select(Round.__table__).where(Round.id == round_id)).one()
+    return connection.execute(_ROUND_BY_ID, {"round_id": round_id}).one()
 
 
 def insert_round(connection: sa.Connection, **values: Any) -> int:
@@ -67,11 +77,14 @@ def selections_of(connection: sa.Connection, round_id: int) -> Sequence[Row]:
     ).all()
 
 
+_SELECTION_OF_ITEM = sa.select(Selection.__table__).where(
+    Selection.round_id == bindparam("round_id"), Selection.item_id == bindparam("item_id")
+)
+
+
 def selection_of_item(connection: sa.Connection, round_id: int, item_id: int) -> Row | None:
     """What a round says of an item."""
-    return connection.execute(
-        sa.select(Selection.__table__).where(Selection.round_id == round_id, Selection.item_id == item_id)
-    ).first()
+    return connection.execute(_SELECTION_OF_ITEM, {"round_id": round_id, "item_id": item_id}).first()
 
 
 def batch_selection_of_attempt(connection: sa.Connection, item_id: int, attempt: int) -> Row | None:
@@ -96,21 +109,21 @@ def attempts_asked(connection: sa.Connection, item_ids: Sequence[int]) -> set[tu
     return asked
 
 
+_INCOMPLETE = (
+    sa.select(Selection.id)
+    .where(
+        Selection.round_id == bindparam("round_id"),
+        Selection.origin != Origin.AHEAD.value,
+        Selection.votes < bindparam("people"),
+        sa.not_(Selection.decided),
+    )
+    .limit(1)
+)
+
+
 def batch_incomplete(connection: sa.Connection, round_id: int, people: int) -> bool:
     """Whether an item of the batch still needs votes."""
-    return (
-        connection.execute(
-            sa.select(Selection.id)
-            .where(
-                Selection.round_id == round_id,
-                Selection.origin != Origin.AHEAD.value,
-                Selection.votes < people,
-                sa.not_(Selection.decided),
-            )
-            .limit(1)
-        ).first()
-        is not None
-    )
+    return connection.execute(_INCOMPLETE, {"round_id": round_id, "people": people}).first() is not None
 
 
 def mark_decided(connection: sa.Connection, selection_id: int) -> None:
