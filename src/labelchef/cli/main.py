@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli import campaigns
 from labelchef.cli.serve import serve as serve_command
+from labelchef.cli.users import users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
 
 app = typer.Typer(
@@ -135,6 +137,8 @@ def demo(
 
 
 app.command()(serve_command)
+campaigns.register(app)
+app.add_typer(users, name="users")
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
