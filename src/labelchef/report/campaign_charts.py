@@ -25,7 +25,7 @@ PALETTES: Mapping[str, Palette] = {
     "light": Palette("#565e68", "#e4e5e3", "#2456c4", "#b4580a", "#1f7a48", "#a9b0b7"),
     "dark": Palette("#a0a9b3", "#2b3137", "#8ab0ff", "#f0b35a", "#6fcf97", "#59626b"),
 }
-WIDTH, HEIGHT = 560, 260
+WIDTH, HEIGHT = 400, 215
 _METRICS = {"loss": "loss", "accuracy": "accuracy", "f1_macro": "macro-F1", "f1": "F1"}
 
 
@@ -91,18 +91,25 @@ def agreement_svg(frame: pd.DataFrame, theme: str) -> str:
     import altair as alt
 
     colours = PALETTES[theme]
-    order = frame["what"].tolist()
-    base = alt.Chart(frame.assign(word=[f"{100 * s:.0f} % of {n}" for s, n in zip(frame["share"], frame["votes"], strict=True)]))
-    y = alt.Y("what:N", title=None, sort=order, axis=alt.Axis(labelLimit=220, ticks=False, domain=False))
-    x = alt.X("share:Q", title="share of votes that agree", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    bars = base.mark_bar(color=colours.first, cornerRadiusEnd=3, height={"band": 0.6}).encode(y=y, x=x)
-    inside = base.mark_text(align="left", dx=6, color=colours.text, fontSize=12).encode(
-        y=y, x=alt.X("at:Q", scale=alt.Scale(domain=[0, 1])), text="word:N"
+    drawn = frame.assign(
+        line=range(len(frame)),
+        low=[k + 0.42 for k in range(len(frame))],
+        high=[k + 0.74 for k in range(len(frame))],
+        word=[
+            f"{what}: {100 * share:.0f} % of {votes}"
+            for what, share, votes in zip(frame["what"], frame["share"], frame["votes"], strict=True)
+        ],
     )
-    placed = inside.transform_calculate(at="datum.share > 0.75 ? 0 : datum.share")
-    white = "#ffffff" if theme == "light" else "#0d1526"
-    placed = placed.encode(color=alt.condition("datum.share > 0.75", alt.value(white), alt.value(colours.text)))
-    return _drawn(alt.layer(bars, placed), theme, height=max(60, 44 * len(frame)))
+    scale = alt.Scale(domain=[0, len(frame)], reverse=True, nice=False)
+    x = alt.X("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
+    base = alt.Chart(drawn)
+    bars = base.mark_rect(color=colours.first, cornerRadius=2).encode(
+        x=x, x2=alt.datum(0), y=alt.Y("low:Q", axis=None, scale=scale), y2="high:Q"
+    )
+    words = base.mark_text(align="left", baseline="bottom", color=colours.text, fontSize=13, dy=-4).encode(
+        x=alt.value(0), y=alt.Y("low:Q", axis=None, scale=scale), text="word:N"
+    )
+    return _drawn(alt.layer(bars, words), theme, height=52 * len(frame))
 
 
 def map_svg(frame: pd.DataFrame, theme: str) -> str:
@@ -120,11 +127,11 @@ def map_svg(frame: pd.DataFrame, theme: str) -> str:
             x=alt.X("x:Q", title=None, axis=no_axis, scale=alt.Scale(zero=False)),
             y=alt.Y("y:Q", title=None, axis=no_axis, scale=alt.Scale(zero=False)),
             color=_colour("what", kinds, [colours.faint, colours.first, colours.third, colours.second]),
-            size=alt.Size("what:N", scale=alt.Scale(domain=kinds, range=[10, 26, 44, 70]), legend=None),
-            opacity=alt.Opacity("what:N", scale=alt.Scale(domain=kinds, range=[0.55, 0.75, 0.9, 1.0]), legend=None),
+            size=alt.Size("order:O", scale=alt.Scale(domain=[0, 1, 2, 3], range=[12, 30, 60, 90]), legend=None),
+            opacity=alt.Opacity("order:O", scale=alt.Scale(domain=[0, 1, 2, 3], range=[0.55, 0.75, 0.9, 1.0]), legend=None),
         )
     )
-    return _drawn(chart, theme, width=2 * WIDTH - 200, height=440)
+    return _drawn(chart, theme, width=860, height=420)
 
 
 def _rounds(frame: pd.DataFrame) -> Any:
@@ -153,10 +160,12 @@ def _drawn(chart: Any, theme: str, *, width: int = WIDTH, height: int = HEIGHT) 
             "tickColor": colours.faint,
             "labelColor": colours.text,
             "titleColor": colours.text,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
+            "labelFontSize": 13,
+            "titleFontSize": 13,
             "titleFontWeight": 500,
+            "titlePadding": 10,
         },
-        legend={"orient": "top", "labelColor": colours.text, "labelFontSize": 12, "symbolOpacity": 1},
+        axisLeft={"minExtent": 42},
+        legend={"orient": "top", "labelColor": colours.text, "labelFontSize": 13, "symbolOpacity": 1, "columnPadding": 28},
     )
     return as_svg(sized)

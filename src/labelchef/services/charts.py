@@ -18,7 +18,8 @@ NAMES = ("metric", "change", "seconds", "agreement", "map")
 THEMES = ("light", "dark")
 _KEPT = 128
 _cache: "OrderedDict[tuple[str, ...], Drawn]" = OrderedDict()
-_reading, _drawing = threading.Lock(), threading.Lock()
+_reading = threading.Lock()
+_drawing = {name: threading.Lock() for name in NAMES}
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def draw(ws: Workspace, campaign: str, name: str, theme: str) -> Drawn:
     kept = _kept(key)
     if kept is not None:
         return kept
-    with _drawing:
+    with _drawing[name]:
         kept = _kept(key)
         if kept is not None:
             return kept

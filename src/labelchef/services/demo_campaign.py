@@ -53,7 +53,7 @@ def _written(folder: Path, prefix: str, images: Floats) -> pd.DataFrame:
 
     names = []
     for k, image in enumerate(images):
-        paper = np.clip(255.0 - image * (255.0 / 16.0), 0, 255).astype(np.uint8)
+        paper = np.clip(255.0 - np.pad(image, 1) * (255.0 / 16.0), 0, 255).astype(np.uint8)
         name = f"{prefix}-{k:04d}.png"
         Image.fromarray(paper).resize((_PIXELS, _PIXELS), Image.Resampling.BICUBIC).save(folder / name)
         names.append(name)

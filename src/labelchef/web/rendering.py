@@ -66,7 +66,7 @@ def _iso(moment: datetime) -> str:
 
 def _details(what: Mapping[str, Any]) -> str:
     """The rest of a ledger's line, as words."""
-    shown = {k: v for k, v in what.items() if v is not None and v is not False and v != ""}
+    shown = {k: v for k, v in what.items() if v is not None and v is not False and v not in ("", "person")}
     return ", ".join(f"{k.replace('_', ' ')}: {_short(v)}" for k, v in shown.items())
 
 

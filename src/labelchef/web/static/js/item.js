@@ -7,7 +7,10 @@ export function showItem(box, item) {
   const alone = !item.text && !Object.keys(item.fields ?? {}).length;
   if (item.image) {
     const picture = el("img", { class: alone ? "picture alone" : "picture", src: item.image, alt: item.text ? "" : `Item ${item.key}`, decoding: "async" });
-    picture.addEventListener("load", () => picture.classList.toggle("tiny", picture.naturalWidth < 96));
+    picture.addEventListener("load", () => {
+      picture.classList.toggle("small", picture.naturalWidth < 320);
+      picture.classList.toggle("tiny", picture.naturalWidth < 64);
+    });
     picture.addEventListener("error", () => picture.replaceWith(el("p", { class: "soft" }, "The image of this item cannot be shown.")));
     parts.push(picture);
   }
