@@ -78,8 +78,8 @@ def _lease(ws: Workspace, campaign: str, person: str, n: int) -> list[Task] | Wa
         if len(held) < n:
             until = now + 60.0 * settings.lease_minutes
             free = handout.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
-            for selection in free:
-                handout.assign(connection, selection, person, handout.LEASED, until)
+            for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
+                handout.assign(connection, selection, person, handout.LEASED, until + 1e-3 * k)
             held = list(handout.leases_of(connection, turn.id, person, now))
         return _tasks(connection, row, turn, person, held[:n]) or _idle(connection, row, turn, now)
 

@@ -30,7 +30,7 @@ _LEASES = (
     sa.select(Selection.__table__, Assignment.until)
     .join(Assignment, Assignment.selection_id == Selection.id)
     .where(Assignment.round_id == _ROUND, Assignment.person == _PERSON, _LIVE_LEASE, sa.not_(Selection.decided))
-    .order_by(Assignment.id)
+    .order_by(Assignment.until, Assignment.id)
 )
 
 
