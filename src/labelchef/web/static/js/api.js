@@ -25,7 +25,7 @@ export async function call(method, path, body, { signal, keepalive = false } = {
     throw new Problem(0, null);
   }
   const type = response.headers.get("Content-Type") ?? "";
-  const content = type.includes("json") ? await response.json() : null;
+  const content = type.includes("json") && response.status !== 204 ? await response.json() : null;
   if (!response.ok) {
     if (response.status === 401 && !location.pathname.startsWith("/sign-in")) {
       location.assign(`/sign-in?then=${encodeURIComponent(location.pathname + location.search)}`);

@@ -290,7 +290,7 @@ watch(campaign, async () => {
   if (!now || now.round === round) return;
   round = now.round;
   const rounds = await call("GET", campaignPath(campaign, "/rounds")).catch(() => null);
-  const closed = rounds?.entries.filter((one) => one.validation).at(-1);
+  const closed = rounds?.entries.find((one) => one.validation); // newest first
   if (!closed) return;
   const value = closed.validation[root.dataset.metric];
   if (value !== undefined && value !== score) {

@@ -37,7 +37,7 @@ function values(form) {
 
 function tell(form, message, kind) {
   const told = $(".told", form);
-  if (!told) { toast(message, { bad: kind === "bad" }); return; }
+  if (!told) { if (message && message !== "…") toast(message, { bad: kind === "bad" }); return; }
   told.textContent = message;
   told.className = `told ${kind}`;
 }
