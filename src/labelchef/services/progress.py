@@ -22,7 +22,7 @@ from labelchef.store import history
 from labelchef.store import rounds as ledger
 from labelchef.store.arrays import read_array, write_array
 
-_MAP_ROWS = 2000
+_MAP_ROWS = 1500
 _mapping = threading.Lock()
 
 
@@ -338,6 +338,7 @@ def _embedded(X: Float64s, seed: int) -> Float64s:
     """PCA to at most 50 columns, then t-SNE; a handful of rows by PCA alone."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     spread = X - X.mean(axis=0)
     width = min(50, *X.shape)
@@ -348,7 +349,9 @@ def _embedded(X: Float64s, seed: int) -> Float64s:
         flat[:, : min(2, spread.shape[1])] = spread[:, :2]
         return flat
     perplexity = min(30.0, (len(X) - 1) / 4)
-    return np.asarray(TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(spread), np.float64)
+    with threadpool_limits(1):  # its threads would spin against those that serve and select
+        tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=500, random_state=seed)
+        return np.asarray(tsne.fit_transform(spread), np.float64)
 
 
 def _points(ws: Workspace, campaign: Any, places: Float64s) -> list[MapPoint]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.services import fold, rounds
+from labelchef.services import fold, progress, rounds
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
 
@@ -72,6 +72,8 @@ class Worker:
         self._halt = threading.Event()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
+        self._mapper: threading.Thread | None = None
+        self._mapped: set[int] = set()
         self.refusal: BaseException | None = None
         """Why it ended, if it did not end by `stop`."""
         self.last_error: str | None = None
@@ -104,8 +106,9 @@ class Worker:
         """End after the step in hand."""
         self._halt.set()
         self._ws.notify()
-        if self._thread is not None:
-            self._thread.join(timeout)
+        for thread in (self._thread, self._mapper):
+            if thread is not None:
+                thread.join(timeout)
 
     def wake(self) -> None:
         """Look at once whether something is due."""
@@ -119,6 +122,7 @@ class Worker:
                 while not self._halt.is_set():
                     tick = self._ws.ticks()
                     if not self._round_trip():
+                        self._draw_maps()
                         self._ws.sleep(_POLL_SECONDS, tick)
         except BaseException as error:
             if self._ready.is_set():
@@ -150,6 +154,23 @@ class Worker:
                 self._note(row.public_id, error)
                 self._halt.wait(_POLL_SECONDS)
         return moved
+
+    def _draw_maps(self) -> None:
+        """Compute the maps of campaigns that have a model, beside the rounds, one at a time."""
+        if self._mapper is not None and self._mapper.is_alive():
+            return
+        for row in self._campaigns():
+            if row.id not in self._mapped and row.state == CampaignState.RUNNING.value:
+                self._mapped.add(row.id)
+                self._mapper = threading.Thread(target=self._map, args=(row.public_id,), daemon=True)
+                self._mapper.start()
+                return
+
+    def _map(self, campaign: str) -> None:
+        try:
+            progress.map2d(self._ws, campaign)
+        except Exception as error:  # a map is nice to have; whoever asks for it is told what is wrong
+            _log.warning("no map of campaign %s: %s", campaign, error)
 
     def _note(self, campaign: str, error: Exception) -> None:
         """A database that is locked, gone or full is tried again; anything else leaves the campaign failed."""
