@@ -232,7 +232,7 @@ def test_a_vote_changed_after_the_count_corrects_the_decision(ws: Workspace) -> 
     label_all(ws, campaign, "ann")
     wrong = (int(truth_of(90)[int(first)]) + 1) % 3
     cast_vote(ws, campaign, "ann", first, wrong)
-    assert [e.label for e in ledger(ws, campaign, kind="decision", item=first).entries][0] == wrong
+    assert ledger(ws, campaign, kind="decision", item=first).entries[0].label == wrong
     assert advance(ws, campaign) == 0  # a batch is out: the correction waits for its end
     label_all(ws, campaign, "ann")
     assert status(ws, campaign).summary.state == CampaignState.FINISHED

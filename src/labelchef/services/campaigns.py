@@ -180,11 +180,11 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
         sample = store.item_by_key(connection, row.id, item)
+        if _asked_now(connection, row.id, sample) is not None:
+            raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
         last = rows.last_decision(connection, sample.id)
         if last is None or last.kind == DecisionKind.REOPEN.value:
             raise ConflictError(f"item {item!r} has no decision to take back", code="not_decided")
-        if _asked_now(connection, row.id, sample) is not None:
-            raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
         rows.insert_decision(
             connection,
             campaign_id=row.id,
