@@ -149,7 +149,7 @@ def test_label_by_keys_undo_finish_a_round_and_see_the_metric_move(ws: Workspace
     page.get_by_role("link", name="Progress").click()
     expect(page.locator("#metric-tile")).to_contain_text(f"{score} at the start")
     expect(page.locator("#metric-tile b")).not_to_have_text(str(score))
-    page.wait_for_function("[...document.images].filter(i => i.offsetParent).every(i => i.complete && i.naturalWidth > 0)")
+    page.wait_for_function("() => [...document.images].filter(i => i.offsetParent).every(i => i.complete && i.naturalWidth > 0)")
     assert len(page.locator("figure:visible").all()) == 5
 
 
@@ -162,7 +162,7 @@ def test_the_next_item_is_there_before_the_vote_is_saved(ws: Workspace, laptop: 
     press(page, "1")
     second = item(page)
     assert second != first
-    page.wait_for_function("document.querySelector('#saved').textContent === 'saving…'")
+    page.wait_for_function("() => document.querySelector('#saved').textContent === 'saving…'")
     press(page, "1")
     assert item(page) not in (first, second)
     assert len(waiting) == 1, "in order, one at a time"
@@ -381,7 +381,7 @@ def test_every_page_fits_a_phone_and_has_names_for_all_it_asks(ws: Workspace, la
     enter(ws, page)
     before = item(page)
     page.locator(".class").first.tap()
-    page.wait_for_function(f"!document.querySelector('#item .text')?.textContent.startsWith('{before}:')")
+    page.wait_for_function(f"() => !document.querySelector('#item .text')?.textContent.startsWith('{before}:')")
     for path in PATHS:
         page.goto(path)
         page.wait_for_load_state("load")

@@ -208,6 +208,24 @@ def token_account(ws: Workspace, secret: str) -> Account | None:
     return None if row is None else _account(row)
 
 
+def visitor(
+    ws: Workspace, *, session: str | None = None, token: str | None = None, campaign: str | None = None
+) -> tuple[Account | None, bool]:
+    """Who a session or an API token belongs to, and whether they take part in a campaign: one look at the database.
+
+    A campaign that does not exist is one they do not take part in; leads take part in all.
+    """
+    with ws.reading() as connection:
+        if token is not None:
+            row = people.account_of_token(connection, _digest(token))
+        else:
+            row = people.account_of_session(connection, _digest(session or ""), time.time())
+        if row is None:
+            return None, False
+        lead = row.role == Role.LEAD.value
+        return _account(row), lead or (campaign is not None and people.takes_part(connection, campaign, row.id))
+
+
 def members(ws: Workspace, campaign: str) -> list[Account]:
     """The accounts that take part in a campaign, by name."""
     with ws.reading() as connection:

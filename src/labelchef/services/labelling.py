@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +45,7 @@ _SENTENCES = {
 
 def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Task] | Waiting:
     """Up to `n` items for this person: those they hold already, then new ones by rank, each leased to them."""
-    if not 1 <= n <= 100:
-        raise InvalidInputError(f"n is {n!r}; expected a whole number from 1 to 100", code="n")
+    _check_n(n)
     now = time.time()
     with ws.reading() as connection:
         row, _ = visible_campaign(connection, campaign, person)
@@ -58,30 +58,42 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
         people = CampaignSettings.of(row.settings).people
         more = len(held) < n and bool(handout.free_selections(connection, turn.id, person, people, now, 1))
         if not more:
-            return _tasks(connection, row, turn, person, held[:n]) or _idle(connection, row, turn, now)
+            return _tasks(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
     return _lease(ws, campaign, person, n)
 
 
 def _lease(ws: Workspace, campaign: str, person: str, n: int) -> list[Task] | Waiting:
     with ws.writing(lasting=False) as connection:
-        row, _ = visible_campaign(connection, campaign, person)
-        ws.database.lock_campaign(connection, row.id)
-        now = time.time()
-        row, _ = visible_campaign(connection, campaign, person)
-        turn = ledger.last_round(connection, row.id)
-        waiting = _waiting(row, turn)
-        if waiting is not None:
-            return waiting
-        assert turn is not None
-        settings = CampaignSettings.of(row.settings)
-        held = list(handout.leases_of(connection, turn.id, person, now))
-        if len(held) < n:
-            until = now + 60.0 * settings.lease_minutes
-            free = handout.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
-            for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
-                handout.assign(connection, selection, person, handout.LEASED, until + 1e-3 * k)
+        row = _locked(ws, connection, campaign, person)[0]
+        return _hand_out(connection, row, person, n)
+
+
+def _locked(ws: Workspace, connection: "sa.Connection", campaign: str, person: str) -> tuple[Any, int | None]:
+    """The campaign as it is once no one else writes to it, and the person's account."""
+    row, account_id = visible_campaign(connection, campaign, person)
+    if ws.database.is_sqlite:
+        return row, account_id
+    ws.database.lock_campaign(connection, row.id)
+    return visible_campaign(connection, campaign, person)
+
+
+def _hand_out(connection: "sa.Connection", row: Any, person: str, n: int) -> list[Task] | Waiting:
+    now = time.time()
+    turn = ledger.last_round(connection, row.id)
+    waiting = _waiting(row, turn)
+    if waiting is not None:
+        return waiting
+    assert turn is not None
+    settings = CampaignSettings.of(row.settings)
+    held = list(handout.leases_of(connection, turn.id, person, now))
+    if len(held) < n:
+        until = now + 60.0 * settings.lease_minutes
+        free = handout.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
+        for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
+            handout.assign(connection, selection, person, handout.LEASED, until + 1e-3 * k)
+        if free:
             held = list(handout.leases_of(connection, turn.id, person, now))
-        return _tasks(connection, row, turn, person, held[:n]) or _idle(connection, row, turn, now)
+    return _tasks(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
 
 
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
@@ -117,43 +129,89 @@ def cast_vote(
     says that this person had the suggestion hidden.
     """
     _check_extras(note, seconds, request_id)
+    ballot = _Ballot(person, item, label, note, seconds, request_id, hidden)
     with ws.writing() as connection:
-        row, account_id = visible_campaign(connection, campaign, person)
-        ws.database.lock_campaign(connection, row.id)
-        if request_id is not None:
-            stored = handout.vote_by_request(connection, row.id, person, request_id)
-            if stored is not None:
-                return _repeated(stored, item)
-        class_id = class_of(store.classes_of(connection, row.id), label)
-        sample = store.item_by_key(connection, row.id, item)
-        turn, selection = _place(connection, row, sample)
-        if selection is None or turn is None:
-            raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
-        prior = handout.last_vote(connection, sample.id, selection.attempt, person)
-        open_ = turn.state == RoundState.SELECTED.value
-        if prior is None:
-            _may_vote(connection, row, selection, person, item, open_)
-        values = {
-            "campaign_id": row.id,
-            "item_id": sample.id,
-            "attempt": selection.attempt,
-            "round_id": None if selection.origin == Origin.AHEAD.value else turn.id,
-            "person": person,
-            "account_id": account_id,
-            "label": class_id,
-            "retracted": False,
-            "note": note or None,
-            "blind": bool(selection.blind or hidden),
-            "suggested": selection.suggested,
-            "seconds": seconds,
-            "source": "person",
-            "request_id": request_id,
-        }
-        public_id = handout.insert_vote(connection, prior, **values)
-        complete = _counted(connection, row, turn, selection, sample, person, prior, +1)
-        changed = prior is not None and not prior.retracted
-    if complete:
+        row, account_id = _locked(ws, connection, campaign, person)
+        receipt = _cast(connection, row, account_id, ballot)
+    if receipt.batch_complete:
         ws.notify()
+    return receipt
+
+
+def vote_and_next(
+    ws: Workspace,
+    campaign: str,
+    person: str,
+    item: str,
+    label: int | str | None,
+    *,
+    n: int = 2,
+    note: str | None = None,
+    seconds: float | None = None,
+    request_id: str | None = None,
+    hidden: bool = False,
+) -> tuple[VoteReceipt, list[Task] | Waiting]:
+    """`cast_vote` and `next_tasks` in one transaction: what a person does all day."""
+    _check_extras(note, seconds, request_id)
+    _check_n(n)
+    ballot = _Ballot(person, item, label, note, seconds, request_id, hidden)
+    with ws.writing() as connection:
+        row, account_id = _locked(ws, connection, campaign, person)
+        receipt = _cast(connection, row, account_id, ballot)
+        after = _hand_out(connection, row, person, n)
+    if receipt.batch_complete:
+        ws.notify()
+    return receipt, after
+
+
+@dataclass(frozen=True)
+class _Ballot:
+    """A vote as it came."""
+
+    person: str
+    item: str
+    label: int | str | None
+    note: str | None
+    seconds: float | None
+    request_id: str | None
+    hidden: bool
+
+
+def _cast(connection: "sa.Connection", row: Any, account_id: int | None, ballot: _Ballot) -> VoteReceipt:
+    person, item = ballot.person, ballot.item
+    if ballot.request_id is not None:
+        stored = handout.vote_by_request(connection, row.id, person, ballot.request_id)
+        if stored is not None:
+            return _repeated(stored, item)
+    class_id = class_of(store.classes_of(connection, row.id), ballot.label)
+    sample = store.item_by_key(connection, row.id, item)
+    turn, selection = _place(connection, row, sample)
+    if selection is None or turn is None:
+        raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
+    prior = handout.last_vote(connection, sample.id, selection.attempt, person)
+    open_ = turn.state == RoundState.SELECTED.value
+    if prior is None:
+        _may_vote(connection, row, selection, person, item, open_)
+    public_id = handout.insert_vote(
+        connection,
+        prior,
+        campaign_id=row.id,
+        item_id=sample.id,
+        attempt=selection.attempt,
+        round_id=None if selection.origin == Origin.AHEAD.value else turn.id,
+        person=person,
+        account_id=account_id,
+        label=class_id,
+        retracted=False,
+        note=ballot.note or None,
+        blind=bool(selection.blind or ballot.hidden),
+        suggested=selection.suggested,
+        seconds=ballot.seconds,
+        source="person",
+        request_id=ballot.request_id,
+    )
+    complete = _counted(connection, row, turn, selection, sample, person, prior, +1)
+    changed = prior is not None and not prior.retracted
     return VoteReceipt(public_id, item, class_id, repeated=False, changed=changed, batch_complete=complete)
 
 
@@ -346,7 +404,10 @@ def _idle(connection: "sa.Connection", campaign: Any, turn: Any, now: float) -> 
     return Waiting(WaitReason.OTHERS, _SENTENCES[WaitReason.OTHERS], campaign.version, retry)
 
 
-def _tasks(connection: "sa.Connection", campaign: Any, turn: Any, person: str, selections: Sequence[Any]) -> list[Task]:
+def _tasks(
+    connection: "sa.Connection", campaign: Any, turn: Any, person: str, selections: Sequence[Any], *, voted: bool = True
+) -> list[Task]:
+    """Selections as tasks; `voted` says that this person may have voted on them, which is not so of those they hold."""
     if not selections:
         return []
     classes = store.classes_of(connection, campaign.id)
@@ -356,7 +417,7 @@ def _tasks(connection: "sa.Connection", campaign: Any, turn: Any, person: str, s
     validation = store.items_at(connection, campaign.id, SplitName.VALIDATION.value, near)
     tasks = []
     for s in selections:
-        vote = handout.last_vote(connection, s.item_id, s.attempt, person)
+        vote = handout.last_vote(connection, s.item_id, s.attempt, person) if voted else None
         own = None if vote is None or vote.retracted else OwnVote(vote.label, vote.note)
         neighbours = [
             Neighbour(
@@ -393,6 +454,11 @@ def _repeated(stored: Any, item: str) -> VoteReceipt:
             code="request_id",
         )
     return VoteReceipt(stored.public_id, stored.key, stored.label, True, stored.supersedes is not None, False)
+
+
+def _check_n(n: int) -> None:
+    if not 1 <= n <= 100:
+        raise InvalidInputError(f"n is {n!r}; expected a whole number from 1 to 100", code="n")
 
 
 def _check_extras(note: str | None, seconds: float | None, request_id: str | None) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from labelchef.store.campaigns import Row, account_by_name
-from labelchef.store.tables import AccountRow, ApiToken, LoginAttempt, LoginSession
+from labelchef.store.campaigns import Row, account_by_name, storable
+from labelchef.store.tables import AccountRow, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
 
 account_or_none = account_by_name
 
@@ -39,13 +39,20 @@ def insert_session(connection: sa.Connection, account_id: int, digest: str, now:
     )
 
 
+_ACCOUNT_OF_SESSION = (
+    sa.select(AccountRow.__table__)
+    .join(LoginSession, LoginSession.account_id == AccountRow.id)
+    .where(
+        LoginSession.token_hash == sa.bindparam("digest"),
+        LoginSession.expires_at > sa.bindparam("now"),
+        AccountRow.active,
+    )
+)
+
+
 def account_of_session(connection: sa.Connection, digest: str, now: float) -> Row | None:
     """The active account a session belongs to."""
-    return connection.execute(
-        sa.select(AccountRow.__table__)
-        .join(LoginSession, LoginSession.account_id == AccountRow.id)
-        .where(LoginSession.token_hash == digest, LoginSession.expires_at > now, AccountRow.active)
-    ).first()
+    return connection.execute(_ACCOUNT_OF_SESSION, {"digest": digest, "now": now}).first()
 
 
 def end_session(connection: sa.Connection, digest: str) -> None:
@@ -104,13 +111,37 @@ def revoke_token(connection: sa.Connection, token_id: int, now: float) -> None:
     connection.execute(sa.update(ApiToken).where(ApiToken.id == token_id).values(revoked_at=now))
 
 
+_ACCOUNT_OF_TOKEN = (
+    sa.select(AccountRow.__table__)
+    .join(ApiToken, ApiToken.account_id == AccountRow.id)
+    .where(
+        ApiToken.token_hash == sa.bindparam("digest"),
+        sa.not_(ApiToken.once),
+        ApiToken.revoked_at.is_(None),
+        AccountRow.active,
+    )
+)
+
+
 def account_of_token(connection: sa.Connection, digest: str) -> Row | None:
     """The active account an API token belongs to."""
-    return connection.execute(
-        sa.select(AccountRow.__table__)
-        .join(ApiToken, ApiToken.account_id == AccountRow.id)
-        .where(ApiToken.token_hash == digest, sa.not_(ApiToken.once), ApiToken.revoked_at.is_(None), AccountRow.active)
-    ).first()
+    return connection.execute(_ACCOUNT_OF_TOKEN, {"digest": digest}).first()
+
+
+_TAKES_PART = (
+    sa.select(Membership.id)
+    .join(Campaign, Campaign.id == Membership.campaign_id)
+    .where(
+        sa.or_(Campaign.slug == sa.bindparam("campaign"), Campaign.public_id == sa.bindparam("campaign")),
+        Membership.account_id == sa.bindparam("account_id"),
+    )
+)
+
+
+def takes_part(connection: sa.Connection, campaign: str, account_id: int) -> bool:
+    """Whether an account is a member of a campaign, named by its slug or id."""
+    given = {"campaign": campaign, "account_id": account_id}
+    return storable(campaign) and connection.execute(_TAKES_PART, given).first() is not None
 
 
 def note_attempt(connection: sa.Connection, name: str, address: str, *, ok: bool, forget_before: float) -> None:

@@ -28,6 +28,8 @@ class Who:
     account: Account
     session: str | None
     """The session's secret; None with an API token."""
+    takes_part: bool
+    """Whether they may see the campaign they ask for."""
 
     @property
     def name(self) -> str:
@@ -50,25 +52,22 @@ def csrf_token(session: str) -> str:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def identify(ws: Workspace, options: ServeOptions, request: HTTPConnection) -> Who | None:
-    """Who asks, or None; a bad API token is an error, an old cookie is not."""
+def identify(ws: Workspace, options: ServeOptions, request: HTTPConnection, campaign: str | None) -> Who | None:
+    """Who asks, or None, and whether they take part in `campaign`; a bad API token is an error, an old cookie is not."""
     header = request.headers.get("authorization", "")
     scheme, _, secret = header.partition(" ")
     if scheme.lower() == "bearer":
-        account = accounts.token_account(ws, secret.strip())
+        account, part = accounts.visitor(ws, token=secret.strip(), campaign=campaign)
         if account is None:
             raise WebError(
-                401,
-                "this API token is not known, or was revoked; make one under Account",
-                code="token",
-                headers=_CHALLENGE,
+                401, "this API token is not known, or was revoked; make one under Account", code="token", headers=_CHALLENGE
             )
-        return Who(account, None)
+        return Who(account, None, part)
     session = request.cookies.get(options.cookie)
     if not session:
         return None
-    account = accounts.session_account(ws, session)
-    return None if account is None else Who(account, session)
+    account, part = accounts.visitor(ws, session=session, campaign=campaign)
+    return None if account is None else Who(account, session, part)
 
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="labelchef"'}

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from labelchef.domain.errors import NotFoundError
-from labelchef.services import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web import identity
 from labelchef.web.identity import Who
@@ -33,7 +32,8 @@ class Guard:
     def __call__(self, request: Request) -> Who | None:
         """Check, before the route runs."""
         state = request.app.state
-        who = identity.identify(state.workspace, state.options, request)
+        campaign = request.path_params.get("campaign")
+        who = identity.identify(state.workspace, state.options, request, campaign)
         identity.check_csrf(request, who, request.method)
         request.state.who = who
         if self.policy is Policy.PUBLIC:
@@ -41,21 +41,9 @@ class Guard:
         who = identity.require(who)
         if self.policy is Policy.LEAD and not who.is_lead:
             raise WebError(403, "only leads may do this", code="role")
-        if self.policy is Policy.MEMBER and not who.is_lead:
-            campaign = request.path_params["campaign"]
-            if not _takes_part(state.workspace, campaign, who.name):
-                raise NotFoundError(
-                    f"there is no campaign {campaign!r}, or you are not a member of it", code="campaign"
-                )
+        if self.policy is Policy.MEMBER and not who.takes_part:
+            raise NotFoundError(f"there is no campaign {campaign!r}, or you are not a member of it", code="campaign")
         return who
-
-
-def _takes_part(ws: Workspace, campaign: str, name: str) -> bool:
-    """Whether there is such a campaign for this person; one that is hidden is as one that is not there."""
-    try:
-        return accounts.is_member(ws, campaign, name)
-    except NotFoundError:
-        return False
 
 
 public = Guard(Policy.PUBLIC)

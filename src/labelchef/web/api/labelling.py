@@ -46,18 +46,18 @@ def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -
 )
 def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> VotedView:
     """Store a vote and hand out what comes next. Again with the same `request_id` it is the same vote."""
-    receipt = service.cast_vote(
+    receipt, after = service.vote_and_next(
         ws,
         campaign,
         who.name,
         form.item,
         form.label,
+        n=form.n,
         note=form.note,
         seconds=form.seconds,
         request_id=form.request_id,
         hidden=form.blind,
     )
-    after = service.next_tasks(ws, campaign, who.name, n=form.n)
     return VotedView(vote=ReceiptView.model_validate(receipt), next=next_view(campaign, after))
 
 
