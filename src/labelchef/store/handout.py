@@ -53,8 +53,9 @@ _SUPERSEDED = (
 )
 
 
-def _free() -> "sa.Select[Any]":
-    own = sa.orm.aliased(Assignment)
+def _open_to_person() -> "list[sa.ColumnElement[bool]]":
+    """Selections of a round that need a vote, have a place left, and have none by this person."""
+    people: sa.BindParameter[int] = bindparam("people")
     others = (
         sa.select(sa.func.count())
         .select_from(Assignment)
@@ -74,30 +75,46 @@ def _free() -> "sa.Select[Any]":
         .correlate(Selection)
         .exists()
     )
+    return [
+        Selection.round_id == _ROUND,
+        sa.not_(Selection.decided),
+        Selection.votes < people,
+        Selection.votes + others < people,
+        ~voted,
+    ]
+
+
+def _fresh() -> "sa.Select[Any]":
+    """Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks."""
+    own = sa.orm.aliased(Assignment)
+    had = sa.select(own.id).where(own.selection_id == Selection.id, own.person == _PERSON).correlate(Selection).exists()
+    batch = Selection.origin != Origin.AHEAD.value
+    return (
+        sa.select(Selection.__table__)
+        .where(*_open_to_person(), batch, ~had)
+        .order_by(Selection.rank)
+        .limit(bindparam("most"))
+    )
+
+
+def _free() -> "sa.Select[Any]":
+    own = sa.orm.aliased(Assignment)
     order = sa.case(
         (own.id.is_(None) & (Selection.origin != Origin.AHEAD.value), 0),
         (own.id.is_(None), 1),
         (own.state != SKIPPED, 2),
         else_=3,
     )
-    people: sa.BindParameter[int] = bindparam("people")
     return (
         sa.select(Selection.__table__)
         .outerjoin(own, (own.selection_id == Selection.id) & (own.person == _PERSON))
-        .where(
-            Selection.round_id == _ROUND,
-            sa.not_(Selection.decided),
-            Selection.votes < people,
-            sa.or_(own.id.is_(None), own.state != LEASED, own.until <= _NOW),
-            Selection.votes + others < people,
-            ~voted,
-        )
+        .where(*_open_to_person(), sa.or_(own.id.is_(None), own.state != LEASED, own.until <= _NOW))
         .order_by(order, sa.case((own.state == SKIPPED, own.until), else_=0.0), Selection.rank)
         .limit(bindparam("most"))
     )
 
 
-_FREE = _free()
+_FRESH, _FREE = _fresh(), _free()
 
 
 def free_selections(
@@ -108,7 +125,8 @@ def free_selections(
     New items of the batch by rank, then work ahead, then what this person let run out or skipped, earliest first.
     """
     given = {"round_id": round_id, "person": person, "people": people, "now": now, "most": limit}
-    return connection.execute(_FREE, given).all()
+    fresh = connection.execute(_FRESH, given).all()
+    return fresh if len(fresh) == limit else connection.execute(_FREE, given).all()
 
 
 _EXPIRY = sa.select(sa.func.min(Assignment.until)).where(Assignment.round_id == _ROUND, _LIVE_LEASE)
