@@ -62,7 +62,9 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
         classes=("harmless", "spam", "unclear"),
         X_val=X[items:],
         y_val=y[items:],
-        items=pd.DataFrame({"id": [f"m{k}" for k in range(items)], "text": [f"Message {k}: is it spam?" for k in range(items)]}),
+        items=pd.DataFrame(
+            {"id": [f"m{k}" for k in range(items)], "text": [f"Message {k}: is it spam?" for k in range(items)]}
+        ),
     )
     names = [f"annotator-{k:02d}" for k in range(people)]
     with open_workspace(home) as ws:
@@ -88,7 +90,17 @@ class Server:
 
     def start(self) -> None:
         """Start, and wait until it answers."""
-        command = [sys.executable, "-m", "labelchef", "serve", "--team", "--home", str(self._home), "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "labelchef",
+            "serve",
+            "--team",
+            "--home",
+            str(self._home),
+            "--port",
+            str(self.port),
+        ]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -142,7 +154,9 @@ class Connection:
         reader, writer = self._streams
         content = b"" if body is None else json.dumps(body).encode()
         try:
-            writer.write(f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+            writer.write(
+                f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+            )
             await writer.drain()
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(head.split("content-length:", 1)[1].split("\r\n", 1)[0]) if "content-length:" in head else 0
@@ -334,11 +348,15 @@ def _load(console: Console, home: Path, people: int, items: int, seconds: float)
     for word, log, length in rows:
         p50, p95, p99 = (1e3 * float(np.percentile(log.seconds, q)) for q in (50, 95, 99))
         rate = "" if length is None else f"{len(log.seconds) / length:.0f}"
-        table.add_row(word, str(len(log.seconds)), rate, f"{p50:.1f}", f"{p95:.1f}", f"{p99:.1f}", f"{p95 / 1e3 / idle:.1f}")
+        table.add_row(
+            word, str(len(log.seconds)), rate, f"{p50:.1f}", f"{p95:.1f}", f"{p99:.1f}", f"{p95 / 1e3 / idle:.1f}"
+        )
         figures[word] = {"p50": p50, "p95": p95, "p99": p99, "votes": len(log.seconds)}
     console.print(table)
     refused = alone.refused + calm.refused + rush.refused
-    console.print(f"{len(everything.acknowledged)} votes acknowledged, {stored} in the ledger: none lost, none doubled; {refused} refused")
+    console.print(
+        f"{len(everything.acknowledged)} votes acknowledged, {stored} in the ledger: none lost, none doubled; {refused} refused"
+    )
     return figures
 
 

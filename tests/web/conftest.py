@@ -127,7 +127,9 @@ def as_person(app: FastAPI, client: TestClient) -> Callable[[str], Person]:
 def live(ws: Workspace, options: ServeOptions) -> Iterator[str]:
     """A real server with its worker in a thread; gives its address."""
     app = create_app(ws, options)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=2
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

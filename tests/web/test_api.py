@@ -163,7 +163,9 @@ def test_pages_of_short_lists(ws: Workspace, as_person: Sign, campaign: Campaign
 
 def test_the_lead_steers(as_person: Sign, campaign: CampaignSummary) -> None:
     ann, lead = as_person("ann"), as_person("lead")
-    changed = lead.client.patch(f"{base(campaign)}/settings", json={"budget": 12, "batch_size": 3, "target": 0.9}).json()
+    changed = lead.client.patch(
+        f"{base(campaign)}/settings", json={"budget": 12, "batch_size": 3, "target": 0.9}
+    ).json()
     assert changed["settings"] == {**changed["settings"], "budget": 12, "batch_size": 3, "target": 0.9}
     assert lead.client.patch(f"{base(campaign)}/settings", json={"target": None}).json()["settings"]["target"] is None
     assert lead.client.patch(f"{base(campaign)}/settings", json={"gamma": 0.5}).status_code == 422
@@ -266,7 +268,9 @@ def test_a_campaign_from_a_folder_below_the_import_root(ws: Workspace, as_person
     assert lead.post("/api/campaigns/from-folder", {**form, "folder": str(root / "link")}).status_code == 403
 
 
-def test_images_are_what_they_were_decoded_as(ws: Workspace, as_person: Sign, campaign: CampaignSummary, tmp_path: Path) -> None:
+def test_images_are_what_they_were_decoded_as(
+    ws: Workspace, as_person: Sign, campaign: CampaignSummary, tmp_path: Path
+) -> None:
     media = tmp_path / "media"
     data = small_data(media, pictures=True)
     (media / "p0.png").write_bytes(b"<script>alert(1)</script>")
@@ -310,7 +314,11 @@ def test_problems_are_problems(as_person: Sign, client: TestClient, campaign: Ca
         (client.put("/api/health"), 405, "method"),
         (lead.get("/api/campaigns/none"), 404, "campaign"),
         (lead.post(f"{base(campaign)}/votes", {"item": "t1"}), 422, "input"),
-        (lead.client.post(f"{base(campaign)}/votes", content=b"{", headers={"Content-Type": "application/json"}), 422, "input"),
+        (
+            lead.client.post(f"{base(campaign)}/votes", content=b"{", headers={"Content-Type": "application/json"}),
+            422,
+            "input",
+        ),
     ]:
         assert answer.status_code == status
         assert answer.headers["content-type"] == "application/problem+json"
@@ -322,7 +330,9 @@ def test_problems_are_problems(as_person: Sign, client: TestClient, campaign: Ca
         assert body["detail"]
 
 
-def test_a_change_wakes_those_who_wait(ws: Workspace, client: TestClient, campaign: CampaignSummary, people: Any) -> None:
+def test_a_change_wakes_those_who_wait(
+    ws: Workspace, client: TestClient, campaign: CampaignSummary, people: Any
+) -> None:
     import threading
     import time
 
@@ -343,7 +353,9 @@ PAGES = ["/", "/new", "/people", "/account", "/c/{c}/label", "/c/{c}/progress", 
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_hold_nothing_inline_and_nothing_from_elsewhere(as_person: Sign, campaign: CampaignSummary, path: str) -> None:
+def test_pages_hold_nothing_inline_and_nothing_from_elsewhere(
+    as_person: Sign, campaign: CampaignSummary, path: str
+) -> None:
     answer = as_person("lead").get(path.replace("{c}", campaign.slug), headers={"Accept": "text/html"})
     assert answer.status_code == 200
     policy = answer.headers["content-security-policy"]

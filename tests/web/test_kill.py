@@ -6,7 +6,6 @@
 from pathlib import Path
 
 import pytest
-
 from benchmarks.serving import Log, check_ledger, kill_run
 
 pytestmark = pytest.mark.slow

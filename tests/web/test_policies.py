@@ -39,7 +39,7 @@ def addressed(app: FastAPI, policy: Policy, campaign: str) -> list[tuple[str, st
             ("campaign", campaign), ("item", "t1"), ("name", "ann"), ("token", "xyz"), ("chart", "metric"),
         ):  # fmt: skip
             path = path.replace("{" + name + "}", value)
-        found += [(method, path) for method in sorted(route.methods - {"HEAD"})]
+        found += [(method, path) for method in sorted((route.methods or set()) - {"HEAD"})]
     return found
 
 
@@ -48,7 +48,7 @@ def test_every_route_has_exactly_one_policy(app: FastAPI) -> None:
     assert len(routes) > 40
     for route in routes:
         assert isinstance(route, APIRoute), f"{route} is outside of the policies"
-        assert len(guards_of(route)) == 1, f"{sorted(route.methods)} {route.path} needs exactly one policy"
+        assert len(guards_of(route)) == 1, f"{route.methods} {route.path} needs exactly one policy"
 
 
 def test_only_a_few_routes_are_public(app: FastAPI) -> None:
@@ -89,9 +89,7 @@ def test_another_campaign_cannot_be_told_from_none(app: FastAPI, as_person: Sign
             assert answer.json()["detail"].replace(slug, "?") == empty.json()["detail"].replace("no-such-campaign", "?")
 
 
-def test_a_member_of_one_campaign_sees_only_that_one(
-    ws: Workspace, as_person: Sign, campaign: CampaignSummary
-) -> None:
+def test_a_member_of_one_campaign_sees_only_that_one(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
     other = make_campaign(ws, "Secret")
     ann = as_person("ann")
     assert [one["slug"] for one in ann.get("/api/campaigns").json()["entries"]] == [campaign.slug]

@@ -53,7 +53,9 @@ def test_the_demo_is_ready_to_label_by_its_link(tmp_path: Path) -> None:
         base = link.split("/start")[0]
         for _ in range(100):
             request = urllib.request.Request(
-                f"{base}/api/campaigns/digits/next", b"{}", {"X-CSRF-Token": token[1], "Content-Type": "application/json"}
+                f"{base}/api/campaigns/digits/next",
+                b"{}",
+                {"X-CSRF-Token": token[1], "Content-Type": "application/json"},
             )
             answer = json.load(browser.open(request))
             if answer["tasks"]:

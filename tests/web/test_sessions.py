@@ -117,7 +117,9 @@ def test_deactivating_ends_sessions_and_tokens(as_person: Sign, client: TestClie
     assert lead.client.patch("/api/accounts/lead", json={"active": False}).status_code == 409
 
 
-def test_a_password_changes_only_with_the_current_one(as_person: Sign, client: TestClient, people: dict[str, Role]) -> None:
+def test_a_password_changes_only_with_the_current_one(
+    as_person: Sign, client: TestClient, people: dict[str, Role]
+) -> None:
     ann = as_person("ann")
     change = {"current": "wrong one here", "password": "another long password"}
     assert ann.client.patch("/api/account", json=change).status_code == 401

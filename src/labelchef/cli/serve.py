@@ -45,7 +45,9 @@ def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     with open_workspace(home) as ws:
         made = demo_campaign(ws, seed=seed)
-    console.print(f"{made.name}: {made.n_items} handwritten digits with weak labels from 20 rules, in {escape(str(home))}")
+    console.print(
+        f"{made.name}: {made.n_items} handwritten digits with weak labels from 20 rules, in {escape(str(home))}"
+    )
     run_server({"home": home, "port": port}, open_browser=open_browser, path=f"/c/{made.slug}/label")
 
 
@@ -75,7 +77,18 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
 def _require_serve() -> None:
     import importlib.util
 
-    needed = ("fastapi", "uvicorn", "jinja2", "multipart", "pydantic_settings", "sqlalchemy", "alembic", "PIL", "altair", "pwdlib")
+    needed = (
+        "fastapi",
+        "uvicorn",
+        "jinja2",
+        "multipart",
+        "pydantic_settings",
+        "sqlalchemy",
+        "alembic",
+        "PIL",
+        "altair",
+        "pwdlib",
+    )
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"the server needs {', '.join(missing)}; pip install 'labelchef[serve]'", code="serve")

@@ -128,7 +128,9 @@ def map_svg(frame: pd.DataFrame, theme: str) -> str:
             y=alt.Y("y:Q", title=None, axis=no_axis, scale=alt.Scale(zero=False)),
             color=_colour("what", kinds, [colours.faint, colours.first, colours.third, colours.second]),
             size=alt.Size("order:O", scale=alt.Scale(domain=[0, 1, 2, 3], range=[12, 30, 60, 90]), legend=None),
-            opacity=alt.Opacity("order:O", scale=alt.Scale(domain=[0, 1, 2, 3], range=[0.55, 0.75, 0.9, 1.0]), legend=None),
+            opacity=alt.Opacity(
+                "order:O", scale=alt.Scale(domain=[0, 1, 2, 3], range=[0.55, 0.75, 0.9, 1.0]), legend=None
+            ),
         )
     )
     return _drawn(chart, theme, width=860, height=420)
@@ -166,6 +168,12 @@ def _drawn(chart: Any, theme: str, *, width: int = WIDTH, height: int = HEIGHT) 
             "titlePadding": 10,
         },
         axisLeft={"minExtent": 42},
-        legend={"orient": "top", "labelColor": colours.text, "labelFontSize": 13, "symbolOpacity": 1, "columnPadding": 28},
+        legend={
+            "orient": "top",
+            "labelColor": colours.text,
+            "labelFontSize": 13,
+            "symbolOpacity": 1,
+            "columnPadding": 28,
+        },
     )
     return as_svg(sized)

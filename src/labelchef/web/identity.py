@@ -60,7 +60,10 @@ def identify(ws: Workspace, options: ServeOptions, request: HTTPConnection, camp
         account, part = accounts.visitor(ws, token=secret.strip(), campaign=campaign)
         if account is None:
             raise WebError(
-                401, "this API token is not known, or was revoked; make one under Account", code="token", headers=_CHALLENGE
+                401,
+                "this API token is not known, or was revoked; make one under Account",
+                code="token",
+                headers=_CHALLENGE,
             )
         return Who(account, None, part)
     session = request.cookies.get(options.cookie)

@@ -1,6 +1,6 @@
 """The pages: HTML around the same services as the API; what changes things goes through the API."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
@@ -157,7 +157,9 @@ def lead_export(campaign: str, request: Request, _: Lead, ws: Store) -> Response
 @routes.get("/c/{campaign}/lead/members")
 def lead_members(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
     """Who labels in this campaign."""
-    return _lead(request, ws, campaign, "members", accounts=sorted(accounts.list_accounts(ws), key=lambda one: one.name))
+    return _lead(
+        request, ws, campaign, "members", accounts=sorted(accounts.list_accounts(ws), key=lambda one: one.name)
+    )
 
 
 @routes.get("/c/{campaign}/lead/ledger")
@@ -179,7 +181,7 @@ def lead_ledger(
     return _lead(request, ws, campaign, "ledger", page=page, filters=filters)
 
 
-def _lead(request: Request, ws: Store, campaign: str, part: str, **values: object) -> Response:
+def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) -> Response:
     status = service.status(ws, campaign)
     metric = status.settings.target_metric
     return render(
@@ -214,6 +216,3 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
         there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/sign-in?then={quote(there, safe='')}", status_code=303)
     return render(request, "error.html", code=status, title=title, detail=detail)
-
-
-

@@ -19,7 +19,11 @@ METRIC_NAMES = {"f1_macro": "macro-F1", "accuracy": "accuracy", "f1": "F1", "los
 def environment() -> Environment:
     """The templates with their filters."""
     found = Environment(
-        loader=PackageLoader("labelchef.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("labelchef.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     found.filters.update(thousands=thousands, iso=_iso, score=score, details=_details, share=share)
     return found

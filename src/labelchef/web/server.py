@@ -87,7 +87,9 @@ def _announce(server: uvicorn.Server, ready: Callable[[str], None], address: str
 def _listening(options: ServeOptions) -> Iterator[socket.socket]:
     """The socket, bound before anything is begun."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only where TCP is named
+    listener = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # asyncio sets TCP_NODELAY only where TCP is named
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -101,6 +103,3 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
         yield listener
     finally:
         listener.close()
-
-
-

@@ -457,7 +457,7 @@ def task_view(campaign: str, task: domain.Task) -> TaskView:
         suggestion=None if task.blind else task.suggestion,
         blind=task.blind,
         influence=task.influence,
-        weak=None if task.blind else list(task.weak),
+        weak=None if task.blind or task.weak is None else list(task.weak),
         rank=task.rank,
         round=task.round,
         origin=task.origin,

@@ -3,7 +3,7 @@
 import tempfile
 from enum import StrEnum
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
@@ -34,7 +34,7 @@ MEDIA_TYPES = {
     TableFormat.PARQUET: "application/vnd.apache.parquet",
 }
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
-_TABLE = {
+_TABLE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The file.",
         "content": {

@@ -97,7 +97,14 @@ def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> 
     "/campaigns/{campaign}/reopen",
     status_code=204,
     tags=["lead"],
-    responses=answers(Policy.LEAD, CAMPAIGN, ITEM, (409, "not_decided", "there is no decision to take back"), (409, "asked_now", "the item is being asked"), changes=True),
+    responses=answers(
+        Policy.LEAD,
+        CAMPAIGN,
+        ITEM,
+        (409, "not_decided", "there is no decision to take back"),
+        (409, "asked_now", "the item is being asked"),
+        changes=True,
+    ),
 )
 def reopen(campaign: CampaignPath, form: ItemForm, who: Lead, ws: Store) -> None:
     """Take a decision back: the item has its weak label again, and is asked first in the next batch."""

@@ -145,7 +145,11 @@ def create_account(form: AccountForm, _: Lead, ws: Store) -> AccountView:
     "/accounts/{name}",
     tags=["people"],
     responses=answers(
-        Policy.LEAD, _ACCOUNT, (409, "account", "nobody deactivates themselves"), (409, "last_lead", "the last active lead stays"), changes=True
+        Policy.LEAD,
+        _ACCOUNT,
+        (409, "account", "nobody deactivates themselves"),
+        (409, "last_lead", "the last active lead stays"),
+        changes=True,
     ),
 )
 def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> AccountView:
