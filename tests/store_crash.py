@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labelchef.domain.campaigns import CampaignSettings, CampaignState, Waiting
+from labelchef.domain.files import whole_file
 from labelchef.services.campaigns import create_campaign, ledger, list_campaigns, reopen, status
 from labelchef.services.exchange import export_labels
 from labelchef.services.labelling import cast_vote, next_tasks, undo_vote
@@ -41,7 +42,7 @@ class Fault:
             os._exit(KILLED)
 
     def install(self) -> None:
-        writing, whole = Database.writing, arrays.whole_file
+        writing = Database.writing
 
         @contextlib.contextmanager
         def dying_writing(database: Database, *, lasting: bool = True) -> Iterator[Any]:
@@ -52,7 +53,7 @@ class Fault:
 
         @contextlib.contextmanager
         def dying_file(path: Path) -> Iterator[Any]:
-            with whole(path) as stream:
+            with whole_file(path) as stream:
                 yield stream
                 self.point("file")
             self.point("renamed")

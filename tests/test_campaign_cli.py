@@ -17,10 +17,10 @@ from tests.store_support import CLASSES, small_data, truth_of
 TRUTH = truth_of(90)
 
 
-def labelchef(*arguments: object, check: int = 0, stdin: str = "", **environment: str) -> str:
+def labelchef(*arguments: object, check: int = 0, stdin: str = "", env: dict[str, str] | None = None) -> str:
     command = [sys.executable, "-m", "labelchef", *map(str, arguments)]
-    env = {**os.environ, **environment}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, input=stdin)
+    given = {**os.environ, **(env or {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=given, check=False, input=stdin)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == check, done.stderr + done.stdout
     return done.stdout + done.stderr
@@ -40,39 +40,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     home = {"LABELCHEF_HOME": str(tmp_path / "home"), "LABELCHEF_PERSON": "ann"}
-    assert "is no workspace" in labelchef("status", check=2, **home)
-    made = labelchef("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, **home)
+    assert "is no workspace" in labelchef("status", check=2, env=home)
+    made = labelchef("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, env=home)
     assert "campaign: my-mails, 60 items" in made
-    assert "round 1 is open" in labelchef("status", **home)
-    shown = labelchef("next", "my-mails", **home)
+    assert "round 1 is open" in labelchef("status", env=home)
+    shown = labelchef("next", "my-mails", env=home)
     assert "[bold]text" in shown
     assert "suggested" in shown
-    first = json.loads(labelchef("next", "my-mails", "--count", 2, "--json", **home))["tasks"]
+    first = json.loads(labelchef("next", "my-mails", "--count", 2, "--json", env=home))["tasks"]
     items = [task["item"] for task in first]
-    labelchef("vote", "my-mails", items[0], CLASSES[TRUTH[int(items[0])]], **home)
-    assert f"item {items[0]} is yours again" in labelchef("vote", "my-mails", "--undo", **home)
-    labelchef("vote", "my-mails", items[0], "--skip", **home)
-    labelchef("vote", "my-mails", items[0], CLASSES[TRUTH[int(items[0])]], "--note", "sure", **home)
-    labelchef("vote", "my-mails", items[1], "--ambiguous", **home)
-    state = json.loads(labelchef("status", "my-mails", "--json", **home))
+    labelchef("vote", "my-mails", items[0], CLASSES[TRUTH[int(items[0])]], env=home)
+    assert f"item {items[0]} is yours again" in labelchef("vote", "my-mails", "--undo", env=home)
+    labelchef("vote", "my-mails", items[0], "--skip", env=home)
+    labelchef("vote", "my-mails", items[0], CLASSES[TRUTH[int(items[0])]], "--note", "sure", env=home)
+    labelchef("vote", "my-mails", items[1], "--ambiguous", env=home)
+    state = json.loads(labelchef("status", "my-mails", "--json", env=home))
     assert state["summary"]["state"] == "finished"
     assert state["conflicts"] == 1
-    assert "1 unresolved" in labelchef("status", "my-mails", **home)
-    assert "nothing now: budget spent" in labelchef("next", "my-mails", **home)
-    assert "came out as the ledger says" in labelchef("replay", "my-mails", **home)
-    labelchef("export", "my-mails", "--out", tmp_path / "labels.csv", **home)
+    assert "1 unresolved" in labelchef("status", "my-mails", env=home)
+    assert "nothing now: budget spent" in labelchef("next", "my-mails", env=home)
+    assert "came out as the ledger says" in labelchef("replay", "my-mails", env=home)
+    labelchef("export", "my-mails", "--out", tmp_path / "labels.csv", env=home)
     assert (pd.read_csv(tmp_path / "labels.csv")["source"] == "cleaned").sum() == 1
-    labelchef("export", "my-mails", "--what", "votes", "--out", tmp_path / "votes.jsonl", **home)
+    labelchef("export", "my-mails", "--what", "votes", "--out", tmp_path / "votes.jsonl", env=home)
     assert len((tmp_path / "votes.jsonl").read_text().splitlines()) == 4
-    labelchef("report", "my-mails", "--out", tmp_path / "r.html", **home)
+    labelchef("report", "my-mails", "--out", tmp_path / "r.html", env=home)
     assert "<svg" in (tmp_path / "r.html").read_text()
     (tmp_path / "in.csv").write_text(f"item,annotator,label\n{items[1]},zoe,ham\n{items[1]},yan,ham\n")
-    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", "--dry-run", **home)
-    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", **home)
-    assert json.loads(labelchef("status", "my-mails", "--json", **home))["conflicts"] == 0
+    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", "--dry-run", env=home)
+    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", env=home)
+    assert json.loads(labelchef("status", "my-mails", "--json", env=home))["conflicts"] == 0
     with open_workspace(tmp_path / "home") as ws, ws.writing() as connection:
         connection.exec_driver_sql("UPDATE round SET selection_hash = 'x' WHERE number = 1")
-    assert "selection DIFFERS" in labelchef("replay", "my-mails", check=1, **home)
+    assert "selection DIFFERS" in labelchef("replay", "my-mails", check=1, env=home)
 
 
 def test_accounts_by_command(folder: Path, tmp_path: Path) -> None:

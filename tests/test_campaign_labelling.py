@@ -158,6 +158,18 @@ def test_a_lease_runs_out(ws: Workspace) -> None:
         cast_vote(ws, campaign, "bob", item, 0)
 
 
+def test_a_vote_taken_back_holds_no_place_for_ever(ws: Workspace) -> None:
+    campaign = make(ws, lease_minutes=0.2 / 60, batch_size=1)
+    item = tasks(ws, campaign, "ann")[0].item
+    cast_vote(ws, campaign, "ann", item, 0)
+    undo_vote(ws, campaign, "ann")
+    time.sleep(0.3)
+    assert tasks(ws, campaign, "bob")[0].item == item
+    with pytest.raises(ConflictError, match="given to others"):
+        cast_vote(ws, campaign, "ann", item, 0)
+    assert cast_vote(ws, campaign, "bob", item, 0).batch_complete
+
+
 def test_work_ahead_counts_once_its_item_is_selected(ws: Workspace) -> None:
     campaign = make(ws, people=2, batch_size=2, ahead=4, budget=None)
     mine = tasks(ws, campaign, "ann", 10)

@@ -216,6 +216,12 @@ def test_a_file_with_one_bad_line_stores_nothing(ws: Workspace, tmp_path: Path) 
     assert ledger(ws, campaign, kind="vote").entries == ()
 
 
+def read(path: Path) -> pd.DataFrame:
+    if path.suffix == ".csv":
+        return pd.read_csv(path)
+    return pd.read_json(path, lines=True) if path.suffix == ".jsonl" else pd.read_parquet(path)
+
+
 def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
     campaign = make(ws, batch_size=3)
     held = tasks(ws, campaign, "ann", 3)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignState, Origin, RoundKind, WaitReason
+from labelchef.domain.campaigns import CampaignSettings, CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
 from labelchef.services import fold
 from labelchef.services.campaign_files import CampaignData
@@ -132,7 +132,7 @@ def test_settings_that_cannot_be() -> None:
         {"target": "high"},
     ):
         with pytest.raises(InvalidInputError):
-            CampaignSettings(**wrong)  # type: ignore[arg-type]
+            CampaignSettings(**wrong)
     with pytest.raises(InvalidInputError, match="unknown setting 'colour'"):
         CampaignSettings.of({"colour": "red"})
     with pytest.raises(InvalidInputError, match="unknown strategy"):
@@ -337,7 +337,8 @@ def test_the_ledger_comes_in_pages(ws: Workspace) -> None:
     undo_vote(ws, campaign, "ann")
     whole = ledger(ws, campaign, limit=1000)
     assert whole.next is None
-    walked, after = [], None
+    walked: list[LedgerEntry] = []
+    after: str | None = None
     while True:
         page = ledger(ws, campaign, limit=3, after=after)
         walked += page.entries
@@ -348,9 +349,9 @@ def test_the_ledger_comes_in_pages(ws: Workspace) -> None:
     assert [e.at for e in walked] == sorted((e.at for e in walked), reverse=True)
     assert {e.kind for e in ledger(ws, campaign, person="boss").entries} == {"change"}
     assert len(ledger(ws, campaign, kind="vote", person="ann").entries) == 9
-    for after in ("x", "nan~vote~1", "inf~vote~1", "1~x~2", "1~vote~-2", "1e999~vote~1", "1~vote~" + "9" * 30):
+    for cursor in ("x", "nan~vote~1", "inf~vote~1", "1~x~2", "1~vote~-2", "1e999~vote~1", "1~vote~" + "9" * 30):
         with pytest.raises(InvalidInputError, match="cursor"):
-            ledger(ws, campaign, after=after)
+            ledger(ws, campaign, after=cursor)
     with pytest.raises(InvalidInputError):
         ledger(ws, campaign, kind="rubbish")
     with pytest.raises(InvalidInputError):

@@ -301,6 +301,10 @@ def _files(given: dict[str, Path]) -> CampaignFiles:
 
 def _move_on(ws: "Workspace", campaign: str) -> None:
     """Do what is due, unless a server does it."""
+    from labelchef.services.turns import is_due
+
+    if not is_due(ws, campaign):
+        return
     from labelchef.services.worker import advance
 
     try:

@@ -30,7 +30,6 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.services.access import moment, moment_or_none, visible_campaign
-from labelchef.services.campaign_files import CampaignData, check_data, find_files, read_files, store_files
 from labelchef.services.labelling import class_of, content_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
@@ -40,18 +39,22 @@ from labelchef.store import rounds as rows
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from labelchef.services.campaign_files import CampaignData
+
 _LONGEST_NAME = 200
 
 
 def create_campaign(
-    ws: Workspace, name: str, files: CampaignFiles | CampaignData, settings: CampaignSettings, by: str
+    ws: Workspace, name: str, files: "CampaignFiles | CampaignData", settings: CampaignSettings, by: str
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused."""
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
         raise InvalidInputError(
             f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters", code="name"
         )
-    data = files if isinstance(files, CampaignData) else read_files(files)
+    from labelchef.services.campaign_files import check_data, read_files, store_files
+
+    data = read_files(files) if isinstance(files, CampaignFiles) else files
     check_data(data, settings)
     public_id = store.new_public_id()
     folder = ws.home / "campaigns" / public_id
@@ -81,6 +84,8 @@ def create_campaign(
 
 def create_from_folder(ws: Workspace, name: str, folder: Path, settings: CampaignSettings, by: str) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
+    from labelchef.services.campaign_files import find_files
+
     return create_campaign(ws, name, find_files(folder), settings, by)
 
 

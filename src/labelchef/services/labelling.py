@@ -24,7 +24,7 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.services.access import moment_or_none, visible_campaign
-from labelchef.services.rounds import majority
+from labelchef.services.turns import majority
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
 from labelchef.store import handout
@@ -190,7 +190,7 @@ def _cast(connection: "sa.Connection", row: Any, account_id: int | None, ballot:
         raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
     prior = handout.last_vote(connection, sample.id, selection.attempt, person)
     open_ = turn.state == RoundState.SELECTED.value
-    if prior is None:
+    if prior is None or (prior.retracted and open_):
         _may_vote(connection, row, selection, person, item, open_)
     public_id = handout.insert_vote(
         connection,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelchef.aggregation import MajorityVote
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import (
     SUGGESTION,
@@ -27,10 +26,11 @@ from labelchef.domain.campaigns import (
     RoundState,
     SplitName,
 )
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason
 from labelchef.pipeline.stopping import Progress, TargetReached
 from labelchef.services import fold
 from labelchef.services.fold import Folded, Selected
+from labelchef.services.turns import due, majority
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
 from labelchef.store import handout
@@ -41,33 +41,6 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Due:
-    """The arrow that is due, and the round it starts from."""
-
-    arrow: str
-    row: Any = None
-
-
-def due(connection: "sa.Connection", campaign: Any) -> Due | None:
-    """What the ledger asks for next; None if it waits for people or a lead."""
-    if campaign.state == CampaignState.FAILED.value:
-        return None
-    row = ledger.last_round(connection, campaign.id)
-    if row is None:
-        return Due("fit")
-    running = campaign.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value)
-    if row.state == RoundState.AGGREGATED.value:
-        return Due("close", row)
-    if row.state == RoundState.SELECTED.value:
-        people = CampaignSettings.of(campaign.settings).people
-        ready = running and not ledger.batch_incomplete(connection, row.id, people)
-        return Due("aggregate", row) if ready else None
-    if ledger.has_pending(connection, campaign.id):
-        return Due("correct", row)
-    return Due("select", row) if running else None
 
 
 def step(ws: Workspace, campaign_id: str) -> bool:
@@ -144,19 +117,6 @@ def _aggregate(ws: Workspace, campaign: Any, row: Any) -> None:
                 )
         ledger.update_round(connection, row.id, state=RoundState.AGGREGATED.value)
         store.update_campaign(connection, campaign.id)
-
-
-def majority(votes: list[Any]) -> tuple[int | None, float]:
-    """What the live votes on one item come to, and the share of votes behind it."""
-    if not votes:
-        return None, 0.0
-    labels = np.array([UNRESOLVED if v.label is None else v.label for v in votes], dtype=np.int64)
-    item = np.zeros(len(votes), dtype=np.int64)
-    table = Votes(item, tuple(v.person for v in votes), labels)
-    batch = Batch(np.zeros(1, dtype=np.int64), np.full(1, UNRESOLVED), np.zeros(1))
-    made = MajorityVote().aggregate(table, batch)
-    label = int(made.labels[0])
-    return None if label == UNRESOLVED else label, float(made.support[0])
 
 
 def _suggestion_vote(connection: "sa.Connection", campaign_id: int, selection: Any) -> None:
