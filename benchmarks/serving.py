@@ -119,6 +119,7 @@ class Server:
 
     def stop(self) -> None:
         """Stop as Ctrl-C does."""
+        self._log.close()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from labelchef.domain.errors import MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError
 
 _HOME = "Folder of the workspace: database and campaigns. [default: labelchef-home]"
 _DATABASE = "PostgreSQL by URL instead of the database in the workspace's folder."
@@ -57,7 +57,12 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
     from labelchef.web.options import ServeOptions
     from labelchef.web.server import serve as run
 
-    options = ServeOptions(**given)
+    try:
+        options = ServeOptions(**given)
+    except ValueError as error:
+        wrong = error.errors()[0] if hasattr(error, "errors") else {"loc": ("options",), "msg": str(error)}
+        name = ".".join(str(part) for part in wrong["loc"]).replace("_", "-")
+        raise InvalidInputError(f"--{name} cannot be used: {wrong['msg'].lower()}", code="options") from None
     console = Console(highlight=False, soft_wrap=True)
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
 

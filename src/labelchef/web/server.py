@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.services import accounts
+from labelchef.services.worker import Worker
 from labelchef.services.workspace import open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions, check_binding
@@ -51,7 +52,7 @@ def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") 
             )
         port = listener.getsockname()[1]
         options = options.model_copy(update={"port": port})
-        app = create_app(ws, options)
+        app = create_app(ws, options, work=False)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -68,8 +69,8 @@ def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") 
             there = "" if path == "/" else f"&then={quote(path, safe='/')}"
             address += f"/start?token={accounts.create_link(ws)}{there}"
         server = _Server(config, app)
-        threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):
+        with Worker(ws), contextlib.suppress(KeyboardInterrupt):
+            threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
             server.run(sockets=[listener])
         if not server.started:
             raise LabelchefError("the server could not start; its log above says why", code="serve")
