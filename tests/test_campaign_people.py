@@ -231,10 +231,7 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
     for suffix in ("csv", "jsonl", "parquet"):
         labels = exchange.export_labels(ws, campaign, tmp_path / f"labels.{suffix}")
         votes = exchange.export_votes(ws, campaign, tmp_path / f"votes.{suffix}")
-        reader = {"csv": pd.read_csv, "jsonl": lambda p: pd.read_json(p, lines=True), "parquet": pd.read_parquet}[
-            suffix
-        ]
-        frame, ballots = reader(labels).set_index("item"), reader(votes)
+        frame, ballots = read(labels).set_index("item"), read(votes)
         frame.index = frame.index.astype(str)
         assert len(frame) == 60
         assert frame["source"].value_counts().to_dict() == {"weak": 59, "cleaned": 1}

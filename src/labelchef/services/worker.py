@@ -106,9 +106,10 @@ class Worker:
         """End after the step in hand."""
         self._halt.set()
         self._ws.notify()
-        for thread in (self._thread, self._mapper):
-            if thread is not None:
-                thread.join(timeout)
+        if self._thread is not None:
+            self._thread.join(timeout)
+        if self._mapper is not None:  # looked at only now: the worker's thread is what starts it
+            self._mapper.join(timeout)
 
     def wake(self) -> None:
         """Look at once whether something is due."""
