@@ -11,6 +11,7 @@ from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import InvalidInputError
 from labelchef.services import campaigns as service
 from labelchef.web.api.labelling import CampaignPath
+from labelchef.web.forms import CampaignSettingsForm, FolderForm, Name
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import (
     CAMPAIGN,
@@ -25,16 +26,7 @@ from labelchef.web.policies import (
     router,
 )
 from labelchef.web.problems import WebError
-from labelchef.web.views import (
-    CampaignSettingsForm,
-    CampaignView,
-    FolderForm,
-    Name,
-    PageOf,
-    RoundView,
-    StatusView,
-    VersionView,
-)
+from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, VersionView
 
 routes = router()
 _BAD_FILE = (422, "file", "a file is missing or cannot be used; the code is that of the part, the detail says how")

@@ -5,18 +5,9 @@ from typing import Annotated
 from fastapi import Path
 
 from labelchef.services import labelling as service
+from labelchef.web.forms import NextForm, SkipForm, VoteForm
 from labelchef.web.policies import CAMPAIGN, ITEM, Member, Policy, Store, answers, router
-from labelchef.web.views import (
-    NextForm,
-    NextView,
-    ReceiptView,
-    SkipForm,
-    TaskView,
-    VotedView,
-    VoteForm,
-    next_view,
-    task_view,
-)
+from labelchef.web.views import NextView, ReceiptView, TaskView, VotedView, next_view, task_view
 
 routes = router()
 CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", max_length=200)]

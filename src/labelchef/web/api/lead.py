@@ -7,17 +7,15 @@ from fastapi import Path, Query
 from labelchef.services import accounts
 from labelchef.services import campaigns as service
 from labelchef.web.api.labelling import CampaignPath
+from labelchef.web.forms import ItemForm, ResolveForm, SettingsForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import CAMPAIGN, ITEM, Lead, Policy, Store, answers, router
 from labelchef.web.views import (
     AccountView,
     CampaignView,
     ConflictView,
-    ItemForm,
     LedgerView,
     PageOf,
-    ResolveForm,
-    SettingsForm,
     StatusView,
     conflict_view,
     page_view,

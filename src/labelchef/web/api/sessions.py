@@ -5,22 +5,11 @@ from fastapi import Request, Response
 import labelchef
 from labelchef.services import accounts
 from labelchef.web import identity
+from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Anyone, Lead, Options, Policy, SignedIn, Store, answers, router
 from labelchef.web.problems import WebError
-from labelchef.web.views import (
-    AccountChange,
-    AccountForm,
-    AccountView,
-    HealthView,
-    NewTokenView,
-    PageOf,
-    PasswordForm,
-    SessionView,
-    SignInForm,
-    TokenForm,
-    TokenView,
-)
+from labelchef.web.views import AccountView, HealthView, NewTokenView, PageOf, SessionView, TokenView
 
 routes = router()
 _ACCOUNT = (404, "account", "no such account")
