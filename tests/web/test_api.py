@@ -415,3 +415,42 @@ def test_a_body_that_is_too_large_is_refused(ws: Workspace, people: Any) -> None
         answer = client.post("/api/session", content=b"x" * (2**20 + 1))
         assert answer.status_code == 413
         assert answer.json()["code"] == "size"
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "a\\u0000b", "\\u202e", "x" * 5000])
+def test_texts_that_no_database_holds_are_refused_or_kept(
+    as_person: Sign, campaign: CampaignSummary, text: str
+) -> None:
+    lead = as_person("lead")
+    item = held(lead, campaign)[0]["item"]
+    for method, path, body in [
+        ("POST", "/api/session", '{"name": "%s", "password": "%s"}'),
+        ("POST", "/api/accounts", '{"name": "%s", "password": "long enough %s"}'),
+        ("POST", "/api/tokens", '{"label": "%s %s"}'),
+        ("POST", f"{base(campaign)}/votes", '{"item": "%s", "label": "%s"}'),
+        ("POST", f"{base(campaign)}/votes", f'{{"item": "{item}", "label": 0, "note": "%s %s"}}'),
+        ("POST", f"{base(campaign)}/decisions", '{"item": "%s", "label": "%s"}'),
+        ("POST", "/api/campaigns/from-folder", '{"name": "%s", "folder": "%s"}'),
+        ("PATCH", f"{base(campaign)}/settings", '{"target_metric": "%s%s"}'),
+    ]:
+        answer = lead.client.request(
+            method, path, content=body % (text, text), headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code < 500, (path, answer.text)
+    for path in (
+        f"{base(campaign)}/ledger?person=%00",
+        f"{base(campaign)}/ledger?item=%00",
+        "/api/campaigns/%00",
+        "/c/%00/label",
+    ):
+        assert lead.get(path).status_code < 500
+
+
+def test_a_body_in_pieces_is_counted_too(ws: Workspace, people: Any) -> None:
+    from labelchef.web.app import create_app
+    from labelchef.web.options import ServeOptions
+
+    app = create_app(ws, ServeOptions(team=True, max_upload_mb=1), work=False)
+    with TestClient(app) as client:
+        answer = client.post("/api/session", content=(b"x" * 2**16 for _ in range(20)))
+        assert 400 <= answer.status_code < 500

@@ -424,3 +424,19 @@ def test_texts_have_contrast() -> None:
             assert contrast(colours[ink], colours[f"{ink}-wash"]) >= 4.5, ink
         assert contrast(colours["accent-ink"], colours["accent"]) >= 4.5
         assert contrast(colours["edge"], colours["card"]) >= 3, "borders of fields"
+
+
+def test_the_mouse_and_the_tab_key_work_as_well(ws: Workspace, laptop: str, opened: Open) -> None:
+    page = opened(laptop)
+    enter(ws, page)
+    first = item(page)
+    page.locator(".class").nth(1).click()
+    page.wait_for_function(f"() => !document.querySelector('#item .text')?.textContent.startsWith('{first}:')")
+    press(page, "Enter")
+    page.locator(".class").nth(0).focus()
+    press(page, "Enter")
+    saved(page)
+    votes = [entry for entry in campaigns.ledger(ws, "animals", kind="vote").entries]
+    assert votes[2].label == 1
+    assert votes[1].label == votes[1].what["suggested"], "after a click, Enter is for the suggestion again"
+    assert votes[0].label == 0, "on a button that has the focus, Enter presses it"

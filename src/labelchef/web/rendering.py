@@ -25,7 +25,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(thousands=thousands, iso=_iso, score=score, details=_details, share=share)
+    found.filters.update(thousands=thousands, iso=_iso, score=score, details=_details, share=share, sentence=sentence)
     return found
 
 
@@ -62,6 +62,15 @@ def score(value: float | None) -> str:
 def share(value: float | None) -> str:
     """A share in per cent, a dash where there is none."""
     return "–" if value is None else f"{100 * value:.0f}\u202f%"
+
+
+def sentence(text: str) -> str:
+    """A message as a sentence of its own.
+
+    >>> sentence("round 5 is open")
+    'Round 5 is open.'
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
 
 
 def _iso(moment: datetime) -> str:

@@ -148,6 +148,7 @@ function vote(label) {
   if (!current || undoing) return;
   const button = $$(".class").find((candidate) => Number(candidate.dataset.position) === label);
   if (button) flash(button);
+  if (document.activeElement?.closest("#classes, .actions")) $("#item").focus({ preventScroll: true }); // Enter is for the suggestion again
   const body = { item: current.item, label, seconds: (performance.now() - shownAt) / 1000, request_id: requestId(), blind: hidden, n: HELD };
   if ($("#note").value.trim()) body.note = $("#note").value.trim();
   body.seconds = Math.min(body.seconds, 3600);
@@ -167,6 +168,7 @@ function requestId() {
 
 function skip() {
   if (!current || undoing) return;
+  if (document.activeElement?.closest(".actions")) $("#item").focus({ preventScroll: true });
   outbox.push(campaignPath(campaign, "/skip"), { item: current.item, n: HELD });
   advance();
 }
@@ -210,7 +212,7 @@ function wait(why) {
     preparing: "Getting ready", waiting_for_others: "Others are still labelling", updating: "The model is learning from your labels",
     paused: "Paused", finished: "Finished", stopped: "Stopped", failed: "Something needs the lead", offline: "No connection",
   }[why.reason] ?? "Waiting";
-  $("#waiting-text").textContent = why.message;
+  $("#waiting-text").textContent = sentence(why.message);
   const over = ["finished", "stopped", "failed"].includes(why.reason);
   $("#pulse").hidden = over;
   $("#waiting-auto").hidden = over;
@@ -219,6 +221,8 @@ function wait(why) {
   clearTimeout(sleeping);
   sleeping = over ? null : setTimeout(refill, 1000 * Math.min(Math.max(why.retry_after || 20, 2), 30));
 }
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function wake() {
   clearTimeout(sleeping);
@@ -254,7 +258,7 @@ document.addEventListener("keydown", (event) => {
   const onButton = event.target instanceof HTMLElement && event.target.closest("button, a, summary");
   const position = current ? classKeys(current.classes).indexOf(event.key) : -1;
   const act = position >= 0 ? () => vote(position)
-    : event.key === "Enter" && (!onButton || event.target.classList.contains("class")) ? () => { if (suggested() !== null) vote(suggested()); }
+    : event.key === "Enter" && !onButton ? () => { if (suggested() !== null) vote(suggested()); }
     : { u: undo, Backspace: undo, s: skip, a: () => vote(null), n: openNote, b: toggleHidden, "/": () => $("#find").focus(), "?": () => $("#help").showModal() }[event.key];
   if (!act) return;
   event.preventDefault();

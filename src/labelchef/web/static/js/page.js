@@ -130,6 +130,7 @@ function keepShown(part, image) {
 }
 
 localTimes();
+$(".sub a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const campaign = document.body.dataset.watch;
 if (campaign) watch(campaign, () => renew(), { since: Number(document.body.dataset.version) });
 
