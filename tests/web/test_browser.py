@@ -436,7 +436,7 @@ def test_the_mouse_and_the_tab_key_work_as_well(ws: Workspace, laptop: str, open
     page.locator(".class").nth(0).focus()
     press(page, "Enter")
     saved(page)
-    votes = [entry for entry in campaigns.ledger(ws, "animals", kind="vote").entries]
+    votes = campaigns.ledger(ws, "animals", kind="vote").entries
     assert votes[2].label == 1
     assert votes[1].label == votes[1].what["suggested"], "after a click, Enter is for the suggestion again"
     assert votes[0].label == 0, "on a button that has the focus, Enter presses it"

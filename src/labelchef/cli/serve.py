@@ -54,13 +54,15 @@ def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
 def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") -> None:
     """Serve until interrupted, and say where."""
     _require_serve()
+    from pydantic import ValidationError
+
     from labelchef.web.options import ServeOptions
     from labelchef.web.server import serve as run
 
     try:
         options = ServeOptions(**given)
-    except ValueError as error:
-        wrong = error.errors()[0] if hasattr(error, "errors") else {"loc": ("options",), "msg": str(error)}
+    except ValidationError as error:
+        wrong = error.errors()[0]
         name = ".".join(str(part) for part in wrong["loc"]).replace("_", "-")
         raise InvalidInputError(f"--{name} cannot be used: {wrong['msg'].lower()}", code="options") from None
     console = Console(highlight=False, soft_wrap=True)
