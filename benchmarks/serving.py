@@ -261,7 +261,7 @@ def check_ledger(home: Path, log: Log) -> int:
 async def kill_and_restart(server: Server, times: int, rng: np.random.Generator) -> AsyncIterator[int]:
     """Kill the server at random moments and start it again, `times` times."""
     for k in range(times):
-        await asyncio.sleep(float(rng.uniform(0.05, 3.0)))
+        await asyncio.sleep(float(rng.uniform(0.1, 6.0)))
         server.kill()
         await asyncio.to_thread(server.start)
         yield k
@@ -307,7 +307,7 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
         figures = _load(console, Path(folder), people, items, seconds)
     if kills:
         with tempfile.TemporaryDirectory(prefix="labelchef-kill-") as folder:
-            killed = kill_run(Path(folder), people=people, items=items, kills=kills, batch=60)
+            killed = kill_run(Path(folder), people=people, items=items, kills=kills, batch=120)
         console.print(
             f"{killed['kills']} kills under load: {killed['acknowledged']} votes acknowledged, all there, none doubled; "
             f"{killed['rounds']} rounds, replay agrees"

@@ -40,7 +40,7 @@ def metric_svg(frame: pd.DataFrame, metric: str, target: float | None, theme: st
         .mark_line(point={"size": 28, "filled": True}, strokeWidth=2)
         .encode(
             x=_rounds(frame),
-            y=alt.Y("value:Q", title=name, scale=alt.Scale(zero=False, nice=True)),
+            y=alt.Y("value:Q", title=name, scale=_scale([*frame["value"], *([] if target is None else [target])])),
             color=_colour("split", ["validation", "test"], [colours.first, colours.second]),
         )
     )
@@ -66,7 +66,7 @@ def change_svg(frame: pd.DataFrame, theme: str) -> str:
         .mark_line(point={"size": 28, "filled": True}, strokeWidth=2)
         .encode(
             x=_rounds(frame),
-            y=alt.Y("change:Q", title="change of the validation loss"),
+            y=alt.Y("change:Q", title="change of the validation loss", scale=_scale([*frame["change"], 0.0])),
             color=_colour("kind", ["predicted", "realised"], [colours.second, colours.first]),
         )
     )
@@ -143,6 +143,15 @@ def _rounds(frame: pd.DataFrame) -> Any:
     ticks = list(range(low, high + 1, max(1, (high - low) // 10)))
     domain = alt.Scale(domain=[low, max(high, low + 1)], nice=False)
     return alt.X("round:Q", title="round", scale=domain, axis=alt.Axis(values=ticks, format="d", grid=False))
+
+
+def _scale(values: list[float]) -> Any:
+    """A scale over all values; with some room where they are all the same."""
+    import altair as alt
+
+    low, high = min(values), max(values)
+    room = 0.0 if high > low else max(0.01, 0.05 * abs(high))
+    return alt.Scale(zero=False, nice=True, domain=[low - room, high + room])
 
 
 def _colour(column: str, names: list[str], colours: list[str]) -> Any:
