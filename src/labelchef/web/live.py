@@ -36,6 +36,8 @@ class Hub:
             return now
         finally:
             self._waiting[campaign].discard(told)
+            if not self._waiting[campaign]:
+                del self._waiting[campaign]
 
     async def _watch(self, campaign: str, version: int) -> None:
         loop = asyncio.get_running_loop()
