@@ -13,6 +13,7 @@ demo: $(READY)
 	$(BIN)/labelchef demo
 
 test: lint
+	tools/system-parts
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 lint: $(READY)
@@ -30,7 +31,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv labelchef-demo bench-results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf .venv labelchef-demo labelchef-demo-home bench-results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "labelchef needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 1; }

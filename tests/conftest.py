@@ -1,9 +1,13 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from labelchef.services.workspace import Workspace, open_workspace
+from tests.store_support import PostgresServer, postgres_server
 
 settings.register_profile("labelchef", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.load_profile("labelchef")
@@ -20,3 +24,25 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("no real data sets here; set LABELCHEF_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str | None:
+    """Where a workspace keeps its facts: None is its own SQLite file."""
+    if request.param == "sqlite":
+        return None
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database()
+
+
+@pytest.fixture
+def ws(tmp_path: Path, database: str | None) -> Iterator[Workspace]:
+    """A workspace, once for each kind of database."""
+    with open_workspace(tmp_path / "home", database) as opened:
+        yield opened

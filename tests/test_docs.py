@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from labelchef.cli.main import app
 from labelchef.constructors import CONSTRUCTORS
+from labelchef.domain.campaigns import CampaignSettings
 from labelchef.io.digits import RULES
 from labelchef.selectors import SELECTORS
 from labelchef.services.clean import CleanSettings
@@ -29,6 +30,14 @@ def test_every_command_and_option_is_documented(name: str) -> None:
             assert re.search(rf"{re.escape(parameter.opts[0])}`.*{re.escape(str(default))}", section)
 
 
+def test_every_command_of_a_group_is_documented() -> None:
+    users = COMMANDS["users"]
+    for name, command in users.commands.items():
+        line = next(line for line in CLI.splitlines() if line.startswith(f"| `users {name}`"))
+        for parameter in command.params:
+            assert f"`{parameter.opts[0]}`" in line, f"docs/cli.md does not mention {parameter.opts[0]} of users {name}"
+
+
 def test_every_selector_and_constructor_is_documented() -> None:
     for name in (*SELECTORS, *CONSTRUCTORS):
         assert f"`{name}`" in CLI
@@ -37,6 +46,8 @@ def test_every_selector_and_constructor_is_documented() -> None:
 def test_every_setting_of_a_campaign_has_an_option() -> None:
     options = {p.name for p in COMMANDS["clean"].params}
     assert {field.name for field in fields(CleanSettings)} <= options
+    lasting = {p.name for p in COMMANDS["init"].params}
+    assert {field.name for field in fields(CampaignSettings)} <= lasting
 
 
 def test_every_room_is_documented() -> None:

@@ -64,8 +64,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     stop : a further stopping rule, see `labelchef.pipeline.stopping`
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour
     fit_intercept : whether to add a bias column
-    tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model
-    random_state : seed of every random choice
+    tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'
+    random_state : seed of every random choice; a constructor that is handed in as an instance has its own
 
     Attributes
     ----------
@@ -216,6 +216,22 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             batch = InflSelector().select(session.context(eligible), int(eligible.sum()))
             found[batch.indices] = batch.influence
         return found
+
+    def suggest(self, indices: Any) -> Batch:
+        """What the model suggests for these samples, in their order, each standing for itself.
+
+        Samples that have a clean label, or were given up, are scored as if they could be asked.
+        """
+        session = self._fitted()
+        items = as_indices(indices, session.objective.engine.n_rows)
+        if len(items) == 0:
+            return Batch(items, items, np.empty(0))
+        eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
+        eligible[items] = True
+        found = InflSelector().select(session.context(eligible), len(items))
+        place = {item: k for k, item in enumerate(found.indices.tolist())}
+        order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
+        return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)
 
     def update(self, indices: Any, labels: Any) -> Self:
         """Write down what people decided, and bring the model up to date.

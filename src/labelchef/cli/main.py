@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli import campaigns
+from labelchef.cli.serve import serve as serve_command
+from labelchef.cli.users import users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
 
 app = typer.Typer(
@@ -109,8 +112,17 @@ def demo(
     out: Annotated[Path, typer.Option(help=_DEMO_OUT)] = Path("labelchef-demo"),
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
+    serve: Annotated[bool, typer.Option("--serve", help="Label the digits yourself, in the browser.")] = False,
+    home: Annotated[Path, typer.Option(help="With --serve: folder of the workspace.")] = Path("labelchef-demo-home"),
+    port: Annotated[int, typer.Option(help="With --serve: port, 0 for any that is free.")] = 8000,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = False,
 ) -> None:  # fmt: skip
     """Watch real labels get cleaned: handwritten digits, weak labels from simple rules, no network."""
+    if serve:
+        from labelchef.cli.serve import serve_demo
+
+        serve_demo(home, seed=seed, port=port, open_browser=open_browser)
+        return
     from labelchef.cli.progress import LiveProgress, show_next_steps, show_outcome
     from labelchef.services.demo import demo as service
     from labelchef.services.demo import fresh_folder
@@ -127,6 +139,11 @@ def demo(
     show_next_steps(outcome)
     if outcome.stopped_because == "interrupted":
         raise typer.Exit(INTERRUPTED)
+
+
+app.command()(serve_command)
+campaigns.register(app)
+app.add_typer(users, name="users")
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -115,7 +115,8 @@ def show_next_steps(outcome: CleanOutcome) -> None:
     """What to try after the demo."""
     console = Console(highlight=False, soft_wrap=True, markup=False)
     command = sys.argv[0] if Path(sys.argv[0]).name == "labelchef" else "labelchef"
-    steps = [(f"{command} clean --help", "the same on files of yours")]
+    steps = [(f"{command} demo --serve", "label the digits yourself, in the browser")]
+    steps.append((f"{command} clean --help", "the same on files of yours"))
     steps.append(("from labelchef import LabelCleaner", "the same in Python; help(LabelCleaner) tells how"))
     if any(path.name == "report.html" for path in outcome.files):
         steps.insert(0, (f"open {outcome.folder / 'report.html'}", "in a browser: what was asked, and what it brought"))

@@ -32,6 +32,30 @@ class NotFittedError(LabelchefError, AttributeError, ValueError):
     """A method was called before `fit`."""
 
 
+class NotFoundError(LabelchefError, LookupError):
+    """A campaign, item or account that does not exist, or that this person may not see."""
+
+
+class ForbiddenError(LabelchefError, PermissionError):
+    """Something this person may not do."""
+
+
+class ConflictError(LabelchefError):
+    """Something that cannot be done as things stand now: an item taken, a campaign in another state."""
+
+
+class ThrottledError(ForbiddenError):
+    """Too many attempts; `retry_after` seconds from now there may be another."""
+
+    def __init__(self, message: str, *, retry_after: float, code: str = "throttled") -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
+class StoreError(LabelchefError):
+    """The database or a campaign's folder cannot be used: locked, gone, full or damaged. Nothing was changed."""
+
+
 class LabelchefWarning(UserWarning):
     """Base of every warning raised by labelchef."""
 

@@ -24,6 +24,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         Path(name).chmod(0o644)
         Path(name).replace(path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -48,3 +49,13 @@ def array_digest(*arrays: "np.ndarray[Any, Any]") -> str:
         for start in range(0, len(array) if array.ndim else 1, rows):
             digest.update(np.ascontiguousarray(array[start : start + rows] if array.ndim else array).tobytes())
     return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """See the new name onto the disk, where folders can be opened."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,5 +1,6 @@
 """Sweeps over an array that lies in memory, or in a file that is mapped into it."""
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -91,10 +92,13 @@ class MemoryEngine:
         pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
         partial = np.empty((pieces, *W.shape))
 
-        def work(first: int, every: int) -> None:
-            kernels.gradient_of_rows(self._X, self._bias, indices, first, every, W, labels.Y, labels.weight, partial)
+        helpers = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
 
-        self._share(work, pieces if n * self.row_bytes >= _WORTH_A_THREAD else 1)
+        def work(first: int) -> float:
+            kernels.gradient_of_rows(self._X, self._bias, indices, first, helpers, W, labels.Y, labels.weight, partial)
+            return 0.0
+
+        self._map(work, helpers)
         self.sweeps += n / max(1, self.n_rows)
         return np.asarray(partial.sum(axis=0))
 
@@ -225,18 +229,22 @@ class MemoryEngine:
         chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
         return [round(self.n_rows * c / chunks) for c in range(chunks + 1)]
 
-    def _share(self, work: Callable[[int, int], None], pieces: int) -> None:
-        """Small work on all threads, the calling one among them: work(first, every) does every `every`-th piece."""
-        threads = min(thread_count(), pieces)
-        others = [self._threads().submit(work, first, threads) for first in range(1, threads)]
-        work(0, threads)
-        for other in others:
-            other.result()
-
     def _map(self, work: Callable[[int], float], chunks: int) -> list[float]:
-        if chunks == 1:
-            return [work(0)]
-        return list(self._threads().map(work, range(chunks)))
+        """work(0), …, work(chunks − 1) on all threads, the calling one among them: each takes the next that is left."""
+        results = [0.0] * chunks
+        left = itertools.count()
+
+        def take() -> None:
+            while (chunk := next(left)) < chunks:
+                results[chunk] = work(chunk)
+
+        others = [self._threads().submit(take) for _ in range(min(thread_count(), chunks) - 1)]
+        try:
+            take()
+        finally:
+            for other in others:
+                other.result()
+        return results
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None or self._pool_owner != os.getpid():  # threads do not survive a fork

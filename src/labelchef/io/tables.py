@@ -4,6 +4,7 @@ Files know no types that last: labels and class names are compared as text.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
+ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
 
 
@@ -83,14 +85,49 @@ def read_votes(path: Path) -> pd.DataFrame:
     return votes.drop_duplicates(["item", "annotator"], keep="last").reset_index(drop=True)
 
 
+@dataclass(frozen=True)
+class VoteLine:
+    """A vote as a file has it; `number` is its line there."""
+
+    number: int
+    item: str
+    annotator: str
+    label: str | None
+    note: str | None
+
+
+def read_vote_lines(path: Path) -> list[VoteLine]:
+    """Votes with items by their keys, each with its line; label None means ambiguous."""
+    data = _read(path, "votes", ITEM_SUFFIXES, as_text=True)
+    missing = [name for name in ("item", "annotator", "label") if name not in data.columns]
+    if missing:
+        raise InvalidInputError(
+            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code="votes"
+        )
+    first = 2 if path.suffix.lower() == ".csv" else 1
+    items, people = (list(map(_text, data[name].tolist())) for name in ("item", "annotator"))
+    labels = _answers(data["label"])
+    notes = list(map(_text, data["note"].tolist())) if "note" in data.columns else [""] * len(data)
+    return [VoteLine(first + k, items[k], people[k], labels[k], notes[k] or None) for k in range(len(data))]
+
+
+def read_items(path: Path, what: str) -> pd.DataFrame:
+    """What people see of each sample: columns id, text and image where there are such, every other one a field."""
+    data: pd.DataFrame = _read(path, what, ITEM_SUFFIXES, as_text=True)
+    data.columns = pd.Index([str(column) for column in data.columns])
+    if data.columns.has_duplicates:
+        raise InvalidInputError(f"{what}: {path} names a column twice; expected distinct names", code="file")
+    return data
+
+
 def _answers(values: Any) -> list[str | None]:
     """Labels as text, whole numbers without a decimal point; -1, empty and missing mean none."""
-    answers: list[str | None] = []
-    for value in values.tolist():
-        whole = isinstance(value, float) and value.is_integer()
-        text = "" if value is None or value != value else str(int(value) if whole else value)
-        answers.append(None if text in ("", "-1") else text)
-    return answers
+    return [None if text in ("", "-1") else text for text in map(_text, values.tolist())]
+
+
+def _text(value: Any) -> str:
+    whole = isinstance(value, float) and value.is_integer()
+    return "" if value is None or value != value else str(int(value) if whole else value)
 
 
 def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = False) -> Any:

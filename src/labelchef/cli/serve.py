@@ -1,0 +1,101 @@
+"""`labelchef serve`: the page and the API, on a laptop or for a team."""
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from labelchef.domain.errors import InvalidInputError, MissingExtraError
+
+_HOME = "Folder of the workspace: database and campaigns. [default: labelchef-home]"
+_DATABASE = "PostgreSQL by URL instead of the database in the workspace's folder."
+_HOST = "Address to listen on; beyond this machine only with --team. [default: 127.0.0.1]"
+_TEAM = "People sign in with accounts (labelchef users add); without it, a one-time link is for one person."
+_HTTPS = "People come by https, through a proxy in front: cookies are marked Secure."
+_ROOT = "With --team, campaigns may be made from folders below this one."
+
+
+def serve(
+    home: Annotated[Path | None, typer.Option(envvar="LABELCHEF_HOME", help=_HOME)] = None,
+    database: Annotated[str | None, typer.Option(envvar="LABELCHEF_DATABASE", help=_DATABASE)] = None,
+    host: Annotated[str | None, typer.Option(help=_HOST)] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 for any that is free. [default: 8000]")] = None,
+    team: Annotated[bool | None, typer.Option("--team", help=_TEAM)] = None,
+    https: Annotated[bool | None, typer.Option("--https", help=_HTTPS)] = None,
+    import_root: Annotated[Path | None, typer.Option(help=_ROOT)] = None,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the link in the browser.")] = False,
+) -> None:  # fmt: skip
+    """Serve the page and the API: label in the browser, alone on a laptop or as a team."""
+    given = {
+        "home": home, "database": database, "host": host, "port": port, "team": team, "https": https,
+        "import_root": import_root,
+    }  # fmt: skip
+    run_server({name: value for name, value in given.items() if value is not None}, open_browser=open_browser)
+
+
+def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
+    """Serve the digits as a campaign, ready to label."""
+    _require_serve()
+    from labelchef.services.demo_campaign import demo_campaign
+    from labelchef.services.workspace import open_workspace
+
+    console = Console(highlight=False, soft_wrap=True)
+    with open_workspace(home) as ws:
+        made = demo_campaign(ws, seed=seed)
+    console.print(
+        f"{made.name}: {made.n_items} handwritten digits with weak labels from 20 rules, in {escape(str(home))}"
+    )
+    run_server({"home": home, "port": port}, open_browser=open_browser, path=f"/c/{made.slug}/label")
+
+
+def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") -> None:
+    """Serve until interrupted, and say where."""
+    _require_serve()
+    from pydantic import ValidationError
+
+    from labelchef.web.options import ServeOptions
+    from labelchef.web.server import serve as run
+
+    try:
+        options = ServeOptions(**given)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = ".".join(str(part) for part in wrong["loc"]).replace("_", "-")
+        raise InvalidInputError(f"--{name} cannot be used: {wrong['msg'].lower()}", code="options") from None
+    console = Console(highlight=False, soft_wrap=True)
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+
+    def ready(address: str) -> None:
+        if not options.team:
+            console.print("Open this link; it works once, in one browser:\n")
+        console.print(f"  [link={address}]{escape(address)}[/link]\n")
+        console.print("Ctrl-C stops the server; everything is kept.", style="dim")
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    run(options, ready, path)
+
+
+def _require_serve() -> None:
+    import importlib.util
+
+    needed = (
+        "fastapi",
+        "uvicorn",
+        "jinja2",
+        "multipart",
+        "pydantic_settings",
+        "sqlalchemy",
+        "alembic",
+        "PIL",
+        "altair",
+        "pwdlib",
+    )
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(f"the server needs {', '.join(missing)}; pip install 'labelchef[serve]'", code="serve")

@@ -1,0 +1,338 @@
+"""Accounts, passwords, sessions, tokens, and who takes part in which campaign.
+
+Only digests of secrets are stored. Passwords are hashed by argon2 (pwdlib), outside of any transaction.
+"""
+
+import functools
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from labelchef.domain.campaigns import Account, Role
+from labelchef.domain.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    ThrottledError,
+)
+from labelchef.services.access import check_person, moment
+from labelchef.services.workspace import Workspace
+from labelchef.store import campaigns as store
+from labelchef.store import people
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from pwdlib import PasswordHash
+
+LOCAL_NAME = "me"
+"""The account of whoever opens the link on their own machine."""
+SESSION_DAYS = 14.0
+LINK_MINUTES = 60.0
+_WINDOW = 15 * 60.0
+_TRIES = {"pair": 5, "address": 30, "name": 50}
+"""Failed attempts within a quarter of an hour: of one name from one address, from one address, of one name."""
+_SHORTEST, _LONGEST = 10, 1000
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """A session that began: its token is told this once."""
+
+    token: str
+    account: Account
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class ApiTokenInfo:
+    """An API token, without its secret."""
+
+    id: str
+    label: str
+    created_at: datetime
+
+
+def create_account(ws: Workspace, name: str, role: Role | str, password: str | None) -> Account:
+    """A new account; without a password nobody can sign in by name."""
+    check_person(name)
+    wanted = _role(role)
+    hashed = None if password is None else _hashed(password)
+    with ws.writing() as connection:
+        if store.account_by_name(connection, name) is not None:
+            raise ConflictError(f"there is an account {name!r} already; choose another name", code="account")
+        people.insert_account(connection, name, wanted.value, hashed)
+        return _account(_row(connection, name))
+
+
+def list_accounts(ws: Workspace) -> list[Account]:
+    """All accounts by name."""
+    with ws.reading() as connection:
+        return [_account(row) for row in people.accounts(connection)]
+
+
+def find_account(ws: Workspace, name: str) -> Account:
+    """An account by name."""
+    with ws.reading() as connection:
+        return _account(_row(connection, name))
+
+
+def has_lead(ws: Workspace) -> bool:
+    """Whether someone can sign in as lead by a password."""
+    with ws.reading() as connection:
+        return any(_is_lead_with_password(row) for row in people.accounts(connection))
+
+
+def set_password(ws: Workspace, name: str, password: str) -> None:
+    """Give an account a new password; its sessions end."""
+    hashed = _hashed(password)
+    with ws.writing() as connection:
+        row = _row(connection, name)
+        people.update_account(connection, row.id, password_hash=hashed)
+        people.end_sessions(connection, row.id)
+
+
+def set_active(ws: Workspace, name: str, active: bool) -> Account:
+    """Let an account sign in, or no longer; the last lead stays. Its votes stay in any case."""
+    with ws.writing() as connection:
+        row = _row(connection, name)
+        leads = [r for r in people.accounts(connection) if r.active and r.role == Role.LEAD.value]
+        if not active and [r.id for r in leads] == [row.id]:
+            raise ConflictError(f"{name!r} is the last active lead; make another one first", code="last_lead")
+        people.update_account(connection, row.id, active=active)
+        if not active:
+            people.end_sessions(connection, row.id)
+        return _account(_row(connection, name))
+
+
+def deactivate(ws: Workspace, name: str) -> Account:
+    """Lock an account out."""
+    return set_active(ws, name, False)
+
+
+def check_password(ws: Workspace, name: str, password: str, *, address: str = "local") -> Account:
+    """The account whose password this is. Attempts are counted; too many have to wait."""
+    with ws.reading() as connection:
+        _throttle(connection, name, address)
+        row = people.account_or_none(connection, name)
+    stored = None if row is None or not row.active else row.password_hash
+    right = _verified(password, stored)
+    with ws.writing() as connection:
+        people.note_attempt(connection, name, address, ok=right, forget_before=time.time() - 2 * _WINDOW)
+    if not right or row is None:
+        raise ForbiddenError("this name and password do not belong together; try again", code="credentials")
+    return _account(row)
+
+
+def sign_in(ws: Workspace, name: str, password: str, *, address: str = "local") -> SignedIn:
+    """Begin a session by name and password."""
+    account = check_password(ws, name, password, address=address)
+    with ws.writing() as connection:
+        return _begin(connection, _row(connection, account.name))
+
+
+def session_account(ws: Workspace, token: str) -> Account | None:
+    """Who a session belongs to; None if it ended."""
+    with ws.reading() as connection:
+        row = people.account_of_session(connection, _digest(token), time.time())
+    return None if row is None else _account(row)
+
+
+def sign_out(ws: Workspace, token: str) -> None:
+    """End a session."""
+    with ws.writing() as connection:
+        people.end_session(connection, _digest(token))
+
+
+def create_link(ws: Workspace) -> str:
+    """A secret that signs in once, as the lead of this machine; made for the link that `labelchef serve` prints."""
+    secret = secrets.token_urlsafe(32)
+    with ws.writing() as connection:
+        if store.account_by_name(connection, LOCAL_NAME) is None:
+            people.insert_account(connection, LOCAL_NAME, Role.LEAD.value, None)
+        row = _row(connection, LOCAL_NAME)
+        people.insert_token(
+            connection, row.id, _digest(secret), "link", once=True, expires_at=time.time() + 60 * LINK_MINUTES
+        )
+    return secret
+
+
+def redeem_link(ws: Workspace, secret: str) -> SignedIn:
+    """Begin a session by a link, which is then spent."""
+    with ws.writing() as connection:
+        row = people.spend_link(connection, _digest(secret), time.time())
+        if row is None:
+            raise ForbiddenError(
+                "this link was used before or is too old; start `labelchef serve` again for a new one", code="link"
+            )
+        return _begin(connection, row)
+
+
+def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiTokenInfo]:
+    """A token for programs: its secret, told this once, and what is kept of it."""
+    if not 0 < len(label) <= 100 or not label.isprintable():
+        raise InvalidInputError(f"{label!r} is no label; expected 1 to 100 printable characters", code="label")
+    secret = f"lc_{secrets.token_urlsafe(32)}"
+    with ws.writing() as connection:
+        row = _row(connection, name)
+        people.insert_token(connection, row.id, _digest(secret), label, once=False, expires_at=None)
+    found = next(t for t in list_api_tokens(ws, name) if t.id == _digest(secret)[:16])
+    return secret, found
+
+
+def list_api_tokens(ws: Workspace, name: str) -> list[ApiTokenInfo]:
+    """The tokens of an account that work."""
+    with ws.reading() as connection:
+        rows = people.tokens_of(connection, _row(connection, name).id)
+    return [ApiTokenInfo(row.token_hash[:16], row.label, moment(row.created_at)) for row in rows]
+
+
+def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
+    """Make a token useless."""
+    with ws.writing() as connection:
+        rows = people.tokens_of(connection, _row(connection, name).id)
+        found = next((row for row in rows if row.token_hash[:16] == token), None)
+        if found is None:
+            raise NotFoundError(f"there is no token {token!r} of {name!r}", code="token")
+        people.revoke_token(connection, found.id, time.time())
+
+
+def token_account(ws: Workspace, secret: str) -> Account | None:
+    """Who an API token belongs to; None if it does not work."""
+    with ws.reading() as connection:
+        row = people.account_of_token(connection, _digest(secret))
+    return None if row is None else _account(row)
+
+
+def visitor(
+    ws: Workspace, *, session: str | None = None, token: str | None = None, campaign: str | None = None
+) -> tuple[Account | None, bool]:
+    """Who a session or an API token belongs to, and whether they take part in a campaign: one look at the database.
+
+    A campaign that does not exist is one they do not take part in; leads take part in all.
+    """
+    with ws.reading() as connection:
+        if token is not None:
+            row = people.account_of_token(connection, _digest(token))
+        else:
+            row = people.account_of_session(connection, _digest(session or ""), time.time())
+        if row is None:
+            return None, False
+        lead = row.role == Role.LEAD.value
+        return _account(row), lead or (campaign is not None and people.takes_part(connection, campaign, row.id))
+
+
+def members(ws: Workspace, campaign: str) -> list[Account]:
+    """The accounts that take part in a campaign, by name."""
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        return [_account(_row(connection, name)) for name in store.member_names(connection, row.id)]
+
+
+def is_member(ws: Workspace, campaign: str, name: str) -> bool:
+    """Whether an account may label in a campaign: members, and every lead."""
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        account = people.account_or_none(connection, name)
+        if account is None or not account.active:
+            return False
+        return account.role == Role.LEAD.value or store.is_member(connection, row.id, account.id)
+
+
+def add_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
+    """Let an account label in a campaign."""
+    _set_member(ws, campaign, name, by, member=True)
+
+
+def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
+    """Take an account off a campaign; its votes stay."""
+    _set_member(ws, campaign, name, by, member=False)
+
+
+def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
+    with ws.writing() as connection:
+        row = store.find_campaign(connection, campaign)
+        account = _row(connection, name)
+        if store.is_member(connection, row.id, account.id) != member:
+            store.set_member(connection, row.id, account.id, member=member)
+            store.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
+
+
+def _begin(connection: "sa.Connection", row: Any) -> SignedIn:
+    token = secrets.token_urlsafe(32)
+    now = time.time()
+    expires = now + 86400 * SESSION_DAYS
+    people.insert_session(connection, row.id, _digest(token), now, expires)
+    return SignedIn(token, _account(row), moment(expires))
+
+
+def _throttle(connection: "sa.Connection", name: str, address: str) -> None:
+    now = time.time()
+    failures = people.failures(connection, name, address, now - _WINDOW)
+    for kind, times in failures.items():
+        if len(times) >= _TRIES[kind]:
+            wait = times[-_TRIES[kind]] + _WINDOW - now
+            raise ThrottledError(
+                f"too many failed attempts; wait {max(1, round(wait / 60))} min and try again",
+                retry_after=max(1.0, wait),
+            )
+
+
+def _row(connection: "sa.Connection", name: str) -> Any:
+    row = people.account_or_none(connection, name)
+    if row is None:
+        raise NotFoundError(f"there is no account {name!r}; `labelchef users list` lists them", code="account")
+    return row
+
+
+def _account(row: Any) -> Account:
+    return Account(row.name, Role(row.role), bool(row.active), moment(row.created_at))
+
+
+def _is_lead_with_password(row: Any) -> bool:
+    return bool(row.active and row.role == Role.LEAD.value and row.password_hash is not None)
+
+
+def _role(role: Role | str) -> Role:
+    try:
+        return Role(role)
+    except ValueError:
+        raise InvalidInputError(
+            f"role is {role!r}; expected one of: {', '.join(r.value for r in Role)}", code="role"
+        ) from None
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@functools.cache
+def _hasher() -> "PasswordHash":
+    try:
+        from pwdlib import PasswordHash
+    except ImportError:
+        raise MissingExtraError("passwords need pwdlib; pip install 'labelchef[serve]'", code="serve") from None
+    return PasswordHash.recommended()
+
+
+def _hashed(password: str) -> str:
+    if not _SHORTEST <= len(password) <= _LONGEST:
+        raise InvalidInputError(
+            f"the password has {len(password)} characters; expected {_SHORTEST} to {_LONGEST}", code="password"
+        )
+    return _hasher().hash(password)
+
+
+@functools.cache
+def _nobody() -> str:
+    return _hasher().hash(secrets.token_urlsafe(32))
+
+
+def _verified(password: str, stored: str | None) -> bool:
+    """Takes as long for a name that does not exist as for one that does."""
+    matches = _hasher().verify(password[:_LONGEST], stored if stored is not None else _nobody())
+    return matches and stored is not None

@@ -1,0 +1,433 @@
+"""Make campaigns, look at them, and steer them."""
+
+import re
+import shutil
+import statistics
+import time
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labelchef.domain.campaigns import (
+    SUGGESTION,
+    CampaignFiles,
+    CampaignSettings,
+    CampaignState,
+    CampaignStatus,
+    CampaignSummary,
+    ConflictItem,
+    DecisionKind,
+    ItemProgress,
+    LedgerEntry,
+    OpenRound,
+    Origin,
+    Page,
+    PersonStats,
+    RoundKind,
+    RoundState,
+    RoundSummary,
+)
+from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.services.access import moment, moment_or_none, visible_campaign
+from labelchef.services.labelling import class_of, content_of
+from labelchef.services.workspace import Workspace
+from labelchef.store import campaigns as store
+from labelchef.store import handout, history
+from labelchef.store import rounds as rows
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from labelchef.services.campaign_files import CampaignData
+
+_LONGEST_NAME = 200
+
+
+def create_campaign(
+    ws: Workspace, name: str, files: "CampaignFiles | CampaignData", settings: CampaignSettings, by: str
+) -> CampaignSummary:
+    """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused."""
+    if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
+        raise InvalidInputError(
+            f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters", code="name"
+        )
+    from labelchef.services.campaign_files import check_data, read_files, store_files
+
+    data = read_files(files) if isinstance(files, CampaignFiles) else files
+    check_data(data, settings)
+    public_id = store.new_public_id()
+    folder = ws.home / "campaigns" / public_id
+    try:
+        arrays = store_files(data, folder)
+        with ws.writing() as connection:
+            store.insert_campaign(
+                connection,
+                public_id=public_id,
+                slug=_free_slug(connection, name),
+                name=name.strip(),
+                settings=settings,
+                by=by,
+                classes=data.classes,
+                items=data.rows(),
+                n_items=len(data.X),
+                arrays=arrays,
+            )
+            row = store.find_campaign(connection, public_id)
+            made = _summary(connection, row)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    ws.notify()
+    return made
+
+
+def create_from_folder(ws: Workspace, name: str, folder: Path, settings: CampaignSettings, by: str) -> CampaignSummary:
+    """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
+    from labelchef.services.campaign_files import find_files
+
+    return create_campaign(ws, name, find_files(folder), settings, by)
+
+
+def list_campaigns(ws: Workspace, person: str | None = None) -> list[CampaignSummary]:
+    """All campaigns, or those that a person may see."""
+    with ws.reading() as connection:
+        found = store.all_campaigns(connection)
+        return [_summary(connection, row) for row in found if person is None or _sees(connection, row, person)]
+
+
+def summary(ws: Workspace, campaign: str, person: str | None = None) -> CampaignSummary:
+    """A campaign in one line; with `person`, only if they may see it."""
+    with ws.reading() as connection:
+        row = (
+            store.find_campaign(connection, campaign)
+            if person is None
+            else visible_campaign(connection, campaign, person)[0]
+        )
+        return _summary(connection, row)
+
+
+def status(ws: Workspace, campaign: str) -> CampaignStatus:
+    """A campaign in full, as a lead sees it."""
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        chosen = CampaignSettings.of(row.settings)
+        turns = rows.rounds_of(connection, row.id)
+        return CampaignStatus(
+            summary=_summary(connection, row),
+            settings=chosen,
+            classes=store.classes_of(connection, row.id),
+            rounds=tuple(_round(r) for r in turns),
+            open_round=_open_round(connection, turns[-1] if turns else None, chosen),
+            people=_people(connection, row.id),
+            members=tuple(store.member_names(connection, row.id)),
+            conflicts=len(rows.unresolved_items(connection, row.id)),
+            pending=len(rows.pending_decisions(connection, row.id)),
+        )
+
+
+def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
+    """The rounds so far, oldest first."""
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        return [_round(r) for r in rows.rounds_of(connection, row.id)]
+
+
+def settings(ws: Workspace, campaign: str) -> CampaignSettings:
+    """The settings as they are now."""
+    with ws.reading() as connection:
+        return CampaignSettings.of(store.find_campaign(connection, campaign).settings)
+
+
+def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> CampaignSettings:
+    """Change budget, batch size, target, work ahead or blind share; it counts from the next selection on.
+
+    A finished campaign goes on if the change leaves something to do.
+    """
+    with ws.writing() as connection:
+        row = _locked(ws, connection, campaign)
+        before = CampaignSettings.of(row.settings)
+        after = before.changed(**changes)
+        check_metric(after, len(store.classes_of(connection, row.id)))
+        different = {k: v for k, v in changes.items() if getattr(before, k) != v}
+        if not different:
+            return before
+        again = row.state == CampaignState.FINISHED.value
+        moved = {"state": CampaignState.RUNNING.value, "message": "settings changed; what is left?"} if again else {}
+        store.note_change(
+            connection, row.id, by, {"settings": different, "before": {k: getattr(before, k) for k in different}}
+        )
+        store.update_campaign(connection, row.id, settings=after.as_dict(), **moved)
+    ws.notify()
+    return after
+
+
+def pause(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
+    """Hand out nothing more until `resume`; votes on items people hold are still taken."""
+    allowed = (CampaignState.RUNNING, CampaignState.PREPARING)
+    return _move(ws, campaign, by, "pause", CampaignState.PAUSED, "paused by the lead", allowed)
+
+
+def resume(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
+    """Go on after a pause, a stop, or a failure whose cause was removed."""
+    allowed = (CampaignState.PAUSED, CampaignState.STOPPED, CampaignState.FAILED)
+    return _move(ws, campaign, by, "resume", CampaignState.RUNNING, "resumed by the lead", allowed)
+
+
+def stop(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
+    """End the campaign as it stands; the votes of an open batch stay in the ledger, `resume` takes them up again."""
+    allowed = (CampaignState.RUNNING, CampaignState.PREPARING, CampaignState.PAUSED, CampaignState.FAILED)
+    return _move(ws, campaign, by, "stop", CampaignState.STOPPED, "stopped by the lead", allowed)
+
+
+def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
+    """Take a decision back: the label is weak again with the next model, and the item is asked first in the next batch."""
+    with ws.writing() as connection:
+        row = _locked(ws, connection, campaign)
+        sample = store.item_by_key(connection, row.id, item)
+        if _asked_now(connection, row.id, sample) is not None:
+            raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
+        last = rows.last_decision(connection, sample.id)
+        if last is None or last.kind == DecisionKind.REOPEN.value:
+            raise ConflictError(f"item {item!r} has no decision to take back", code="not_decided")
+        rows.insert_decision(
+            connection,
+            campaign_id=row.id,
+            item_id=sample.id,
+            attempt=last.attempt,
+            round_id=last.round_id,
+            kind=DecisionKind.REOPEN,
+            by=by,
+            label=None,
+            support=0.0,
+        )
+        rows.next_attempt(connection, sample.id, last.attempt + 1)
+        store.update_campaign(connection, row.id)
+    ws.notify()
+
+
+def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by: str) -> None:
+    """Decide an item as lead, whatever the votes say; in the open batch it needs no more votes."""
+    with ws.writing() as connection:
+        row = _locked(ws, connection, campaign)
+        sample = store.item_by_key(connection, row.id, item)
+        class_id = class_of(store.classes_of(connection, row.id), label)
+        asked = _asked_now(connection, row.id, sample)
+        past = rows.batch_selection_of_attempt(connection, sample.id, sample.attempt)
+        place = asked if asked is not None else past
+        rows.insert_decision(
+            connection,
+            campaign_id=row.id,
+            item_id=sample.id,
+            attempt=sample.attempt if place is None else place.attempt,
+            round_id=None if place is None else place.round_id,
+            kind=DecisionKind.LEAD,
+            by=by,
+            label=class_id,
+            support=1.0,
+        )
+        if asked is not None:
+            rows.mark_decided(connection, asked.id)
+        store.update_campaign(connection, row.id)
+    ws.notify()
+
+
+def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
+    """Items whose votes tied or came to 'ambiguous', for the lead to resolve."""
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        numbers = {r.id: r.number for r in rows.rounds_of(connection, row.id)}
+        found = []
+        for decision in rows.unresolved_items(connection, row.id):
+            votes = rows.live_votes(connection, decision.item_id, decision.attempt)
+            place = rows.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
+            found.append(
+                ConflictItem(
+                    item=decision.key,
+                    content=content_of(decision),
+                    round=numbers.get(decision.round_id, 0),
+                    suggestion=None if place is None else place.suggested,
+                    votes=tuple((v.person, v.label, v.note) for v in votes),
+                    asked_again=decision.item_attempt != decision.attempt,
+                )
+            )
+        return found
+
+
+def ledger(
+    ws: Workspace,
+    campaign: str,
+    *,
+    after: str | None = None,
+    limit: int = 100,
+    kind: str | None = None,
+    item: str | None = None,
+    person: str | None = None,
+) -> Page[LedgerEntry]:
+    """Votes, decisions and changes by leads, newest first, a page at a time."""
+    if kind is not None and kind not in history.KINDS:
+        raise InvalidInputError(f"kind is {kind!r}; expected one of: {', '.join(history.KINDS)}", code="kind")
+    if not 1 <= limit <= 1000:
+        raise InvalidInputError(f"limit is {limit!r}; expected a whole number from 1 to 1000", code="limit")
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+        item_id = None if item is None else int(store.item_by_key(connection, row.id, item).id)
+        if person is not None and not store.storable(person):
+            return Page((), None)
+        entries, cursor = history.page(
+            connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
+        )
+    return Page(tuple(_entry(e) for e in entries), cursor)
+
+
+def check_metric(settings: CampaignSettings, n_classes: int) -> None:
+    """Refuse a target metric that this campaign does not have."""
+    from labelchef.pipeline.stopping import TargetReached
+
+    TargetReached(settings.target_metric, settings.target or 0.0)
+    if settings.target_metric == "f1" and n_classes != 2:
+        raise InvalidInputError(
+            f"target_metric is 'f1' with {n_classes} classes; expected 'f1_macro', 'accuracy' or 'loss'", code="metric"
+        )
+
+
+def _move(
+    ws: Workspace,
+    campaign: str,
+    by: str,
+    verb: str,
+    state: CampaignState,
+    message: str,
+    allowed: Sequence[CampaignState],
+) -> CampaignSummary:
+    with ws.writing() as connection:
+        row = _locked(ws, connection, campaign)
+        if row.state != state.value:
+            if row.state not in [a.value for a in allowed]:
+                raise ConflictError(
+                    f"the campaign is {row.state}: {row.message}. To {verb} it, it should be "
+                    f"{' or '.join(a.value for a in allowed)}",
+                    code="state",
+                )
+            store.note_change(connection, row.id, by, {verb: row.state})
+            store.update_campaign(connection, row.id, state=state.value, message=message)
+        found = _summary(connection, store.find_campaign(connection, row.public_id))
+    ws.notify()
+    return found
+
+
+def _locked(ws: Workspace, connection: "sa.Connection", campaign: str) -> Any:
+    row = store.find_campaign(connection, campaign)
+    ws.database.lock_campaign(connection, row.id)
+    return store.find_campaign(connection, row.public_id)
+
+
+def _sees(connection: "sa.Connection", row: Any, person: str) -> bool:
+    account = store.account_by_name(connection, person)
+    return account is None or account.role == "lead" or store.is_member(connection, row.id, account.id)
+
+
+def _asked_now(connection: "sa.Connection", campaign_id: int, sample: Any) -> Any:
+    """The selection of an item in a batch that is still being voted on, or None."""
+    turn = rows.last_round(connection, campaign_id)
+    if turn is None or turn.state != RoundState.SELECTED.value:
+        return None
+    selection = rows.selection_of_item(connection, turn.id, sample.id)
+    return None if selection is None or selection.origin == Origin.AHEAD.value else selection
+
+
+def _summary(connection: "sa.Connection", row: Any) -> CampaignSummary:
+    last = rows.last_round(connection, row.id)
+    return CampaignSummary(
+        id=row.public_id,
+        slug=row.slug,
+        name=row.name,
+        state=CampaignState(row.state),
+        message=row.message,
+        created_at=moment(row.created_at),
+        created_by=row.created_by,
+        version=row.version,
+        n_items=row.n_items,
+        spent=row.spent,
+        budget=row.settings.get("budget"),
+        round=0 if last is None else last.number,
+    )
+
+
+def _round(row: Any) -> RoundSummary:
+    metrics = row.metrics or {}
+    return RoundSummary(
+        number=row.number,
+        kind=RoundKind(row.kind),
+        state=RoundState(row.state),
+        size=row.size,
+        ahead=row.ahead,
+        spent=row.spent,
+        validation=metrics.get("validation"),
+        test=metrics.get("test"),
+        seconds=row.seconds,
+        opened_at=moment(row.opened_at),
+        closed_at=moment_or_none(row.closed_at),
+    )
+
+
+def _open_round(connection: "sa.Connection", row: Any, settings: CampaignSettings) -> OpenRound | None:
+    if row is None or row.state == RoundState.CLOSED.value:
+        return None
+    leases = handout.live_leases(connection, row.id, time.time())
+    items = tuple(
+        ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
+        for s in rows.selections_of(connection, row.id)
+        if s.origin != Origin.AHEAD.value
+    )
+    return OpenRound(row.number, RoundState(row.state), items)
+
+
+def _people(connection: "sa.Connection", campaign_id: int) -> tuple[PersonStats, ...]:
+    stats = []
+    for person, votes in history.live_votes_by_person(connection, campaign_id).items():
+        if person == SUGGESTION:
+            continue
+        seconds = [v.seconds for v in votes if v.seconds is not None]
+        stats.append(
+            PersonStats(
+                person=person,
+                votes=len(votes),
+                ambiguous=sum(v.label is None for v in votes),
+                seconds=statistics.median(seconds) if seconds else None,
+                last_vote_at=moment(max(v.created_at for v in votes)),
+            )
+        )
+    return tuple(sorted(stats, key=lambda s: s.person))
+
+
+def _entry(row: Any) -> LedgerEntry:
+    return LedgerEntry(
+        id=row.public_id or f"change-{row.id}",
+        kind=row.kind,
+        at=moment(row.created_at),
+        who=row.who,
+        item=row.item,
+        round=row.round,
+        label=row.label,
+        what=row.what,
+    )
+
+
+def _cursor(after: str | None) -> tuple[float, str, int] | None:
+    if after is None:
+        return None
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,20})?)~([a-z]+)~(\d{1,18})", after)
+    if found is None or found[2] not in history.KINDS:
+        raise InvalidInputError(f"{after!r} is no cursor; take the one of the page before", code="cursor")
+    return float(found[1]), found[2], int(found[3])
+
+
+def _free_slug(connection: "sa.Connection", name: str) -> str:
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    base = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "campaign"
+    slug, k = base, 1
+    while store.slug_taken(connection, slug):
+        k += 1
+        slug = f"{base}-{k}"
+    return slug

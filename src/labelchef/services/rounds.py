@@ -1,0 +1,409 @@
+"""The rounds of a campaign that lasts, as a state machine. Every arrow is one transaction; numerics run outside.
+
+no round ──fit──▶ round 0 closed, round 1 selected
+selected ──every item has its votes──▶ aggregated
+aggregated ──model follows──▶ closed, and the next round selected or the campaign finished
+no open round, a correction waits ──model follows──▶ a correction round, closed
+
+A crash leaves the state before or after an arrow: `step` looks at the ledger, finds the arrow that is due and takes it.
+"""
+
+import contextlib
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelchef.domain.arrays import Ints
+from labelchef.domain.campaigns import (
+    SUGGESTION,
+    CampaignSettings,
+    CampaignState,
+    DecisionKind,
+    Origin,
+    RoundKind,
+    RoundState,
+    SplitName,
+)
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason
+from labelchef.pipeline.stopping import Progress, TargetReached
+from labelchef.services import fold
+from labelchef.services.fold import Folded, Selected
+from labelchef.services.turns import due, majority
+from labelchef.services.workspace import Workspace
+from labelchef.store import campaigns as store
+from labelchef.store import handout
+from labelchef.store import rounds as ledger
+from labelchef.store.arrays import ArrayFacts, write_array
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+def step(ws: Workspace, campaign_id: str) -> bool:
+    """Take the arrow that is due, if any; the caller holds the worker's lock."""
+    with ws.reading() as connection:
+        campaign = store.find_campaign(connection, campaign_id)
+        now = due(connection, campaign)
+    if now is None:
+        return False
+    {"fit": _fit, "aggregate": _aggregate, "close": _close, "correct": _correct, "select": _select}[now.arrow](
+        ws, campaign, now.row
+    )
+    ws.notify()
+    return True
+
+
+def _fit(ws: Workspace, campaign: Any, _row: Any) -> None:
+    began = time.perf_counter()
+    folded = fold.fit(ws, campaign)
+    folded.closed, folded.last_labels = 1, fold.labels_hash(folded.cleaner)
+    record = folded.cleaner.rounds_[-1]
+    ws.folded[campaign.id] = folded
+    plan = _plan(ws, campaign, folded, spent=0)
+    model = _write_model(ws, campaign, folded)
+    with ws.writing() as connection:
+        ws.database.lock_campaign(connection, campaign.id)
+        if ledger.last_round(connection, campaign.id) is not None:
+            return
+        ledger.insert_round(
+            connection,
+            campaign_id=campaign.id,
+            number=0,
+            kind=RoundKind.INITIAL.value,
+            size=0,
+            ahead=0,
+            spent=0,
+            selection_hash=None,
+            **_closed(folded, record, {"fit": time.perf_counter() - began}),
+        )
+        store.put_array(connection, campaign.id, model)
+        _go_on(connection, campaign, folded, plan, number=1, spent=0)
+    _forget_unrecorded(ws, campaign)
+
+
+def _aggregate(ws: Workspace, campaign: Any, row: Any) -> None:
+    """Count the votes of a complete batch; pure SQL and counting."""
+    settings = CampaignSettings.of(campaign.settings)
+    with ws.writing() as connection:
+        ws.database.lock_campaign(connection, campaign.id)
+        now = ledger.last_round(connection, campaign.id)
+        if now is None or now.id != row.id or now.state != RoundState.SELECTED.value:
+            return
+        if ledger.batch_incomplete(connection, row.id, settings.people):
+            return  # a vote was taken back meanwhile
+        selections = [s for s in ledger.selections_of(connection, row.id) if s.origin != Origin.AHEAD.value]
+        if settings.suggestion_votes:
+            for selection in selections:
+                _suggestion_vote(connection, campaign.id, selection)
+        votes = ledger.live_votes_of_round(connection, row.id)
+        decided = ledger.decided_items(connection, row.id)
+        for selection in selections:
+            if selection.item_id not in decided:
+                label, support = majority(votes.get(selection.item_id, []))
+                ledger.insert_decision(
+                    connection,
+                    campaign_id=campaign.id,
+                    item_id=selection.item_id,
+                    attempt=selection.attempt,
+                    round_id=row.id,
+                    kind=DecisionKind.VOTES,
+                    by="votes",
+                    label=label,
+                    support=support,
+                )
+        ledger.update_round(connection, row.id, state=RoundState.AGGREGATED.value)
+        store.update_campaign(connection, campaign.id)
+
+
+def _suggestion_vote(connection: "sa.Connection", campaign_id: int, selection: Any) -> None:
+    if selection.suggested is None:
+        return
+    prior = handout.last_vote(connection, selection.item_id, selection.attempt, SUGGESTION)
+    if prior is None:
+        handout.insert_vote(
+            connection,
+            None,
+            campaign_id=campaign_id,
+            item_id=selection.item_id,
+            attempt=selection.attempt,
+            round_id=selection.round_id,
+            person=SUGGESTION,
+            account_id=None,
+            label=selection.suggested,
+            retracted=False,
+            note=None,
+            blind=False,
+            suggested=selection.suggested,
+            seconds=None,
+            source=SUGGESTION,
+            request_id=None,
+        )
+
+
+def _close(ws: Workspace, campaign: Any, row: Any) -> None:
+    """Let the model follow the batch and the corrections that wait, and select what comes next."""
+    folded = fold.current(ws, campaign)
+    with ws.reading() as connection:
+        past = fold.past_round(connection, row)
+        pending = ledger.pending_decisions(connection, campaign.id)
+        chosen = [s for s in ledger.selections_of(connection, row.id) if s.origin != Origin.AHEAD.value]
+    decisions, corrections = fold.merged(past.selected, pending)
+    batch = Batch(
+        past.selected,
+        np.array([UNRESOLVED if s.suggested is None else s.suggested for s in chosen], dtype=np.int64),
+        np.array([np.nan if s.influence is None else s.influence for s in chosen], dtype=np.float64),
+    )
+    record = _decide(ws, campaign, folded, batch, decisions)
+    spent = row.spent + len(past.selected)
+    plan = _plan(ws, campaign, folded, spent)
+    model = _write_model(ws, campaign, folded)
+    with ws.writing() as connection:
+        ws.database.lock_campaign(connection, campaign.id)
+        now = ledger.last_round(connection, campaign.id)
+        if now is None or now.id != row.id or now.state != RoundState.AGGREGATED.value:
+            ws.folded.pop(campaign.id, None)
+            return
+        ledger.apply_decisions(connection, row.id, [d.id for d in pending])
+        seconds = {**row.seconds, "construct": record.seconds["construct"], "evaluate": record.seconds["evaluate"]}
+        closed = _closed(folded, record, seconds, corrections=corrections, before=row.diagnostics)
+        ledger.update_round(connection, row.id, spent=spent, **closed)
+        store.put_array(connection, campaign.id, model)
+        _go_on(connection, campaign, folded, plan, number=row.number + 1, spent=spent)
+    _forget_unrecorded(ws, campaign)
+    _drop_old_models(ws, campaign, model)
+
+
+def _correct(ws: Workspace, campaign: Any, row: Any) -> None:
+    """Corrections while no batch is out: a round of their own, without a selection."""
+    folded = fold.current(ws, campaign)
+    with ws.reading() as connection:
+        pending = ledger.pending_decisions(connection, campaign.id)
+    decisions, corrections = fold.merged(_NONE, pending)
+    record = _decide(ws, campaign, folded, Batch(_NONE, _NONE, np.empty(0)), decisions)
+    model = _write_model(ws, campaign, folded)
+    with ws.writing() as connection:
+        ws.database.lock_campaign(connection, campaign.id)
+        now = ledger.last_round(connection, campaign.id)
+        if now is None or now.id != row.id:
+            ws.folded.pop(campaign.id, None)
+            return
+        round_id = ledger.insert_round(
+            connection,
+            campaign_id=campaign.id,
+            number=row.number + 1,
+            kind=RoundKind.CORRECTION.value,
+            size=0,
+            ahead=0,
+            spent=row.spent,
+            selection_hash=None,
+            **_closed(folded, record, dict(record.seconds), corrections=corrections),
+        )
+        ledger.apply_decisions(connection, round_id, [d.id for d in pending])
+        store.put_array(connection, campaign.id, model)
+        store.update_campaign(connection, campaign.id)
+    _drop_old_models(ws, campaign, model)
+
+
+def _select(ws: Workspace, campaign: Any, row: Any) -> None:
+    """No batch is out and the campaign runs: select one, or say why it is finished."""
+    folded = fold.current(ws, campaign)
+    plan = _plan(ws, campaign, folded, row.spent)
+    with ws.writing() as connection:
+        ws.database.lock_campaign(connection, campaign.id)
+        now = ledger.last_round(connection, campaign.id)
+        if now is None or now.id != row.id:
+            ws.folded.pop(campaign.id, None)
+            return
+        _go_on(connection, campaign, folded, plan, number=row.number + 1, spent=row.spent)
+    _forget_unrecorded(ws, campaign)
+
+
+def _decide(ws: Workspace, campaign: Any, folded: Folded, batch: Batch, decisions: Decisions) -> RoundRecord:
+    """Move the state in memory; until the ledger says so too it does not count."""
+    ws.folded.pop(campaign.id, None)
+    record = fold.decide(folded, fold.batch_of(batch, decisions), decisions, {})
+    folded.last_labels = fold.labels_hash(folded.cleaner)
+    ws.folded[campaign.id] = folded
+    return record
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What comes after the round that closes: a selection, or the end and why."""
+
+    size: int
+    ahead: int
+    selected: Selected | None
+    neighbours: list[list[tuple[int, float]]]
+    reopened: list[Any]
+    message: str
+
+
+def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
+    """Ask the selector, outside any transaction, with the settings as they are now."""
+    with ws.reading() as connection:
+        campaign = store.find_campaign(connection, campaign.public_id)
+        reopened = list(ledger.reopened_items(connection, campaign.id))
+    settings = CampaignSettings.of(campaign.settings)
+    over = _over(folded, settings, spent)
+    if campaign.state not in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value):
+        return _Plan(0, 0, None, [], [], "")
+    if over is not None:
+        return _Plan(0, 0, None, [], [], over)
+    left = settings.batch_size + settings.ahead if settings.budget is None else settings.budget - spent
+    size = min(settings.batch_size, left)
+    ahead = max(0, min(settings.ahead, left - size))
+    positions = np.array([r.position for r in reopened], dtype=np.int64)
+    selected = fold.select(folded, size, ahead, positions)
+    if len(selected.batch) == 0:
+        unresolved = int((~folded.cleaner.cleaned_).sum())
+        note = f"; {unresolved} stayed unresolved and keep their weak label" if unresolved else ""
+        return _Plan(0, 0, None, [], [], f"{StopReason.NOTHING_LEFT}{note}")
+    every = np.concatenate([selected.batch.indices, selected.ahead.indices])
+    return _Plan(size, ahead, selected, folded.neighbours(every), reopened, "")
+
+
+def _over(folded: Folded, settings: CampaignSettings, spent: int) -> str | None:
+    if settings.target is not None:
+        rule = TargetReached(settings.target_metric, settings.target)
+        if rule.met(Progress(folded.cleaner.rounds_)):
+            return f"{StopReason.TARGET}: {rule}"
+    if settings.budget is not None and spent >= settings.budget:
+        return f"{StopReason.BUDGET}: {spent} of {settings.budget} samples asked"
+    return None
+
+
+def _go_on(connection: "sa.Connection", campaign: Any, folded: Folded, plan: _Plan, *, number: int, spent: int) -> None:
+    """Write the next round, or that there is none."""
+    now = store.find_campaign(connection, campaign.public_id)
+    settings = CampaignSettings.of(now.settings)
+    active = now.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value)
+    if not active or (plan.selected is None and plan.message == ""):
+        store.update_campaign(connection, campaign.id, spent=spent)
+        return
+    if plan.selected is None:
+        store.update_campaign(
+            connection, campaign.id, spent=spent, state=CampaignState.FINISHED.value, message=plan.message
+        )
+        return
+    selected = plan.selected
+    round_id = ledger.insert_round(
+        connection,
+        campaign_id=campaign.id,
+        number=number,
+        kind=RoundKind.BATCH.value,
+        state=RoundState.SELECTED.value,
+        size=plan.size,
+        ahead=plan.ahead,
+        spent=spent,
+        selection_hash=selected.hash,
+        diagnostics={"selection": _plain(asdict(selected.batch.diagnostics))},
+        seconds={"select": selected.seconds},
+        metrics=None,
+    )
+    ledger.insert_selections(connection, _selection_rows(connection, now, folded, plan, round_id, number, settings))
+    state = CampaignState.PAUSED if now.state == CampaignState.PAUSED.value else CampaignState.RUNNING
+    store.update_campaign(connection, campaign.id, spent=spent, state=state.value, message=f"round {number} is open")
+
+
+def _selection_rows(
+    connection: "sa.Connection",
+    campaign: Any,
+    folded: Folded,
+    plan: _Plan,
+    round_id: int,
+    number: int,
+    settings: CampaignSettings,
+) -> list[dict[str, Any]]:
+    assert plan.selected is not None
+    batch, ahead = plan.selected.batch, plan.selected.ahead
+    positions = np.concatenate([batch.indices, ahead.indices]).tolist()
+    suggested = np.concatenate([batch.suggested, ahead.suggested]).tolist()
+    influence = np.concatenate([batch.influence, ahead.influence]).tolist()
+    items = store.items_at(connection, campaign.id, SplitName.TRAIN.value, positions)
+    asked = ledger.attempts_asked(connection, [row.id for row in items.values()])
+    draws = np.random.default_rng([settings.seed, number, 77]).random(len(positions))
+    rows = []
+    for rank, position in enumerate(positions):
+        item = items[position]
+        attempt = item.attempt + ((item.id, item.attempt) in asked)
+        origin = Origin.AHEAD if rank >= len(batch) else Origin.BATCH
+        if rank < plan.selected.n_reopened:
+            origin = Origin.REOPENED
+        voted = sum(v.person != SUGGESTION for v in ledger.live_votes(connection, item.id, attempt))
+        rows.append(
+            {
+                "round_id": round_id,
+                "item_id": item.id,
+                "rank": rank,
+                "origin": origin.value,
+                "attempt": attempt,
+                "suggested": None if suggested[rank] == UNRESOLVED else int(suggested[rank]),
+                "influence": float(influence[rank]) if np.isfinite(influence[rank]) else None,
+                "blind": bool(settings.blind or draws[rank] < settings.blind_share),
+                "weak": [round(float(p), 6) for p in folded.weak[position]],
+                "nearest": [list(pair) for pair in plan.neighbours[rank]],
+                "votes": voted,
+                "decided": False,
+            }
+        )
+    return rows
+
+
+def _closed(
+    folded: Folded,
+    record: RoundRecord,
+    seconds: dict[str, float],
+    *,
+    corrections: int = 0,
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The columns of a round that is closed."""
+    return {
+        "state": RoundState.CLOSED.value,
+        "labels_hash": folded.last_labels,
+        "model_hash": fold.model_hash(folded.cleaner),
+        "metrics": fold.metrics_of(record),
+        "diagnostics": {
+            **(before or {}),
+            "construction": _plain(asdict(record.construction)),
+            "corrections": corrections,
+            "changed": len(record.changed),
+            "cleaned": record.cleaned,
+        },
+        "seconds": {k: float(v) for k, v in seconds.items()},
+        "closed_at": time.time(),
+    }
+
+
+def _write_model(ws: Workspace, campaign: Any, folded: Folded) -> ArrayFacts:
+    """The model in a file of its own, beside the last one: the ledger says which of them counts."""
+    return write_array(ws.folder_of(campaign), "model", folded.cleaner.W_, stem=f"model-{folded.closed - 1}")
+
+
+def _drop_old_models(ws: Workspace, campaign: Any, kept: ArrayFacts) -> None:
+    for path in ws.folder_of(campaign).glob("model-*.npy"):
+        if path.name != kept.path:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _forget_unrecorded(ws: Workspace, campaign: Any) -> None:
+    """A selection that the ledger did not take (the lead stopped meanwhile) must not colour the next one."""
+    folded = ws.folded.get(campaign.id)
+    if folded is None:
+        return
+    with ws.reading() as connection:
+        row = ledger.last_round(connection, campaign.id)
+    open_batch = row is not None and row.state != RoundState.CLOSED.value
+    if folded.queried != open_batch:
+        ws.folded.pop(campaign.id, None)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no infinity: null stands for it."""
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in values.items()}

@@ -1,0 +1,199 @@
+"""The background worker: it moves every campaign of a workspace on, one thread, one process at a time."""
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from labelchef.domain.campaigns import CampaignState
+from labelchef.domain.errors import LabelchefError, StoreError
+from labelchef.services import fold, progress, rounds
+from labelchef.services.workspace import Workspace
+from labelchef.store import campaigns as store
+
+_log = logging.getLogger("labelchef")
+_POLL_SECONDS = 1.0
+
+
+def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
+    """Take every step that is due in a campaign now; returns how many there were.
+
+    Another process that runs the worker of this workspace is waited for `patience` seconds, then reported.
+    """
+    with ws.working(patience):
+        steps = 0
+        while _guarded_step(ws, campaign):
+            steps += 1
+        return steps
+
+
+def _guarded_step(ws: Workspace, campaign: str) -> bool:
+    """A step; what cannot be repaired by trying again leaves the campaign failed, with the sentence."""
+    try:
+        return rounds.step(ws, campaign)
+    except StoreError as error:
+        if not error.code.startswith("array_"):
+            raise
+        _fail(ws, campaign, str(error))
+        raise
+    except LabelchefError as error:
+        _fail(ws, campaign, str(error))
+        raise
+
+
+def _fail(ws: Workspace, campaign: str, message: str) -> None:
+    with ws.writing() as connection:
+        row = store.find_campaign(connection, campaign)
+        ws.folded.pop(row.id, None)
+        store.note_change(connection, row.id, "worker", {"failed": message})
+        store.update_campaign(connection, row.id, state=CampaignState.FAILED.value, message=message)
+    ws.notify()
+
+
+def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 25.0) -> int:
+    """The campaign's version once it is beyond `since`, or as it is after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        tick = ws.ticks()
+        with ws.reading() as connection:
+            version = int(store.find_campaign(connection, campaign).version)
+        left = deadline - time.monotonic()
+        if version > since or left <= 0:
+            return version
+        ws.sleep(min(left, _POLL_SECONDS), tick)
+
+
+class Worker:
+    """Moves campaigns on in the background until `stop`."""
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+        self._halt = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._mapper: threading.Thread | None = None
+        self._mapped: set[int] = set()
+        self.refusal: BaseException | None = None
+        """Why it ended, if it did not end by `stop`."""
+        self.last_error: str | None = None
+        """What the database or disk said last; None while all is well."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin; refuses if another process runs the worker of this workspace."""
+        self._halt.clear()
+        self._ready.clear()
+        self.refusal = None
+        self._thread = threading.Thread(target=self._run, name="labelchef-worker", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        self._raise_refusal()
+
+    def _raise_refusal(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def stop(self, timeout: float | None = 30.0) -> None:
+        """End after the step in hand."""
+        self._halt.set()
+        self._ws.notify()
+        if self._thread is not None:
+            self._thread.join(timeout)
+        if self._mapper is not None:  # looked at only now: the worker's thread is what starts it
+            self._mapper.join(timeout)
+
+    def wake(self) -> None:
+        """Look at once whether something is due."""
+        self._ws.notify()
+
+    def _run(self) -> None:
+        try:
+            with self._ws.working(patience=2.0):
+                self._ready.set()
+                self._rebuild()
+                while not self._halt.is_set():
+                    tick = self._ws.ticks()
+                    if not self._round_trip():
+                        self._draw_maps()
+                        self._ws.sleep(_POLL_SECONDS, tick)
+        except BaseException as error:
+            if self._ready.is_set():
+                _log.exception("the worker ended")
+                self.last_error = str(error)
+            self.refusal = error
+        finally:
+            self._ready.set()
+
+    def _rebuild(self) -> None:
+        """Fold the running campaigns again, so that the first batch need not wait for it."""
+        for row in self._campaigns():
+            if self._halt.is_set() or row.state != CampaignState.RUNNING.value:
+                continue
+            try:
+                fold.current(self._ws, row)
+            except LabelchefError as error:
+                self._note(row.public_id, error)
+
+    def _round_trip(self) -> bool:
+        moved = False
+        for row in self._campaigns():
+            if self._halt.is_set():
+                return False
+            try:
+                moved = rounds.step(self._ws, row.public_id) or moved
+                self.last_error = None
+            except Exception as error:
+                self._note(row.public_id, error)
+                self._halt.wait(_POLL_SECONDS)
+        return moved
+
+    def _draw_maps(self) -> None:
+        """Compute the maps of campaigns that have a model, beside the rounds, one at a time."""
+        if self._mapper is not None and self._mapper.is_alive():
+            return
+        for row in self._campaigns():
+            if row.id not in self._mapped and row.state == CampaignState.RUNNING.value:
+                self._mapped.add(row.id)
+                self._mapper = threading.Thread(target=self._map, args=(row.public_id,), daemon=True)
+                self._mapper.start()
+                return
+
+    def _map(self, campaign: str) -> None:
+        try:
+            progress.map2d(self._ws, campaign)
+        except Exception as error:  # a map is nice to have; whoever asks for it is told what is wrong
+            _log.warning("no map of campaign %s: %s", campaign, error)
+
+    def _note(self, campaign: str, error: Exception) -> None:
+        """A database that is locked, gone or full is tried again; anything else leaves the campaign failed."""
+        self.last_error = str(error)
+        passing = isinstance(error, StoreError) and not error.code.startswith("array_")
+        if not isinstance(error, LabelchefError):
+            _log.exception("a step of campaign %s failed", campaign)
+        if passing:
+            _log.error("%s", error)
+            return
+        message = str(error) if isinstance(error, LabelchefError) else f"the worker met an error: {error!r}"
+        try:
+            _fail(self._ws, campaign, message)
+        except LabelchefError as again:
+            _log.error("%s", again)
+
+    def _campaigns(self) -> list[Any]:
+        try:
+            with self._ws.reading() as connection:
+                return list(store.all_campaigns(connection))
+        except StoreError as error:
+            self.last_error = str(error)
+            _log.error("%s", error)
+            self._halt.wait(_POLL_SECONDS)
+            return []

@@ -1,0 +1,162 @@
+"""A workspace: a folder with a database and the campaigns' files, or a folder beside a PostgreSQL database."""
+
+import contextlib
+import fcntl
+import importlib.util
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from labelchef.domain.errors import ConflictError, MissingExtraError, StoreError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from labelchef.services.fold import Folded
+    from labelchef.store.database import Database
+
+DATABASE_FILE = "labelchef.db"
+
+
+class Workspace:
+    """An open workspace. Many threads may use it; `close` it at the end, or use it as a context manager."""
+
+    def __init__(self, home: Path, database: "Database") -> None:
+        self.home = home
+        self.database = database
+        self.folded: dict[int, Folded] = {}
+        """Trained states by campaign: a cache, touched by whoever holds the worker's lock."""
+        self._changed = threading.Condition()
+        self._ticks = 0
+        self._turn = threading.RLock()
+        self._lock_file: IO[str] | None = None
+        self._lock_depth = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the database's connections."""
+        self.folded.clear()
+        self.database.close()
+
+    def reading(self) -> "contextlib.AbstractContextManager[sa.Connection]":
+        """A read-only transaction."""
+        return self.database.reading()
+
+    def writing(self, *, lasting: bool = True) -> "contextlib.AbstractContextManager[sa.Connection]":
+        """A transaction that writes; `lasting` waits for the disk."""
+        return self.database.writing(lasting=lasting)
+
+    def folder_of(self, campaign: Any) -> Path:
+        """Where a campaign's arrays and media lie."""
+        return self.home / "campaigns" / str(campaign.public_id)
+
+    def notify(self) -> None:
+        """Tell threads that wait in this process that something changed."""
+        with self._changed:
+            self._ticks += 1
+            self._changed.notify_all()
+
+    def ticks(self) -> int:
+        """How often `notify` was called."""
+        with self._changed:
+            return self._ticks
+
+    def sleep(self, seconds: float, since: int | None = None) -> None:
+        """Wait until something changes in this process (after tick `since`), at most `seconds`."""
+        with self._changed:
+            known = self._ticks if since is None else since
+            self._changed.wait_for(lambda: self._ticks != known, timeout=max(0.0, seconds))
+
+    @contextlib.contextmanager
+    def working(self, patience: float = 0.0) -> Iterator[None]:
+        """Hold the worker's lock: one thread of one process moves rounds at a time.
+
+        Whoever else holds it is waited for `patience` seconds, then reported.
+        """
+        if not self._turn.acquire(timeout=patience):
+            raise _worker_elsewhere(self.home)
+        try:
+            if self._lock_depth == 0:
+                self._lock_file = _locked(self.home / "worker.lock", patience)
+            self._lock_depth += 1
+            try:
+                yield
+            finally:
+                self._lock_depth -= 1
+                if self._lock_depth == 0 and self._lock_file is not None:
+                    self._lock_file.close()
+                    self._lock_file = None
+        finally:
+            self._turn.release()
+
+
+def open_workspace(home: Path, database: str | None = None) -> Workspace:
+    """Open the workspace in `home`, made if it is not there; bring its database to this version's schema.
+
+    >>> import tempfile
+    >>> with open_workspace(Path(tempfile.mkdtemp())) as ws:
+    ...     print(ws.database.is_sqlite)
+    True
+    """
+    require_store()
+    from labelchef.store.database import open_database
+    from labelchef.store.schema import migrate
+
+    home = Path(home)
+    try:
+        (home / "campaigns").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{home} cannot be used as a workspace: {error.strerror or error}; name another --home", code="home"
+        ) from None
+    opened = open_database(home / DATABASE_FILE if database is None else database)
+    try:
+        migrate(opened)
+        opened.remember_file()
+    except BaseException:
+        opened.close()
+        raise
+    return Workspace(home.resolve(), opened)
+
+
+def require_store() -> None:
+    """Say which extra is missing before anything is begun."""
+    for module in ("sqlalchemy", "alembic"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtraError(f"campaigns that last need {module}; pip install 'labelchef[serve]'", code="serve")
+
+
+def _locked(path: Path, patience: float) -> IO[str]:
+    """The lock file, locked for this process until it is closed."""
+    deadline = time.monotonic() + patience
+    try:
+        stream = path.open("a")
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror or error}; check its folder", code="home"
+        ) from None
+    while True:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                stream.close()
+                raise _worker_elsewhere(path.parent) from None
+            time.sleep(0.05)
+        else:
+            return stream
+
+
+def _worker_elsewhere(home: Path) -> ConflictError:
+    return ConflictError(
+        f"a worker of {home} is running already, in this or another process; it moves the rounds on. "
+        "Stop it first to do this here",
+        code="worker",
+    )

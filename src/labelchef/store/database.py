@@ -1,0 +1,220 @@
+"""The database: SQLite with one writer by default, PostgreSQL by URL.
+
+`reading` and `writing` give a connection with a transaction around it. On SQLite a writer holds a lock of the process
+and begins with BEGIN IMMEDIATE, so that it never fails half-way for another one; on PostgreSQL `lock_campaign` makes
+writers of one campaign wait for each other. What the driver says becomes a sentence in a `StoreError`.
+"""
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+
+from labelchef.domain.errors import MissingExtraError, StoreError
+from labelchef.store.tables import Campaign
+
+BUSY_SECONDS = 10.0
+"""How long a transaction waits for another process to finish its own."""
+
+
+class Database:
+    """An open database; `close` gives its connections back."""
+
+    def __init__(self, url: sa.URL, path: Path | None) -> None:
+        self.path = path
+        self._writer = threading.Lock()
+        self._identity: tuple[int, int] | None = None
+        self.engine = _sqlite(url) if path is not None else _postgres(url)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is the embedded database."""
+        return self.path is not None
+
+    def remember_file(self) -> None:
+        """Note which file this is, so that its loss is noticed before a vote goes nowhere."""
+        if self.path is not None:
+            self._identity = _identity(self.path)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A consistent view; nothing can be written."""
+        with self._translated():
+            self._still_there()
+            with self.engine.connect().execution_options(**self._read_options()) as connection, connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
+        """A transaction: all of it is stored when the block ends, or nothing.
+
+        Without `lasting` the disk is not waited for: a power cut may take back what was written last. Leases, whose
+        loss costs nothing, are written so; votes never.
+        """
+        kind = "lasting" if lasting else "passing"
+        with self._translated(), self._one_writer():
+            self._still_there()
+            with self.engine.connect().execution_options(labelchef_write=kind) as connection, connection.begin():
+                if not lasting and not self.is_sqlite:
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+                yield connection
+                self._still_there()
+
+    def lock_campaign(self, connection: sa.Connection, campaign_id: int) -> None:
+        """Make other writers of this campaign wait until this transaction ends; SQLite has one writer anyway."""
+        if not self.is_sqlite:
+            connection.execute(sa.select(Campaign.id).where(Campaign.id == campaign_id).with_for_update())
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self.engine.dispose()
+
+    def _read_options(self) -> dict[str, Any]:
+        return {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+    @contextlib.contextmanager
+    def _one_writer(self) -> Iterator[None]:
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._writer.acquire(timeout=BUSY_SECONDS):
+            raise StoreError(
+                f"the database was busy for {BUSY_SECONDS:.0f} s; nothing was stored. Try again", code="locked"
+            )
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    def _still_there(self) -> None:
+        if self.path is None or self._identity is None:
+            return
+        try:
+            same = _identity(self.path) == self._identity
+        except OSError:
+            same = False
+        if not same:
+            raise StoreError(
+                f"{self.path} was moved, deleted or replaced while it was in use; nothing more is stored. "
+                "Put it back and start again",
+                code="database_gone",
+            )
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise _sentence(error, self.engine.url) from error
+
+
+def open_database(url: str | Path) -> Database:
+    """Open a database: the path of a SQLite file, or a URL.
+
+    >>> import tempfile
+    >>> database = open_database(Path(tempfile.mkdtemp()) / "labelchef.db")
+    >>> with database.reading() as connection:
+    ...     print(connection.execute(sa.text("select 1")).scalar())
+    1
+    >>> database.close()
+    """
+    if isinstance(url, Path):
+        return Database(sa.URL.create("sqlite", database=str(url)), url)
+    try:
+        parsed = sa.make_url(url)
+    except SQLAlchemyError:
+        raise StoreError(
+            f"{url!r} is no address of a database; expected postgresql://user@host/name or sqlite:///file",
+            code="database_url",
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return Database(parsed, Path(str(parsed.database)))
+    if backend != "postgresql":
+        raise StoreError(
+            f"databases of kind {backend!r} are not supported; expected postgresql://… or sqlite:///file",
+            code="database_url",
+        )
+    if "+" not in parsed.drivername:
+        parsed = parsed.set(drivername="postgresql+pg8000")
+    return Database(parsed, None)
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(
+        url,
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        poolclass=sa.QueuePool,
+        pool_size=8,
+        max_overflow=56,
+        pool_timeout=BUSY_SECONDS,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions begin when `_begin` says so, not when the driver guesses
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-32768"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        write = connection.get_execution_options().get("labelchef_write")
+        connection.exec_driver_sql(f"PRAGMA query_only={'ON' if write is None else 'OFF'}")
+        if write is not None:
+            connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if write == 'lasting' else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN" if write is None else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgres(url: sa.URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True, pool_timeout=BUSY_SECONDS)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"PostgreSQL needs the driver {error.name}; pip install 'labelchef[postgres]'", code="postgres"
+        ) from None
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+_CAUSES = (
+    (r"locked|busy", "locked", "another process holds the database; nothing was stored. Try again"),
+    (r"disk is full|no space|enospc", "disk_full", "the disk is full; nothing was stored. Make room and try again"),
+    (
+        r"readonly|read-only|permission denied|unable to open",
+        "database_rights",
+        "the database cannot be opened or written; check the folder, its rights and its owner",
+    ),
+    (
+        r"malformed|not a database|disk i/o",
+        "database_damaged",
+        "the database file is damaged; nothing was stored. Restore it from a copy",
+    ),
+    (r"append-only", "append_only", "votes and decisions are only ever appended; nothing was changed"),
+)
+
+
+def _sentence(error: SQLAlchemyError, url: sa.URL) -> StoreError:
+    """What went wrong, as a sentence that names the place but no password."""
+    place = url.render_as_string(hide_password=True)
+    said = str(error.orig if isinstance(error, DBAPIError) else error)
+    for pattern, code, sentence in _CAUSES:
+        if re.search(pattern, said, re.IGNORECASE):
+            return StoreError(f"{place}: {sentence}", code=code)
+    if isinstance(error, OperationalError | InterfaceError) or "pool" in said.lower():
+        return StoreError(
+            f"{place} does not answer ({said.splitlines()[0][:200]}); nothing was stored. Check the database",
+            code="database_down",
+        )
+    return StoreError(f"{place}: {said[:300]}; nothing was stored", code="database")

@@ -1,0 +1,172 @@
+"""Accounts, sessions, tokens and attempts to sign in."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from labelchef.store.campaigns import Row, account_by_name, storable
+from labelchef.store.tables import AccountRow, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
+
+account_or_none = account_by_name
+
+
+def insert_account(connection: sa.Connection, name: str, role: str, password_hash: str | None) -> None:
+    """A new account."""
+    connection.execute(
+        sa.insert(AccountRow).values(
+            name=name, role=role, password_hash=password_hash, active=True, created_at=time.time()
+        )
+    )
+
+
+def accounts(connection: sa.Connection) -> Sequence[Row]:
+    """All accounts by name."""
+    return connection.execute(sa.select(AccountRow.__table__).order_by(AccountRow.name)).all()
+
+
+def update_account(connection: sa.Connection, account_id: int, **values: Any) -> None:
+    """Change an account."""
+    connection.execute(sa.update(AccountRow).where(AccountRow.id == account_id).values(**values))
+
+
+def insert_session(connection: sa.Connection, account_id: int, digest: str, now: float, expires: float) -> None:
+    """A session; those that ran out are cleared away."""
+    connection.execute(sa.delete(LoginSession).where(LoginSession.expires_at < now))
+    connection.execute(
+        sa.insert(LoginSession).values(account_id=account_id, token_hash=digest, created_at=now, expires_at=expires)
+    )
+
+
+_ACCOUNT_OF_SESSION = (
+    sa.select(AccountRow.__table__)
+    .join(LoginSession, LoginSession.account_id == AccountRow.id)
+    .where(
+        LoginSession.token_hash == sa.bindparam("digest"),
+        LoginSession.expires_at > sa.bindparam("now"),
+        AccountRow.active,
+    )
+)
+
+
+def account_of_session(connection: sa.Connection, digest: str, now: float) -> Row | None:
+    """The active account a session belongs to."""
+    return connection.execute(_ACCOUNT_OF_SESSION, {"digest": digest, "now": now}).first()
+
+
+def end_session(connection: sa.Connection, digest: str) -> None:
+    """End one session."""
+    connection.execute(sa.delete(LoginSession).where(LoginSession.token_hash == digest))
+
+
+def end_sessions(connection: sa.Connection, account_id: int) -> None:
+    """End all sessions of an account."""
+    connection.execute(sa.delete(LoginSession).where(LoginSession.account_id == account_id))
+
+
+def insert_token(
+    connection: sa.Connection, account_id: int, digest: str, label: str, *, once: bool, expires_at: float | None
+) -> None:
+    """An API token, or a link that signs in once."""
+    connection.execute(
+        sa.insert(ApiToken).values(
+            account_id=account_id,
+            token_hash=digest,
+            label=label,
+            once=once,
+            created_at=time.time(),
+            expires_at=expires_at,
+        )
+    )
+
+
+def spend_link(connection: sa.Connection, digest: str, now: float) -> Row | None:
+    """The account of a link that was good until now, and is spent from now on."""
+    spent = connection.execute(
+        sa.update(ApiToken)
+        .where(ApiToken.token_hash == digest, ApiToken.once, ApiToken.revoked_at.is_(None), ApiToken.expires_at > now)
+        .values(revoked_at=now)
+    )
+    if spent.rowcount != 1:
+        return None
+    return connection.execute(
+        sa.select(AccountRow.__table__)
+        .join(ApiToken, ApiToken.account_id == AccountRow.id)
+        .where(ApiToken.token_hash == digest, AccountRow.active)
+    ).first()
+
+
+def tokens_of(connection: sa.Connection, account_id: int) -> Sequence[Row]:
+    """The API tokens of an account that work, oldest first."""
+    return connection.execute(
+        sa.select(ApiToken.__table__)
+        .where(ApiToken.account_id == account_id, sa.not_(ApiToken.once), ApiToken.revoked_at.is_(None))
+        .order_by(ApiToken.id)
+    ).all()
+
+
+def revoke_token(connection: sa.Connection, token_id: int, now: float) -> None:
+    """Make a token useless."""
+    connection.execute(sa.update(ApiToken).where(ApiToken.id == token_id).values(revoked_at=now))
+
+
+_ACCOUNT_OF_TOKEN = (
+    sa.select(AccountRow.__table__)
+    .join(ApiToken, ApiToken.account_id == AccountRow.id)
+    .where(
+        ApiToken.token_hash == sa.bindparam("digest"),
+        sa.not_(ApiToken.once),
+        ApiToken.revoked_at.is_(None),
+        AccountRow.active,
+    )
+)
+
+
+def account_of_token(connection: sa.Connection, digest: str) -> Row | None:
+    """The active account an API token belongs to."""
+    return connection.execute(_ACCOUNT_OF_TOKEN, {"digest": digest}).first()
+
+
+_TAKES_PART = (
+    sa.select(Membership.id)
+    .join(Campaign, Campaign.id == Membership.campaign_id)
+    .where(
+        sa.or_(Campaign.slug == sa.bindparam("campaign"), Campaign.public_id == sa.bindparam("campaign")),
+        Membership.account_id == sa.bindparam("account_id"),
+    )
+)
+
+
+def takes_part(connection: sa.Connection, campaign: str, account_id: int) -> bool:
+    """Whether an account is a member of a campaign, named by its slug or id."""
+    given = {"campaign": campaign, "account_id": account_id}
+    return storable(campaign) and connection.execute(_TAKES_PART, given).first() is not None
+
+
+def note_attempt(connection: sa.Connection, name: str, address: str, *, ok: bool, forget_before: float) -> None:
+    """Remember an attempt to sign in; old ones are forgotten. A success clears the failures of its name there."""
+    connection.execute(sa.delete(LoginAttempt).where(LoginAttempt.created_at < forget_before))
+    if ok:
+        connection.execute(
+            sa.delete(LoginAttempt).where(LoginAttempt.name == name[:120], LoginAttempt.address == address[:120])
+        )
+    connection.execute(
+        sa.insert(LoginAttempt).values(name=name[:120], address=address[:120], ok=ok, created_at=time.time())
+    )
+
+
+def failures(connection: sa.Connection, name: str, address: str, since: float) -> dict[str, list[float]]:
+    """Times of failed attempts: of this name from this address, from this address, of this name."""
+    name, address = name[:120], address[:120]
+    failed = [sa.not_(LoginAttempt.ok), LoginAttempt.created_at > since]
+    named, there = LoginAttempt.name == name, LoginAttempt.address == address
+    wanted = {"pair": [named, there], "address": [there], "name": [named]}
+    return {
+        kind: list(
+            connection.execute(
+                sa.select(LoginAttempt.created_at).where(*failed, *where).order_by(LoginAttempt.created_at)
+            ).scalars()
+        )
+        for kind, where in wanted.items()
+    }

@@ -1,0 +1,42 @@
+"""Bring a database to the schema of this version."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from labelchef.domain.errors import StoreError
+from labelchef.store.database import Database
+
+_STEPS = Path(__file__).parent / "migrations"
+
+
+def migrate(database: Database) -> None:
+    """Run the steps that are missing; a database of a later version is refused, one of this version only read."""
+    script = ScriptDirectory(str(_STEPS))
+    with database.reading() as connection:
+        current = _current(connection)
+        tables = set(sa.inspect(connection).get_table_names())
+    if current == script.get_current_head():
+        return
+    known = {step.revision for step in script.walk_revisions()}
+    if current is not None and current not in known:
+        raise StoreError(
+            f"the database is of a later version of labelchef ({current}); install that version", code="schema"
+        )
+    if current is None and tables - {"alembic_version"}:
+        raise StoreError("the database holds tables that labelchef did not make; name another one", code="schema")
+    with database.writing() as connection:
+        if not database.is_sqlite:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7610531)"))
+        config = Config()
+        config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _current(connection: sa.Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()

@@ -1,0 +1,128 @@
+"""Labels and votes out, votes in, the report, the replay."""
+
+import tempfile
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from fastapi import File, Form, Query, Response, UploadFile
+from fastapi.responses import FileResponse, HTMLResponse
+from starlette.background import BackgroundTask
+
+from labelchef.services import campaigns, exchange, replaying
+from labelchef.services.workspace import Workspace
+from labelchef.web.api.campaigns import saved
+from labelchef.web.api.labelling import CampaignPath
+from labelchef.web.policies import CAMPAIGN, Lead, Policy, Store, answers, router
+from labelchef.web.shield import FILE_POLICY
+from labelchef.web.views import ImportView, ReplayView
+
+routes = router()
+
+
+class TableFormat(StrEnum):
+    """Formats of tables."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+MEDIA_TYPES = {
+    TableFormat.CSV: "text/csv; charset=utf-8",
+    TableFormat.JSONL: "application/x-ndjson",
+    TableFormat.PARQUET: "application/vnd.apache.parquet",
+}
+Format = Annotated[TableFormat, Query(description="Format of the file.")]
+_TABLE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file.",
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+@routes.get(
+    "/campaigns/{campaign}/export/labels",
+    tags=["exchange"],
+    response_class=FileResponse,
+    responses={**answers(Policy.LEAD, CAMPAIGN, (409, "state", "there is no model yet")), **_TABLE},
+)
+def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+    """Every training item with its label as it stands."""
+    return _file(ws, campaign, "labels", format)
+
+
+@routes.get(
+    "/campaigns/{campaign}/export/votes",
+    tags=["exchange"],
+    response_class=FileResponse,
+    responses={**answers(Policy.LEAD, CAMPAIGN), **_TABLE},
+)
+def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+    """Every vote, corrections included."""
+    return _file(ws, campaign, "votes", format)
+
+
+def _file(ws: Workspace, campaign: str, what: str, format: TableFormat) -> FileResponse:
+    slug = campaigns.summary(ws, campaign).slug
+    folder = tempfile.TemporaryDirectory(prefix="labelchef-export-")
+    try:
+        path = FilePath(folder.name) / f"{slug}-{what}.{format.value}"
+        write = exchange.export_labels if what == "labels" else exchange.export_votes
+        write(ws, campaign, path, format=format.value)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return FileResponse(
+        path, media_type=MEDIA_TYPES[format], filename=path.name, background=BackgroundTask(folder.cleanup)
+    )
+
+
+@routes.post(
+    "/campaigns/{campaign}/import-votes",
+    tags=["exchange"],
+    responses=answers(
+        Policy.LEAD,
+        CAMPAIGN,
+        (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
+        changes=True,
+    ),
+)
+def import_votes(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet of item, annotator, label.")],
+    dry_run: Annotated[bool, Form(description="Check only.")] = False,
+) -> ImportView:
+    """Take votes from another tool: all of them, or none."""
+    with tempfile.TemporaryDirectory(prefix="labelchef-votes-") as folder:
+        counts = exchange.import_votes(ws, campaign, saved(FilePath(folder), file), dry_run=dry_run)
+    return ImportView(counts=counts, dry_run=dry_run)
+
+
+@routes.get(
+    "/campaigns/{campaign}/report",
+    tags=["exchange"],
+    response_class=HTMLResponse,
+    responses={**answers(Policy.LEAD, CAMPAIGN), 200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
+    """The report as one HTML file."""
+    slug = campaigns.summary(ws, campaign).slug
+    headers = {
+        "Content-Disposition": f'attachment; filename="{slug}-report.html"',
+        "Content-Security-Policy": FILE_POLICY,
+    }
+    return HTMLResponse(exchange.report(ws, campaign), headers=headers)
+
+
+@routes.post("/campaigns/{campaign}/replay", tags=["exchange"], responses=answers(Policy.LEAD, CAMPAIGN, changes=True))
+def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayView:
+    """Run the history again from the ledger and compare it, hash by hash."""
+    return ReplayView.model_validate(replaying.replay(ws, campaign))

@@ -1,0 +1,85 @@
+"""Labelling: what is next, votes, taking back, leaving to others."""
+
+from typing import Annotated
+
+from fastapi import Path
+
+from labelchef.services import labelling as service
+from labelchef.web.forms import NextForm, SkipForm, VoteForm
+from labelchef.web.policies import CAMPAIGN, ITEM, Member, Policy, Store, answers, router
+from labelchef.web.views import NextView, ReceiptView, TaskView, VotedView, next_view, task_view
+
+routes = router()
+CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", max_length=200)]
+ItemPath = Annotated[str, Path(description="Key of the item.", max_length=500)]
+
+
+@routes.post("/campaigns/{campaign}/next", tags=["labelling"], responses=answers(Policy.MEMBER, CAMPAIGN, changes=True))
+def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -> NextView:
+    """The items this person labels next, held for them for a while; or why there is none."""
+    return next_view(campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
+
+
+@routes.post(
+    "/campaigns/{campaign}/votes",
+    tags=["labelling"],
+    responses=answers(
+        Policy.MEMBER,
+        CAMPAIGN,
+        ITEM,
+        (409, "not_asked", "the item is not being asked"),
+        (409, "decided", "the item is decided already"),
+        (409, "taken", "the item was given to others, as many as are asked"),
+        (409, "request_id", "the request_id was used for another vote"),
+        (422, "label", "no such class"),
+        changes=True,
+    ),
+)
+def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> VotedView:
+    """Store a vote and hand out what comes next. Again with the same `request_id` it is the same vote."""
+    receipt, after = service.vote_and_next(
+        ws,
+        campaign,
+        who.name,
+        form.item,
+        form.label,
+        n=form.n,
+        note=form.note,
+        seconds=form.seconds,
+        request_id=form.request_id,
+        hidden=form.blind,
+    )
+    return VotedView(vote=ReceiptView.model_validate(receipt), next=next_view(campaign, after))
+
+
+@routes.post(
+    "/campaigns/{campaign}/undo",
+    tags=["labelling"],
+    responses=answers(Policy.MEMBER, CAMPAIGN, (409, "nothing_to_undo", "there is no vote to take back"), changes=True),
+)
+def undo(campaign: CampaignPath, who: Member, ws: Store) -> TaskView:
+    """Take back this person's last vote; the item is theirs to label again."""
+    return task_view(campaign, service.undo_vote(ws, campaign, who.name))
+
+
+@routes.post(
+    "/campaigns/{campaign}/skip",
+    tags=["labelling"],
+    responses=answers(
+        Policy.MEMBER, CAMPAIGN, ITEM, (409, "not_leased", "the item is not with this person"), changes=True
+    ),
+)
+def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> NextView:
+    """Leave an item to others; it comes back to this person last."""
+    service.skip(ws, campaign, who.name, form.item)
+    return next_view(campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
+
+
+@routes.get(
+    "/campaigns/{campaign}/tasks/{item}",
+    tags=["labelling"],
+    responses=answers(Policy.MEMBER, CAMPAIGN, ITEM),
+)
+def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> TaskView:
+    """An item handed to this person, with their own vote if there is one."""
+    return task_view(campaign, service.task(ws, campaign, who.name, item))

@@ -1,0 +1,154 @@
+"""What leads do: settings, pause and stop, conflicts, the ledger, members."""
+
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from labelchef.services import accounts
+from labelchef.services import campaigns as service
+from labelchef.web.api.labelling import CampaignPath
+from labelchef.web.forms import ItemForm, ResolveForm, SettingsForm
+from labelchef.web.paging import Cursor, Limit, part_of
+from labelchef.web.policies import CAMPAIGN, ITEM, Lead, Policy, Store, answers, router
+from labelchef.web.views import (
+    AccountView,
+    CampaignView,
+    ConflictView,
+    LedgerView,
+    PageOf,
+    StatusView,
+    conflict_view,
+    page_view,
+)
+
+routes = router()
+_STATE = (409, "state", "the campaign is not in a state for this")
+_CURSOR = (422, "cursor", "a cursor that is none")
+AccountPath = Annotated[str, Path(description="Name of the account.", max_length=200)]
+
+
+@routes.patch(
+    "/campaigns/{campaign}/settings",
+    tags=["lead"],
+    responses=answers(Policy.LEAD, CAMPAIGN, (422, "settings", "a value that cannot be used"), changes=True),
+)
+def change_settings(campaign: CampaignPath, form: SettingsForm, who: Lead, ws: Store) -> StatusView:
+    """Change budget, batch size, target and the like; it holds from the next batch on."""
+    service.change_settings(ws, campaign, who.name, **form.changes())
+    return StatusView.model_validate(service.status(ws, campaign))
+
+
+@routes.post(
+    "/campaigns/{campaign}/pause", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _STATE, changes=True)
+)
+def pause(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
+    """Let people wait; votes so far stay."""
+    service.pause(ws, campaign, who.name)
+    return CampaignView.model_validate(service.summary(ws, campaign))
+
+
+@routes.post(
+    "/campaigns/{campaign}/resume", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _STATE, changes=True)
+)
+def resume(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
+    """Go on after a pause or a stop."""
+    service.resume(ws, campaign, who.name)
+    return CampaignView.model_validate(service.summary(ws, campaign))
+
+
+@routes.post(
+    "/campaigns/{campaign}/stop", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _STATE, changes=True)
+)
+def stop(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
+    """End the campaign; everything so far is kept."""
+    service.stop(ws, campaign, who.name)
+    return CampaignView.model_validate(service.summary(ws, campaign))
+
+
+@routes.get("/campaigns/{campaign}/conflicts", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
+def conflicts(
+    campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50
+) -> PageOf[ConflictView]:
+    """Items whose votes came to nothing, with the votes."""
+    found = [conflict_view(campaign, one) for one in service.conflicts(ws, campaign)]
+    return part_of(found, lambda view: view.key, after, limit)
+
+
+@routes.post(
+    "/campaigns/{campaign}/decisions",
+    status_code=204,
+    tags=["lead"],
+    responses=answers(
+        Policy.LEAD,
+        CAMPAIGN,
+        ITEM,
+        (422, "label", "no such class"),
+        changes=True,
+    ),
+)
+def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> None:
+    """Decide an item; the model follows with the next round."""
+    service.resolve(ws, campaign, form.item, form.label, who.name)
+
+
+@routes.post(
+    "/campaigns/{campaign}/reopen",
+    status_code=204,
+    tags=["lead"],
+    responses=answers(
+        Policy.LEAD,
+        CAMPAIGN,
+        ITEM,
+        (409, "not_decided", "there is no decision to take back"),
+        (409, "asked_now", "the item is being asked"),
+        changes=True,
+    ),
+)
+def reopen(campaign: CampaignPath, form: ItemForm, who: Lead, ws: Store) -> None:
+    """Take a decision back: the item has its weak label again, and is asked first in the next batch."""
+    service.reopen(ws, campaign, form.item, who.name)
+
+
+@routes.get("/campaigns/{campaign}/ledger", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
+def ledger(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    after: Cursor = None,
+    limit: Limit = 100,
+    kind: Annotated[str | None, Query(pattern="^(vote|decision|change)$")] = None,
+    item: Annotated[str | None, Query(max_length=500)] = None,
+    person: Annotated[str | None, Query(max_length=100)] = None,
+) -> PageOf[LedgerView]:
+    """Votes, decisions and changes, newest first."""
+    page = service.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
+    return page_view(page, LedgerView.model_validate)
+
+
+@routes.get("/campaigns/{campaign}/members", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
+def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[AccountView]:
+    """The members of a campaign, by name."""
+    views = [AccountView.model_validate(one) for one in accounts.members(ws, campaign)]
+    return part_of(sorted(views, key=lambda view: view.name), lambda view: view.name, after, limit)
+
+
+@routes.put(
+    "/campaigns/{campaign}/members/{name}",
+    status_code=204,
+    tags=["lead"],
+    responses=answers(Policy.LEAD, CAMPAIGN, (404, "account", "no such account"), changes=True),
+)
+def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
+    """Let an account label in this campaign."""
+    accounts.add_member(ws, campaign, name, who.name)
+
+
+@routes.delete(
+    "/campaigns/{campaign}/members/{name}",
+    status_code=204,
+    tags=["lead"],
+    responses=answers(Policy.LEAD, CAMPAIGN, (404, "account", "no such account"), changes=True),
+)
+def remove_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
+    """Take an account out of this campaign; its votes stay."""
+    accounts.remove_member(ws, campaign, name, who.name)

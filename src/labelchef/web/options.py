@@ -1,0 +1,72 @@
+"""How the server is run: from the command line, else from LABELCHEF_… in the environment, else as on a laptop."""
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from labelchef.domain.errors import InvalidInputError
+
+
+class ServeOptions(BaseSettings):
+    """Everything about the server that is not about a campaign.
+
+    >>> ServeOptions(host="::1").local, ServeOptions(host="0.0.0.0").local
+    (True, False)
+    """
+
+    model_config = SettingsConfigDict(env_prefix="LABELCHEF_", extra="ignore", frozen=True)
+
+    home: Path = Path("labelchef-home")
+    database: str | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    team: bool = False
+    """Whether people sign in with accounts; without, one person opens a one-time link."""
+    https: bool = False
+    """Whether people reach the server by https (a proxy in front does it): cookies are then marked Secure."""
+    hostnames: frozenset[str] = frozenset()
+    """Names the server answers to. On a laptop always localhost alone, so that no rebound name gets in."""
+    import_root: Path | None = None
+    """Where campaigns may be made from folders. On a laptop anywhere; for a team nowhere until set."""
+    max_upload_mb: int = Field(4096, ge=1)
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_local(self.host)
+
+    @property
+    def allowed_hosts(self) -> frozenset[str]:
+        """Host names answered to; empty for any."""
+        return self.hostnames if self.team else frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+    @property
+    def cookie(self) -> str:
+        """Name of the session cookie: browsers share cookies between ports, so the port is in it."""
+        return "__Host-labelchef" if self.https else f"labelchef-{self.port}"
+
+    def folder_allowed(self, folder: Path) -> bool:
+        """Whether a campaign may be made from this folder of the server."""
+        if self.import_root is None:
+            return not self.team
+        return folder.resolve().is_relative_to(self.import_root.resolve())
+
+
+def is_local(host: str) -> bool:
+    """Whether a host name or address to bind is this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_binding(options: ServeOptions) -> None:
+    """Refuse to open a server without accounts to others."""
+    if not options.local and not options.team:
+        raise InvalidInputError(
+            f"--host {options.host} opens the server to other machines, but anyone there could label without signing in; "
+            "make accounts (labelchef users add NAME --role lead) and add --team, or keep to 127.0.0.1",
+            code="binding",
+        )

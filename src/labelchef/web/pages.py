@@ -1,0 +1,218 @@
+"""The pages: HTML around the same services as the API; what changes things goes through the API."""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+
+from labelchef.domain.errors import LabelchefError
+from labelchef.services import accounts, charts
+from labelchef.services import campaigns as service
+from labelchef.services import progress as measuring
+from labelchef.web import identity
+from labelchef.web.api.sessions import list_accounts
+from labelchef.web.paging import part_of
+from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store
+from labelchef.web.problems import WebError
+from labelchef.web.rendering import METRIC_NAMES, render
+from labelchef.web.static_files import static_digest, static_files
+
+routes = APIRouter(include_in_schema=False, redirect_slashes=False)
+_LONGEST = 500
+
+
+@routes.get("/api/openapi.json")
+def openapi(request: Request, _: Anyone) -> Response:
+    """The API's description."""
+    return JSONResponse(request.app.openapi())
+
+
+@routes.get("/static/{digest}/{path:path}")
+async def static(digest: str, path: str, request: Request, _: Anyone) -> Response:
+    """A file of the page."""
+    file = static_files().get(path)
+    if file is None or digest != static_digest():
+        raise WebError(404, "there is no such file; load the page again", code="static")
+    headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.gzipped, media_type=file.media_type, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(file.content, media_type=file.media_type, headers=headers)
+
+
+@routes.get("/start")
+def start(ws: Store, options: Options, request: Request, _: Anyone, token: str = "", then: str = "/") -> Response:
+    """The one-time link of a laptop: sign in, and forget the link."""
+    try:
+        signed = accounts.redeem_link(ws, token)
+    except LabelchefError as error:
+        return render(request, "sign_in.html", code=403, then="/", reason=str(error))
+    response = RedirectResponse(local_path(then), status_code=303)
+    identity.set_cookie(response, options, signed)
+    return response
+
+
+@routes.get("/sign-in")
+def sign_in(request: Request, who: Anyone, then: str = "/") -> Response:
+    """Where people sign in."""
+    there = local_path(then)
+    if who is not None:
+        return RedirectResponse(there, status_code=303)
+    return render(request, "sign_in.html", then=there, reason=None)
+
+
+@routes.get("/")
+def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = None) -> Response:
+    """The campaigns this person may see."""
+    found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
+    page = part_of(found, lambda one: one.id, after, 50)
+    return render(request, "campaigns.html", campaigns=page.entries, next=page.next)
+
+
+@routes.get("/new")
+def new(request: Request, _: Lead, options: Options) -> Response:
+    """Make a campaign."""
+    return render(request, "new.html", import_root=options.import_root)
+
+
+@routes.get("/account")
+def account(request: Request, who: SignedIn, ws: Store) -> Response:
+    """One's own account and API tokens."""
+    return render(request, "account.html", tokens=accounts.list_api_tokens(ws, who.name))
+
+
+@routes.get("/people")
+def people(request: Request, who: Lead, ws: Store) -> Response:
+    """All accounts."""
+    return render(request, "people.html", accounts=list_accounts(who, ws, limit=10_000).entries)
+
+
+@routes.get("/c/{campaign}")
+def campaign_home(campaign: str, _: Member) -> Response:
+    """A campaign opens with its Label page."""
+    return RedirectResponse(f"/c/{quote(campaign, safe='')}/label", status_code=303)
+
+
+@routes.get("/c/{campaign}/label")
+def label(campaign: str, request: Request, _: Member, ws: Store) -> Response:
+    """Where people label."""
+    metric = service.settings(ws, campaign).target_metric
+    closed = [one for one in service.rounds(ws, campaign) if one.validation]
+    score = closed[-1].validation.get(metric) if closed and closed[-1].validation else None
+    return render(
+        request,
+        "label.html",
+        campaign=service.summary(ws, campaign),
+        tab="label",
+        metric=metric,
+        metric_name=f"validation {METRIC_NAMES.get(metric, metric)}",
+        score=score,
+    )
+
+
+@routes.get("/c/{campaign}/progress")
+def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
+    """How the campaign goes."""
+    summary = service.summary(ws, campaign)
+    found = measuring.progress(ws, campaign)
+    return render(
+        request,
+        "progress.html",
+        campaign=summary,
+        tab="progress",
+        watch=True,
+        progress=found,
+        people=[one for one in found.people if who.is_lead or one.person == who.name],
+        pairs=found.pairs if who.is_lead else (),
+        metric_name=METRIC_NAMES.get(found.metric, found.metric),
+        charts=charts.available(found),
+        stamp=charts.stamp(ws, campaign),
+    )
+
+
+@routes.get("/c/{campaign}/lead")
+def lead_overview(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    """The lead's overview."""
+    return _lead(request, ws, campaign, "")
+
+
+@routes.get("/c/{campaign}/lead/conflicts")
+def lead_conflicts(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    """Items to decide."""
+    return _lead(request, ws, campaign, "conflicts")
+
+
+@routes.get("/c/{campaign}/lead/settings")
+def lead_settings(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    """Settings of a campaign."""
+    return _lead(request, ws, campaign, "settings")
+
+
+@routes.get("/c/{campaign}/lead/export")
+def lead_export(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    """Labels and votes out, votes in."""
+    return _lead(request, ws, campaign, "export")
+
+
+@routes.get("/c/{campaign}/lead/members")
+def lead_members(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    """Who labels in this campaign."""
+    return _lead(
+        request, ws, campaign, "members", accounts=sorted(accounts.list_accounts(ws), key=lambda one: one.name)
+    )
+
+
+@routes.get("/c/{campaign}/lead/ledger")
+def lead_ledger(
+    campaign: str,
+    request: Request,
+    _: Lead,
+    ws: Store,
+    kind: Annotated[str, Query(pattern="^(vote|decision|change)?$")] = "",
+    item: Annotated[str, Query(max_length=_LONGEST)] = "",
+    person: Annotated[str, Query(max_length=_LONGEST)] = "",
+    after: Annotated[str | None, Query(max_length=_LONGEST)] = None,
+) -> Response:
+    """Votes, decisions and changes, with filters."""
+    page = service.ledger(
+        ws, campaign, after=after, limit=50, kind=kind or None, item=item or None, person=person or None
+    )
+    filters = {"kind": kind, "item": item, "person": person}
+    return _lead(request, ws, campaign, "ledger", page=page, filters=filters)
+
+
+def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) -> Response:
+    status = service.status(ws, campaign)
+    metric = status.settings.target_metric
+    return render(
+        request,
+        f"lead/{part or 'overview'}.html",
+        campaign=status.summary,
+        status=status,
+        classes=status.classes,
+        metric=metric,
+        metric_name=METRIC_NAMES.get(metric, metric),
+        metrics=[name for name in METRIC_NAMES if name != "f1" or len(status.classes) == 2],
+        tab="lead",
+        part=part,
+        watch=part != "settings",
+        **values,
+    )
+
+
+def local_path(then: str) -> str:
+    """A path of this server to go on to; anything else is the start.
+
+    >>> local_path("/c/digits/label"), local_path("//evil.example/"), local_path("https://evil.example/")
+    ('/c/digits/label', '/', '/')
+    """
+    plain = then.startswith("/") and not then.startswith(("//", "/\\")) and then.isprintable() and "\\" not in then
+    return then if plain else "/"
+
+
+def error_page(request: Request, status: int, title: str, detail: str) -> Response:
+    """An error, for people: sign in where that helps."""
+    if status == 401:
+        there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/sign-in?then={quote(there, safe='')}", status_code=303)
+    return render(request, "error.html", code=status, title=title, detail=detail)

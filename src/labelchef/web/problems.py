@@ -1,0 +1,162 @@
+"""Errors on the wire: RFC 9457 problem details, with a stable code and a sentence."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from labelchef.domain import errors
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger("labelchef.web")
+
+STATUSES: list[tuple[type[errors.LabelchefError], int]] = [
+    (errors.ThrottledError, 429),
+    (errors.ForbiddenError, 403),
+    (errors.NotFoundError, 404),
+    (errors.ConflictError, 409),
+    (errors.StoreError, 503),
+    (errors.LabelchefError, 422),
+]
+"""The first class an error belongs to gives its status."""
+
+TITLES = {
+    400: "The request cannot be read",
+    401: "Sign in first",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "Not acceptable",
+    409: "This does not fit the state of things",
+    413: "Too large",
+    415: "Not a type that can be used",
+    421: "Not a name of this server",
+    422: "The input cannot be used as it is",
+    429: "Too many attempts",
+    500: "Something broke in the server",
+    503: "The store is not available",
+}
+
+
+class FieldProblem(BaseModel):
+    """One part of the input that cannot be used."""
+
+    where: str = Field(examples=["body.label"])
+    what: str
+
+
+class Problem(BaseModel):
+    """What went wrong, what was expected, what to do (RFC 9457)."""
+
+    type: str = Field(examples=["urn:labelchef:problem:campaign"])
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable name of the problem, for programs.", examples=["campaign"])
+    errors: list[FieldProblem] = Field(
+        default_factory=list, description="The parts of the input, where there are several."
+    )
+
+
+class WebError(errors.LabelchefError):
+    """An error of the request itself, with its own status."""
+
+    def __init__(self, status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message, code=code)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def problem(
+    status: int,
+    detail: str,
+    code: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    parts: list[FieldProblem] | None = None,
+) -> Response:
+    """A problem as a response."""
+    body = Problem(
+        type=f"urn:labelchef:problem:{code}",
+        title=TITLES.get(status, "It did not work"),
+        status=status,
+        detail=detail,
+        code=code,
+        errors=parts or [],
+    )
+    kept = {"Cache-Control": "no-store", **(headers or {})}
+    return JSONResponse(body.model_dump(), status_code=status, media_type=MEDIA_TYPE, headers=kept)
+
+
+def of_error(error: errors.LabelchefError) -> Response:
+    """The problem an error of labelchef is told as."""
+    if isinstance(error, WebError):
+        return problem(error.status, str(error), error.code, headers=error.headers)
+    status = 401 if error.code == "credentials" else next(s for kind, s in STATUSES if isinstance(error, kind))
+    headers = {"Retry-After": str(math.ceil(error.retry_after))} if isinstance(error, errors.ThrottledError) else None
+    return problem(status, str(error), error.code, headers=headers)
+
+
+PageError = Callable[[Request, int, str, str], Response]
+"""(request, status, title, detail) → the page that tells an error."""
+
+
+def install(app: FastAPI, page: PageError) -> None:
+    """Answer every error of the app: with a problem, or to someone who opened a page with a page."""
+
+    def told(request: Request, answer: Response, detail: str) -> Response:
+        if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+            return answer
+        return page(request, answer.status_code, TITLES.get(answer.status_code, "It did not work"), detail)
+
+    @app.exception_handler(errors.LabelchefError)
+    def known(request: Request, error: errors.LabelchefError) -> Response:
+        if isinstance(error, errors.StoreError):
+            _log.error("%s", error)
+        return told(request, of_error(error), str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        parts = [
+            FieldProblem(where=".".join(str(p) for p in e["loc"]), what=str(e["msg"])) for e in error.errors()[:20]
+        ]
+        why = "; ".join(f"{p.where}: {p.what}" for p in parts[:3]) or "it cannot be read"
+        answer = problem(422, f"{why}. /api/openapi.json says what is expected", "input", parts=parts)
+        return told(request, answer, why)
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> Response:
+        code = {404: "route", 405: "method", 400: "request"}.get(error.status_code, "http")
+        detail = _HTTP.get(error.status_code, str(error.detail))
+        return told(request, problem(error.status_code, detail, code, headers=error.headers), detail)
+
+    @app.exception_handler(Exception)
+    def unknown(request: Request, error: Exception) -> Response:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        detail = "the server met an error it did not expect; its log has the details"
+        return told(request, problem(500, detail, "internal"), detail)
+
+
+_HTTP = {404: "there is nothing at this address", 405: "this address does not take this method"}
+
+CODES: dict[int, dict[str, str]] = {}
+"""Status → code → when, of all problems; filled by `fails` and written into the OpenAPI."""
+
+
+def fails(*cases: tuple[int, str, str]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses of (status, code, when) cases."""
+    by_status: dict[int, list[str]] = {}
+    for status, code, when in cases:
+        by_status.setdefault(status, []).append(f"`{code}`: {when}")
+        CODES.setdefault(status, {})[code] = when
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {
+        status: {"description": f"{TITLES[status]}. " + "; ".join(lines) + ".", "content": {MEDIA_TYPE: schema}}
+        for status, lines in by_status.items()
+    }

@@ -1,0 +1,90 @@
+"""What every request and response passes: the host's name, the size of a body, the headers that keep browsers safe."""
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from labelchef.web.problems import problem
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
+"""For what was uploaded or drawn: shown as an image, never run, even when opened by itself."""
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": PAGE_POLICY,
+}
+
+
+class Shield:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], https: bool, max_body: int) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+        self._headers = {**_HEADERS, "Strict-Transport-Security": "max-age=31536000"} if https else _HEADERS
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check, then pass on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        headers = Headers(scope=scope)
+        if self._hosts and host_name(headers.get("host", "")) not in self._hosts:
+            answer = problem(
+                421, "this server does not answer to that host name; use the address it printed when it started", "host"
+            )
+            await answer(scope, receive, guarded_send)
+            return
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._max_body:
+            await self._too_large()(scope, receive, guarded_send)
+            return
+        taken = 0
+
+        async def counted_receive() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self._max_body:
+                return {"type": "http.disconnect"}
+            return message
+
+        await self._app(scope, counted_receive, guarded_send)
+
+    def _too_large(self) -> ASGIApp:
+        limit = self._max_body // 2**20
+        return problem(
+            413, f"the request is larger than {limit} MiB; raise LABELCHEF_MAX_UPLOAD_MB or use a folder", "size"
+        )
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without the port.
+
+    >>> host_name("LOCALHOST:8000"), host_name("[::1]:80")
+    ('localhost', '[::1]')
+    """
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

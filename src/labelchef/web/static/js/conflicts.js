@@ -1,0 +1,59 @@
+// Conflicts: the class keys resolve the first item of the list.
+import { call, campaignPath } from "./api.js";
+import { $, $$, el, toast, typing } from "./dom.js";
+import { showItem } from "./item.js";
+import { classKeys } from "./keys.js";
+import { renew } from "./page.js";
+
+const list = $("#conflicts");
+const campaign = list.dataset.campaign;
+
+function card(conflict, classes, first) {
+  const keys = classKeys(classes);
+  const box = el("div", { class: "item", tabindex: "0", "aria-label": `Item ${conflict.key}` });
+  showItem(box, conflict);
+  const votes = conflict.votes.map((vote) => el("li", {},
+    el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
+    el("b", {}, vote.label === null ? "ambiguous" : classes[vote.label])));
+  const buttons = classes.map((name, position) => el("button", {
+    type: "button", class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
+    onclick: (event) => resolve(conflict.key, position, event.currentTarget.closest("li.card")),
+  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
+  return el("li", { class: "card conflict", "data-key": conflict.key },
+    el("div", {}, el("h3", {}, `Item ${conflict.key} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
+    el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
+      conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
+      el("h3", {}, "Decide"), el("div", { class: "classes" }, ...buttons)));
+}
+
+async function resolve(item, label, box) {
+  for (const button of $$("button", box)) button.disabled = true;
+  try {
+    await call("POST", campaignPath(campaign, "/decisions"), { item, label });
+    toast("Decided. The model follows with the next round.");
+    await load();
+    renew();
+  } catch (problem) {
+    toast(problem.message, { bad: true });
+    for (const button of $$("button", box)) button.disabled = false;
+  }
+}
+
+export async function load() {
+  const classes = JSON.parse(list.dataset.classes);
+  const page = await call("GET", campaignPath(campaign, "/conflicts?limit=50"));
+  list.replaceChildren(...page.entries.map((conflict, k) => card(conflict, classes, k === 0)));
+  $("#no-conflicts").hidden = page.entries.length > 0;
+  $("#more-conflicts").hidden = page.next === null;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || typing(event)) return;
+  const position = classKeys(JSON.parse(list.dataset.classes)).indexOf(event.key);
+  const first = $("li.card", list);
+  const button = position >= 0 && first ? $(`button[data-position="${position}"]`, first) : null;
+  if (button && !button.disabled) { event.preventDefault(); button.click(); }
+});
+
+document.addEventListener("renewed", () => { if (!list.contains(document.activeElement)) load(); });
+await load();

@@ -1,0 +1,36 @@
+// Elements from code. Text is always text: nothing here parses HTML.
+
+export const $ = (selector, root = document) => root.querySelector(selector);
+export const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+/** An element with attributes and children; strings become text. */
+export function el(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === "class") node.className = value;
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+let toastTimer;
+/** A short message that goes by itself. */
+export function toast(message, { bad = false, seconds = 4 } = {}) {
+  let node = $("#toast");
+  if (!node) {
+    node = el("div", { id: "toast", class: "toast", role: "status" });
+    document.body.append(node);
+  }
+  node.classList.toggle("bad", bad);
+  node.textContent = message;
+  node.hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { node.hidden = true; }, seconds * 1000);
+}
+
+/** Whether a key press belongs to a field and not to the page. */
+export const typing = (event) =>
+  event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));

@@ -1,0 +1,133 @@
+"""Campaigns that last, as a user types them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelchef.services.campaigns import status
+from labelchef.services.workspace import open_workspace
+from tests.store_support import CLASSES, small_data, truth_of
+
+TRUTH = truth_of(90)
+
+
+def labelchef(*arguments: object, check: int = 0, stdin: str = "", env: dict[str, str] | None = None) -> str:
+    command = [sys.executable, "-m", "labelchef", *map(str, arguments)]
+    given = {**os.environ, **(env or {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=given, check=False, input=stdin)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == check, done.stderr + done.stdout
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("campaign")
+    data = small_data()
+    np.save(made / "features.npy", data.X)
+    np.save(made / "val_features.npy", data.X_val)
+    pd.DataFrame(data.weak, columns=CLASSES).to_csv(made / "weak.csv", index=False)
+    pd.DataFrame({"label": [CLASSES[k] for k in data.y_val]}).to_csv(made / "val_labels.csv", index=False)
+    pd.DataFrame({"text": [f"[bold]text {k}" for k in range(60)]}).to_csv(made / "items.csv", index=False)
+    return made
+
+
+def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
+    home = {"LABELCHEF_HOME": str(tmp_path / "home"), "LABELCHEF_PERSON": "ann"}
+    assert "is no workspace" in labelchef("status", check=2, env=home)
+    made = labelchef("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, env=home)
+    assert "campaign: my-mails, 60 items" in made
+    assert "round 1 is open" in labelchef("status", env=home)
+    shown = labelchef("next", "my-mails", env=home)
+    assert "[bold]text" in shown
+    assert "suggested" in shown
+    first = json.loads(labelchef("next", "my-mails", "--count", 2, "--json", env=home))["tasks"]
+    items = [task["item"] for task in first]
+    labelchef("vote", "my-mails", items[0], CLASSES[TRUTH[int(items[0])]], env=home)
+    assert f"item {items[0]} is yours again" in labelchef("vote", "my-mails", "--undo", env=home)
+    labelchef("vote", "my-mails", items[0], "--skip", env=home)
+    labelchef("vote", "my-mails", items[0], CLASSES[TRUTH[int(items[0])]], "--note", "sure", env=home)
+    labelchef("vote", "my-mails", items[1], "--ambiguous", env=home)
+    state = json.loads(labelchef("status", "my-mails", "--json", env=home))
+    assert state["summary"]["state"] == "finished"
+    assert state["conflicts"] == 1
+    assert "1 unresolved" in labelchef("status", "my-mails", env=home)
+    assert "nothing now: budget spent" in labelchef("next", "my-mails", env=home)
+    assert "came out as the ledger says" in labelchef("replay", "my-mails", env=home)
+    labelchef("export", "my-mails", "--out", tmp_path / "labels.csv", env=home)
+    assert (pd.read_csv(tmp_path / "labels.csv")["source"] == "cleaned").sum() == 1
+    labelchef("export", "my-mails", "--what", "votes", "--out", tmp_path / "votes.jsonl", env=home)
+    assert len((tmp_path / "votes.jsonl").read_text().splitlines()) == 4
+    labelchef("report", "my-mails", "--out", tmp_path / "r.html", env=home)
+    assert "<svg" in (tmp_path / "r.html").read_text()
+    (tmp_path / "in.csv").write_text(f"item,annotator,label\n{items[1]},zoe,ham\n{items[1]},yan,ham\n")
+    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", "--dry-run", env=home)
+    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", env=home)
+    assert json.loads(labelchef("status", "my-mails", "--json", env=home))["conflicts"] == 0
+    with open_workspace(tmp_path / "home") as ws, ws.writing() as connection:
+        connection.exec_driver_sql("UPDATE round SET selection_hash = 'x' WHERE number = 1")
+    assert "selection DIFFERS" in labelchef("replay", "my-mails", check=1, env=home)
+
+
+def test_accounts_by_command(folder: Path, tmp_path: Path) -> None:
+    home = ["--home", tmp_path / "home"]
+    labelchef("init", "Mails", "--folder", folder, "--strategy", "three", *home)
+    assert "boss is lead" in labelchef("users", "add", "boss", "--role", "lead", *home, stdin="long enough\n")
+    labelchef("users", "add", "ann", "--campaign", "mails", *home, stdin="long enough\n")
+    assert "expected 10 to" in labelchef("users", "add", "bob", *home, stdin="short\n", check=2)
+    assert labelchef("users", "token", "ann", "--label", "x", *home).startswith("lc_")
+    labelchef("users", "deactivate", "ann", *home)
+    listed = labelchef("users", "list", *home)
+    assert [line.split()[2] for line in listed.splitlines()[1:]] == ["no", "yes"]
+    assert "deactivated" in labelchef("next", "mails", "--as", "ann", *home, check=2)
+    settings = json.loads(labelchef("status", "mails", "--json", *home))["settings"]
+    assert (settings["people"], settings["suggestion_votes"]) == (2, True)
+
+
+BAD: dict[str, tuple[list[object], str]] = {
+    "no files": (["init", "X"], "--features is missing"),
+    "no name": (["init", "--folder", "FOLDER"], "no name"),
+    "no folder": (["init", "X", "--folder", "nowhere"], "there is no folder nowhere"),
+    "strategy": (["init", "X", "--folder", "FOLDER", "--strategy", "nine"], "unknown strategy"),
+    "people": (["init", "X", "--folder", "FOLDER", "--people", "0"], "at least one voter"),
+    "campaign": (["status", "nope"], "there is no campaign 'nope'"),
+    "label": (["vote", "mails", "0", "tofu"], "label is 'tofu'"),
+    "not asked": (["vote", "mails", "OTHER", "ham"], "is not being asked"),
+    "two answers": (["vote", "mails", "0", "ham", "--ambiguous"], "expected an item and one of"),
+    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected labels or votes"),
+    "format": (["export", "mails", "--out", "x.doc"], "expected one of: csv"),
+    "count": (["next", "mails", "--count", "0"], "n is 0"),
+    "account": (["users", "token", "nobody"], "there is no account"),
+    "database": (["status", "--database", "mysql://x"], "not supported"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("home")
+    labelchef("init", "Mails", "--folder", folder, "--home", made)
+    return made
+
+
+def other_item(home: Path) -> str:
+    """An item that is not being asked."""
+    with open_workspace(home) as ws:
+        opened = status(ws, "mails").open_round
+    assert opened is not None
+    return next(str(k) for k in range(60) if str(k) not in [i.item for i in opened.items])
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_ends_with_two_and_a_sentence(what: str, folder: Path, home: Path) -> None:
+    arguments, message = BAD[what]
+    filled = [
+        {"FOLDER": folder, "OTHER": other_item(home) if "OTHER" in arguments else ""}.get(str(a), a) for a in arguments
+    ]
+    said = labelchef(*filled, "--home", home, check=2)
+    assert message in " ".join(said.split())

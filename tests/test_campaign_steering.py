@@ -1,0 +1,358 @@
+"""Leads steer, the worker works, damage is said: on SQLite and PostgreSQL."""
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelchef.domain.campaigns import CampaignSettings, CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
+from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
+from labelchef.services import fold
+from labelchef.services.campaign_files import CampaignData
+from labelchef.services.campaigns import (
+    change_settings,
+    create_campaign,
+    create_from_folder,
+    ledger,
+    list_campaigns,
+    pause,
+    reopen,
+    resolve,
+    resume,
+    rounds,
+    status,
+    stop,
+    summary,
+)
+from labelchef.services.labelling import cast_vote, media, next_tasks, undo_vote
+from labelchef.services.replaying import replay
+from labelchef.services.worker import Worker, advance, wait_for_change
+from labelchef.services.workspace import Workspace, open_workspace
+from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, wait_until, waits
+
+
+def folder_of(ws: Workspace, campaign: str) -> Path:
+    return ws.home / "campaigns" / summary(ws, campaign).id
+
+
+def test_a_reopened_item_is_asked_first_in_the_next_batch(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=3, budget=9)
+    first = tasks(ws, campaign, "ann", 1)[0].item
+    label_all(ws, campaign, "ann")
+    reopen(ws, campaign, first, "lead")
+    with pytest.raises(ConflictError, match="no decision to take back"):
+        reopen(ws, campaign, first, "lead")
+    label_all(ws, campaign, "ann")
+    again = tasks(ws, campaign, "ann", 3)
+    assert (again[0].item, again[0].origin, again[0].rank) == (first, Origin.REOPENED, 0)
+    assert len(again) == 3
+    with pytest.raises(ConflictError, match="being asked now"):
+        reopen(ws, campaign, first, "lead")
+    label_all(ws, campaign, "ann")
+    assert status(ws, campaign).summary.state == CampaignState.FINISHED
+    outcome = replay(ws, campaign)
+    assert outcome.agrees, outcome
+    labels = [e.label for e in ledger(ws, campaign, kind="decision", item=first).entries]
+    assert labels == [truth_of(90)[int(first)], None, truth_of(90)[int(first)]]
+
+
+def test_a_reopened_item_after_the_end_gets_its_weak_label_back(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=2, budget=2)
+    item = tasks(ws, campaign, "ann", 1)[0].item
+    label_all(ws, campaign, "ann")
+    reopen(ws, campaign, item, "lead")
+    assert advance(ws, campaign) == 1
+    assert rounds(ws, campaign)[-1].kind == RoundKind.CORRECTION
+    change_settings(ws, campaign, "lead", budget=4)
+    advance(ws, campaign)
+    assert tasks(ws, campaign, "ann")[0].item == item
+    assert replay(ws, campaign).agrees
+
+
+def test_stopping_and_going_on(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=2)
+    held = tasks(ws, campaign, "ann")
+    cast_vote(ws, campaign, "ann", held[0].item, 0)
+    stop(ws, campaign, "lead")
+    assert waits(ws, campaign, "ann").reason == WaitReason.STOPPED
+    cast_vote(ws, campaign, "ann", held[1].item, 0)
+    assert advance(ws, campaign) == 0
+    with pytest.raises(ConflictError, match="the campaign is stopped"):
+        pause(ws, campaign, "lead")
+    resume(ws, campaign, "lead")
+    assert advance(ws, campaign) == 2
+    assert replay(ws, campaign).agrees
+
+
+def test_stopping_while_the_model_follows(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = make(ws, batch_size=2)
+    real = fold.select
+
+    def stopping(*arguments: object) -> object:
+        stop(ws, campaign, "lead")
+        return real(*arguments)  # type: ignore[arg-type]
+
+    for one in tasks(ws, campaign, "ann"):
+        cast_vote(ws, campaign, "ann", one.item, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(fold, "select", stopping)
+        advance(ws, campaign)
+    assert status(ws, campaign).open_round is None
+    resume(ws, campaign, "lead")
+    advance(ws, campaign)
+    assert status(ws, campaign).open_round is not None
+    assert replay(ws, campaign).agrees
+
+
+def test_a_target_ends_a_campaign(ws: Workspace) -> None:
+    campaign = make(ws, target=0.1, target_metric="accuracy")
+    assert status(ws, campaign).summary.message == "target reached: accuracy ≥ 0.1"
+    change_settings(ws, campaign, "lead", target=None)
+    advance(ws, campaign)
+    assert status(ws, campaign).summary.state == CampaignState.RUNNING
+
+
+def test_settings_that_cannot_be() -> None:
+    for wrong in (
+        {"people": 0},
+        {"batch_size": 0},
+        {"budget": -1},
+        {"gamma": 2.0},
+        {"blind_share": float("nan")},
+        {"seed": -1},
+        {"ahead": True},
+        {"blind": 1},
+        {"selector": 3},
+        {"target": "high"},
+    ):
+        with pytest.raises(InvalidInputError):
+            CampaignSettings(**wrong)
+    with pytest.raises(InvalidInputError, match="unknown setting 'colour'"):
+        CampaignSettings.of({"colour": "red"})
+    with pytest.raises(InvalidInputError, match="unknown strategy"):
+        CampaignSettings.with_strategy("seven")
+    assert CampaignSettings.with_strategy("two").people == 0
+
+
+def test_the_worker_moves_rounds_on_while_people_vote(ws: Workspace) -> None:
+    made = create_campaign(ws, "Live", small_data(), CampaignSettings(batch_size=3, budget=6), "lead")
+    with Worker(ws) as worker:
+        wait_until(lambda: status(ws, made.slug).open_round is not None)
+        version = summary(ws, made.slug).version
+        woken: list[int] = []
+        waiter = threading.Thread(target=lambda: woken.append(wait_for_change(ws, made.slug, version, 60.0)))
+        waiter.start()
+        with pytest.raises(ConflictError, match="running already"):
+            advance(ws, made.slug)
+        truth = truth_of(90)
+        deadline = time.monotonic() + 60
+        while status(ws, made.slug).summary.state != CampaignState.FINISHED:
+            found = next_tasks(ws, made.slug, "ann")
+            if isinstance(found, list):
+                cast_vote(ws, made.slug, "ann", found[0].item, int(truth[int(found[0].item)]))
+            assert time.monotonic() < deadline
+        waiter.join(10)
+        assert woken
+        assert woken[0] > version
+        assert worker.last_error is None
+    assert replay(ws, made.slug).agrees
+    assert wait_for_change(ws, made.slug, 10**6, 0.05) < 10**6
+
+
+def test_one_process_runs_the_worker(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from labelchef.services.workspace import open_workspace\n"
+        "with open_workspace(Path(sys.argv[1])) as ws, ws.working():\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with open_workspace(tmp_path) as ws:
+            with pytest.raises(ConflictError, match="is running already"):
+                Worker(ws).start()
+            made = create_campaign(ws, "Other", small_data(), CampaignSettings(), "lead")
+            with pytest.raises(ConflictError, match="running already"):
+                advance(ws, made.slug)
+    finally:
+        holder.communicate("")
+    with open_workspace(tmp_path) as ws:
+        assert advance(ws, made.slug) == 1
+
+
+def test_a_missing_array_fails_the_campaign_with_a_sentence_and_nothing_is_lost(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=2)
+    for one in tasks(ws, campaign, "ann"):
+        cast_vote(ws, campaign, "ann", one.item, 0)
+    ws.folded.clear()
+    features = folder_of(ws, campaign) / "features.npy"
+    features.rename(features.with_suffix(".kept"))
+    with pytest.raises(StoreError, match="is missing"):
+        advance(ws, campaign)
+    failed = status(ws, campaign)
+    assert failed.summary.state == CampaignState.FAILED
+    assert "features.npy is missing" in failed.summary.message
+    assert waits(ws, campaign, "ann").reason == WaitReason.FAILED
+    features.with_suffix(".kept").rename(features)
+    resume(ws, campaign, "lead")
+    advance(ws, campaign)
+    assert status(ws, campaign).summary.spent == 2
+    assert replay(ws, campaign).agrees
+
+
+def test_a_changed_array_is_refused(ws: Workspace) -> None:
+    campaign = make(ws)
+    weak = folder_of(ws, campaign) / "weak.npy"
+    np.save(weak, np.load(weak)[::-1])
+    with pytest.raises(StoreError, match="not the file that was stored"):
+        replay(ws, campaign)
+    shutil.rmtree(folder_of(ws, campaign))
+    with pytest.raises(StoreError, match="missing"):
+        replay(ws, campaign)
+
+
+def test_a_history_that_does_not_repeat_is_not_built_upon(ws: Workspace) -> None:
+    import sqlalchemy as sa
+
+    campaign = make(ws, batch_size=2)
+    label_all(ws, campaign, "ann")
+    for one in tasks(ws, campaign, "ann"):
+        cast_vote(ws, campaign, "ann", one.item, 0)
+    with ws.writing() as connection:
+        connection.execute(sa.text("UPDATE round SET labels_hash = 'other' WHERE number = 1"))
+    outcome = replay(ws, campaign)
+    assert not outcome.agrees
+    assert [r.number for r in outcome.rounds if not r.agrees] == [1]
+    ws.folded.clear()
+    with pytest.raises(LabelchefError, match="round 1: the labels computed again"):
+        advance(ws, campaign)
+    assert status(ws, campaign).summary.state == CampaignState.FAILED
+
+
+def test_a_worker_outlives_a_failing_campaign(ws: Workspace) -> None:
+    broken = make(ws, "Broken", batch_size=1)
+    whole = make(ws, "Whole", batch_size=1)
+    ws.folded.clear()
+    (folder_of(ws, broken) / "features.npy").unlink()
+    for campaign in (broken, whole):
+        cast_vote(ws, campaign, "ann", tasks(ws, campaign, "ann")[0].item, 0)
+    with Worker(ws):
+        wait_until(lambda: status(ws, whole).summary.spent == 1)
+        wait_until(lambda: status(ws, broken).summary.state == CampaignState.FAILED)
+
+
+def test_nothing_is_left_of_a_campaign_refused(ws: Workspace) -> None:
+    data = small_data()
+    wrong: list[tuple[CampaignData, dict[str, object], str]] = [
+        (small_data(items=pd.DataFrame({"text": ["a"]})), {}, "items has 1 rows"),
+        (small_data(items=pd.DataFrame({"id": ["a"] * 60})), {}, "occurs twice"),
+        (small_data(items=pd.DataFrame({"image": ["x.png"] * 60})), {}, "no media folder"),
+        (data, {"selector": "magic"}, "unknown selector"),
+        (data, {"target_metric": "auc"}, "unknown metric"),
+        (data, {"target_metric": "f1"}, "'f1' with 3 classes"),
+        (small_data(clean=np.array([0])), {}, "clean labels have 1"),
+    ]
+    for given, settings, message in wrong:
+        with pytest.raises(InvalidInputError, match=message):
+            create_campaign(ws, "Wrong", given, CampaignSettings(**settings), "lead")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="no name"):
+        create_campaign(ws, " ", data, CampaignSettings(), "lead")
+    assert list_campaigns(ws) == []
+    assert list((ws.home / "campaigns").iterdir()) == []
+
+
+def test_names_become_addresses(ws: Workspace) -> None:
+    slugs = [
+        create_campaign(ws, name, small_data(), CampaignSettings(), "lead").slug
+        for name in ("Müll & Spaß!", "mull spa", "日本", "日本")
+    ]
+    assert slugs == ["mull-spa", "mull-spa-2", "campaign", "campaign-2"]
+    assert summary(ws, summary(ws, slugs[0]).id).slug == slugs[0]
+    with pytest.raises(NotFoundError):
+        status(ws, "nowhere")
+    with pytest.raises(NotFoundError):
+        status(ws, "null\x00")
+
+
+def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    (folder / "media" / "deep").mkdir(parents=True)
+    data = small_data()
+    np.save(folder / "features.npy", data.X)
+    np.save(folder / "val_features.npy", data.X_val)
+    pd.DataFrame(data.weak, columns=CLASSES).to_csv(folder / "weak.csv", index=False)
+    pd.DataFrame({"label": [CLASSES[k] for k in data.y_val]}).to_csv(folder / "val_labels.csv", index=False)
+    (folder / "media" / "deep" / "a.png").write_bytes(b"png")
+    items = pd.DataFrame({"id": [f"i{k}" for k in range(60)], "image": ["deep/a.png"] + [""] * 59, "n": range(60)})
+    items.to_csv(folder / "items.csv", index=False)
+    pd.DataFrame({"id": [f"i{k}" for k in range(30)], "text": ["v"] * 30}).to_json(
+        folder / "val_items.jsonl", orient="records", lines=True
+    )
+    made = create_from_folder(ws, "Folder", folder, CampaignSettings(batch_size=60, budget=None), "lead")
+    advance(ws, made.slug)
+    found = {t.item: t for t in tasks(ws, made.slug, "ann", 60)}
+    assert found["i0"].content.image == "deep/a.png"
+    assert found["i1"].content.image is None
+    assert found["i1"].content.fields == {"n": "1"}
+    assert found["i1"].neighbours[0].key.startswith("val-i")
+    assert media(ws, made.slug, "i0").read_bytes() == b"png"
+    for missing in ("i1", "../features.npy", "x"):
+        with pytest.raises(NotFoundError):
+            media(ws, made.slug, missing)
+    for name in ("../secret.png", "/etc/passwd.png", "deep/none.png", "deep/a.svg"):
+        items["image"] = [name] * 60
+        items.to_csv(folder / "items.csv", index=False)
+        with pytest.raises(InvalidInputError):
+            create_from_folder(ws, "Escape", folder, CampaignSettings(), "lead")
+    (folder / "weak.csv").unlink()
+    with pytest.raises(InvalidInputError, match="holds no weak file"):
+        create_from_folder(ws, "Half", folder, CampaignSettings(), "lead")
+
+
+def test_given_labels_are_clean_from_the_start(ws: Workspace) -> None:
+    given = np.full(60, -1)
+    given[:50] = truth_of(90)[:50]
+    campaign = make(ws, data=small_data(clean=given), budget=None, batch_size=20)
+    seen = status(ws, campaign).open_round
+    assert seen is not None
+    assert {int(i.item) for i in seen.items} == set(range(50, 60))
+    resolve(ws, campaign, "3", "ham", "lead")  # a lead may correct what came with the data
+    label_all(ws, campaign, "ann")
+    assert replay(ws, campaign).agrees
+
+
+def test_the_ledger_comes_in_pages(ws: Workspace) -> None:
+    campaign = make(ws)
+    label_all(ws, campaign, "ann", rounds=2)
+    change_settings(ws, campaign, "boss", budget=20)
+    undo_vote(ws, campaign, "ann")
+    whole = ledger(ws, campaign, limit=1000)
+    assert whole.next is None
+    walked: list[LedgerEntry] = []
+    after: str | None = None
+    while True:
+        page = ledger(ws, campaign, limit=3, after=after)
+        walked += page.entries
+        after = page.next
+        if after is None:
+            break
+    assert walked == list(whole.entries)
+    assert [e.at for e in walked] == sorted((e.at for e in walked), reverse=True)
+    assert {e.kind for e in ledger(ws, campaign, person="boss").entries} == {"change"}
+    assert len(ledger(ws, campaign, kind="vote", person="ann").entries) == 9
+    for cursor in ("x", "nan~vote~1", "inf~vote~1", "1~x~2", "1~vote~-2", "1e999~vote~1", "1~vote~" + "9" * 30):
+        with pytest.raises(InvalidInputError, match="cursor"):
+            ledger(ws, campaign, after=cursor)
+    with pytest.raises(InvalidInputError):
+        ledger(ws, campaign, kind="rubbish")
+    with pytest.raises(InvalidInputError):
+        ledger(ws, campaign, limit=0)

@@ -1,0 +1,112 @@
+"""No route without a policy, and each policy holds: by enumeration over all routes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from labelchef.domain.campaigns import CampaignSummary
+from labelchef.services import accounts
+from labelchef.services.workspace import Workspace
+from labelchef.web.policies import Guard, Policy
+from tests.web.conftest import Person, make_campaign
+
+Sign = Callable[[str], Person]
+
+
+def guards_of(route: APIRoute) -> list[Guard]:
+    def walk(dependant: Any) -> Iterator[Guard]:
+        for inner in dependant.dependencies:
+            if isinstance(inner.call, Guard):
+                yield inner.call
+            yield from walk(inner)
+
+    return list(walk(route.dependant))
+
+
+def addressed(app: FastAPI, policy: Policy, campaign: str) -> list[tuple[str, str]]:
+    """(method, path) of all routes with a policy, with names filled in."""
+    found = []
+    for route in app.routes:
+        assert isinstance(route, APIRoute)
+        if guards_of(route)[0].policy is not policy:
+            continue
+        path = route.path
+        for name, value in (
+            ("campaign", campaign), ("item", "t1"), ("name", "ann"), ("token", "xyz"), ("chart", "metric"),
+        ):  # fmt: skip
+            path = path.replace("{" + name + "}", value)
+        found += [(method, path) for method in sorted((route.methods or set()) - {"HEAD"})]
+    return found
+
+
+def test_every_route_has_exactly_one_policy(app: FastAPI) -> None:
+    routes = list(app.routes)
+    assert len(routes) > 40
+    for route in routes:
+        assert isinstance(route, APIRoute), f"{route} is outside of the policies"
+        assert len(guards_of(route)) == 1, f"{route.methods} {route.path} needs exactly one policy"
+
+
+def test_only_a_few_routes_are_public(app: FastAPI) -> None:
+    assert {path for _, path in addressed(app, Policy.PUBLIC, "x")} == {
+        "/api/health",
+        "/api/session",
+        "/api/openapi.json",
+        "/static/{digest}/{path:path}",
+        "/start",
+        "/sign-in",
+    }
+
+
+def test_without_signing_in_nothing_is_there(app: FastAPI, client: TestClient, campaign: CampaignSummary) -> None:
+    for policy in (Policy.SIGNED_IN, Policy.MEMBER, Policy.LEAD):
+        for method, path in addressed(app, policy, campaign.slug):
+            answer = client.request(method, path)
+            assert answer.status_code == 401, (method, path, answer.text)
+            assert answer.json()["code"] == "sign_in"
+
+
+def test_annotators_do_nothing_that_leads_do(app: FastAPI, as_person: Sign, campaign: CampaignSummary) -> None:
+    ann = as_person("ann")
+    for method, path in addressed(app, Policy.LEAD, campaign.slug):
+        answer = ann.client.request(method, path)
+        assert answer.status_code == 403, (method, path, answer.text)
+        assert answer.json()["code"] == "role"
+
+
+def test_another_campaign_cannot_be_told_from_none(app: FastAPI, as_person: Sign, campaign: CampaignSummary) -> None:
+    eve = as_person("eve")
+    for slug in (campaign.slug, campaign.id):
+        for (method, path), (_, nowhere) in zip(
+            addressed(app, Policy.MEMBER, slug), addressed(app, Policy.MEMBER, "no-such-campaign"), strict=True
+        ):
+            answer, empty = eve.client.request(method, path), eve.client.request(method, nowhere)
+            assert answer.status_code == empty.status_code == 404, (method, path, answer.text)
+            assert answer.json()["detail"].replace(slug, "?") == empty.json()["detail"].replace("no-such-campaign", "?")
+
+
+def test_a_member_of_one_campaign_sees_only_that_one(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
+    other = make_campaign(ws, "Secret")
+    ann = as_person("ann")
+    assert [one["slug"] for one in ann.get("/api/campaigns").json()["entries"]] == [campaign.slug]
+    assert ann.get(f"/api/campaigns/{other.id}").status_code == 404
+    assert "Secret" not in ann.get("/", headers={"Accept": "text/html"}).text
+    accounts.add_member(ws, other.slug, "ann", "lead")
+    assert ann.get(f"/api/campaigns/{other.slug}").status_code == 200
+
+
+def test_leads_may_call_what_leads_call(app: FastAPI, as_person: Sign, campaign: CampaignSummary) -> None:
+    lead = as_person("lead")
+    for method, path in addressed(app, Policy.LEAD, campaign.slug):
+        if method == "GET":
+            assert lead.get(path).status_code == 200, path
+
+
+@pytest.mark.parametrize("path", ["/api/campaigns/{c}/ledger", "/api/campaigns/{c}/export/votes", "/c/{c}/lead/ledger"])
+def test_others_votes_are_for_leads(as_person: Sign, campaign: CampaignSummary, path: str) -> None:
+    assert as_person("ann").get(path.replace("{c}", campaign.slug)).status_code == 403
+    assert as_person("lead").get(path.replace("{c}", campaign.slug)).status_code == 200
