@@ -322,7 +322,7 @@ def test_undo_then_redo_comes_back(rng: np.random.Generator, name: str, C: int) 
     redo = campaign.clean(change.indices, [0, 1, 1, 0])
     again = constructor.construct(campaign.objective, back, redo, campaign.losses)
     moved = np.linalg.norm(after.point.W - first.point.W)
-    tolerance = {"newton": 1e-4, "retrain": 0.0, "deltagrad_l": 0.02}[name] * moved
+    tolerance = {"newton": 1e-3, "retrain": 0.0, "deltagrad_l": 0.02}[name] * moved
     assert moved > 1e-3
     assert np.linalg.norm(back.point.W - first.point.W) <= tolerance
     assert np.linalg.norm(again.point.W - after.point.W) <= tolerance

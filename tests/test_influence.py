@@ -64,7 +64,7 @@ def test_influence_against_a_loop_over_gradients(rng: np.random.Generator) -> No
 
 def context(problem: Problem, eligible: "np.ndarray | None" = None) -> SelectionContext:
     objective = problem.objective()
-    found = NewtonConstructor().initialise(objective, problem.losses)
+    found = NewtonConstructor(tol=1e-8).initialise(objective, problem.losses)
     split = Split(
         np.ascontiguousarray(problem.X_val[:, :-1]), problem.Y_val.argmax(axis=1), problem.shape[1], bias=True
     )

@@ -108,7 +108,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         stop: StoppingRule | None = None,
         look_ahead: bool = True,
         fit_intercept: bool = True,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.selector = selector

@@ -30,7 +30,7 @@ __all__ = [
 def make_constructor(
     chosen: str | Constructor,
     *,
-    tol: float = 1e-6,
+    tol: float = 1e-5,
     descent: DescentSettings | None = None,
     provenance: Path | None = None,
 ) -> Constructor:

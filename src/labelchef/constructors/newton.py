@@ -26,7 +26,7 @@ from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 class NewtonConstructor:
     """The optimum of the convex objective, to a proven tolerance on the parameters."""
 
-    tol: float = 1e-6
+    tol: float = 1e-5
     max_sweeps: int = 1000
     name: str = field(default="newton", init=False)
 

@@ -24,6 +24,7 @@ from labelchef.domain.arrays import Float64s
 NEEDED = 2
 """Sweeps a warm solve takes even with a perfect factor: one that moves, one that proves."""
 
+_LARGEST_GRADIENT = 1e-6
 _SUFFICIENT = 1e-4
 _ROUNDING = 1e-13
 _LINE_STEPS = 30
@@ -65,11 +66,11 @@ class Minimum:
 
 
 def gradient_tolerance(objective: Objective, W: Float64s, tol: float) -> float:
-    """‖∇F‖ small enough that ‖W − W*‖ ≤ tol·(1 + ‖W‖) by strong convexity, but not below 1e-12·(1 + ‖W‖), rounding.
+    """‖∇F‖ small enough that ‖W − W*‖ ≤ tol·(1 + ‖W‖) by strong convexity, and never above 1e-6·(1 + ‖W‖).
 
-    The floor binds where tol·l2 < 1e-12; the bound is then 1e-12/l2 instead of tol.
+    The floor of 1e-12·(1 + ‖W‖), rounding, binds where tol·l2 is smaller; the bound is then 1e-12/l2 instead of tol.
     """
-    return max(tol * min(1.0, objective.l2), 1e-12) * (1.0 + float(np.linalg.norm(W)))
+    return max(min(tol * objective.l2, _LARGEST_GRADIENT), 1e-12) * (1.0 + float(np.linalg.norm(W)))
 
 
 def minimise(
