@@ -55,14 +55,16 @@ _TOLERATED, _TOLERATED_WORSE = 0.3, 0.1  # of w' − w; the second where B predi
 class DeltaGradLConstructor:
     """Retrain once, replay ever after. `burn_in`, `period`, `history` are the paper's j0, T0, m0.
 
-    `provenance` names a folder: if a trajectory lies there, training is skipped; if none does, the first one is
-    written there (`write_provenance` replaces it by a later one).
+    `error_guard` off is the paper's algorithm, which does not look at its own error. `provenance` names a
+    folder: if a trajectory lies there, training is skipped; if none does, the first one is written there
+    (`write_provenance` replaces it by a later one).
     """
 
     settings: DescentSettings = field(default_factory=DescentSettings)
     burn_in: int = 10
     period: int = 10
     history: int = 2
+    error_guard: bool = True
     provenance: str | Path | None = None
     name: str = field(default="deltagrad_l", init=False)
 
@@ -127,7 +129,8 @@ class DeltaGradLConstructor:
             changed.which, sizes, ends,
         )  # fmt: skip
         limit = _SLACK * before.smoothness
-        guard = (self.history, limit, before.rate, self.period, before.l2, _TOLERATED, _TOLERATED_WORSE)
+        tolerated = (_TOLERATED, _TOLERATED_WORSE) if self.error_guard else (np.inf, np.inf)
+        guard = (self.history, limit, before.rate, self.period, before.l2, *tolerated)
         known = (np.empty((0, Z.size)), np.empty((0, Z.size)), np.empty((0, 0)), 0.0)
         step, wrong = 0, False
         while step < schedule.steps:
