@@ -66,3 +66,11 @@ def test_the_readme_names_only_targets_that_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text()):
         assert f"\n{target}:" in makefile
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))], ids=str
+)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / link).exists(), f"{page.name} links {link}, which does not exist"
