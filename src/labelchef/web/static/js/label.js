@@ -115,6 +115,7 @@ function drawClasses(task) {
 function drawReason(task) {
   const blind = task.blind || hidden;
   $("#why-blind").hidden = !blind;
+  $("#blind").hidden = task.blind;
   $("#why-shown").hidden = blind;
   $("#why-blind").textContent = task.blind
     ? "This item is shown blind: say what you see. The suggestion stays hidden, so that its pull on people can be measured."
@@ -142,6 +143,11 @@ function effect(task) {
   return task.influence < 0
     ? `Cleaning it so is expected to lower the validation loss (influence −${size}).`
     : `Little change is expected (influence ${size}).`;
+}
+
+function accept() {
+  if (suggested() !== null) vote(suggested());
+  else if (current) toast("There is no suggestion to accept here: choose a class.");
 }
 
 function vote(label) {
@@ -258,7 +264,7 @@ document.addEventListener("keydown", (event) => {
   const onButton = event.target instanceof HTMLElement && event.target.closest("button, a, summary");
   const position = current ? classKeys(current.classes).indexOf(event.key) : -1;
   const act = position >= 0 ? () => vote(position)
-    : event.key === "Enter" && !onButton ? () => { if (suggested() !== null) vote(suggested()); }
+    : event.key === "Enter" && !onButton ? accept
     : { u: undo, Backspace: undo, s: skip, a: () => vote(null), n: openNote, b: toggleHidden, "/": () => $("#find").focus(), "?": () => $("#help").showModal() }[event.key];
   if (!act) return;
   event.preventDefault();
@@ -272,7 +278,7 @@ function filter() {
 }
 
 $("#find").addEventListener("input", filter);
-$("#accept").addEventListener("click", () => { if (suggested() !== null) vote(suggested()); });
+$("#accept").addEventListener("click", accept);
 $("#undo").addEventListener("click", undo);
 $("#waiting-undo").addEventListener("click", undo);
 $("#skip").addEventListener("click", skip);
