@@ -1,5 +1,7 @@
 """The API by its answers: labelling, what leads do, exchange, content that is hostile."""
 
+import asyncio
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary
@@ -454,3 +457,76 @@ def test_a_body_in_pieces_is_counted_too(ws: Workspace, people: Any) -> None:
     with TestClient(app) as client:
         answer = client.post("/api/session", content=(b"x" * 2**16 for _ in range(20)))
         assert 400 <= answer.status_code < 500
+
+
+UPLOADS = ["/api/campaigns", "/api/campaigns/animals/import-votes"]
+
+
+def sent_in_pieces(app: FastAPI, path: str, headers: dict[str, str]) -> tuple[int, int]:
+    """Status of an upload without end, and how many pieces the server asked for."""
+    asked, status = 0, 0
+    kind = {"host": "testserver", "content-type": "multipart/form-data; boundary=b", **headers}
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": [(k.lower().encode(), v.encode()) for k, v in kind.items()],
+        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return {"type": "http.request", "body": b"x" * 2**16, "more_body": True}
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    asyncio.run(app(scope, receive, send))
+    return status, asked
+
+
+@pytest.mark.parametrize("path", UPLOADS)
+def test_an_upload_by_someone_who_may_not_is_not_read(
+    ws: Workspace, app: FastAPI, as_person: Sign, campaign: CampaignSummary, path: str
+) -> None:
+    assert sent_in_pieces(app, path, {}) == (401, 0)
+    assert sent_in_pieces(app, path, {"Authorization": "Bearer nothing"}) == (401, 0)
+    token = accounts.create_api_token(ws, "ann", "robot")[0]
+    assert sent_in_pieces(app, path, {"Authorization": f"Bearer {token}"}) == (403, 0)
+    lead = as_person("lead").client
+    cookie = "; ".join(f"{name}={value}" for name, value in lead.cookies.items())
+    assert sent_in_pieces(app, path, {"Cookie": cookie}) == (403, 0), "no CSRF token"
+    signed = {"Cookie": cookie, "X-CSRF-Token": lead.headers["X-CSRF-Token"]}
+    assert sent_in_pieces(app, path, {**signed, "Origin": "https://evil.example"}) == (403, 0)
+    assert sent_in_pieces(app, path, signed)[1] > 0
+
+
+@pytest.mark.parametrize("path", ["/api/session", "/api/campaigns/animals/votes", "/api/campaigns/from-folder"])
+def test_other_routes_take_a_mebibyte(app: FastAPI, campaign: CampaignSummary, path: str) -> None:
+    status, asked = sent_in_pieces(app, path, {"Content-Type": "application/json"})
+    assert 400 <= status < 500
+    assert asked <= 17
+    with TestClient(app) as client:
+        answer = client.post(path, content=b"x" * (2**20 + 1))
+    assert (answer.status_code, answer.json()["code"]) == (413, "size")
+
+
+def test_a_campaign_with_more_than_a_thousand_images(as_person: Sign, people: Any, tmp_path: Path) -> None:
+    files: list[tuple[str, Any]] = [(n, (p.name, p.read_bytes())) for n, p in upload_files(tmp_path / "up").items()]
+    files += [("media", (f"p{k}.png", png())) for k in range(1100)]
+    made = as_person("lead").client.post("/api/campaigns", files=files, data={"name": "Many"})
+    assert made.status_code == 201, made.text
+
+
+def test_an_upload_to_a_full_disk_is_told(
+    as_person: Sign, campaign: CampaignSummary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = as_person("lead")
+    for number, code in ((errno.ENOSPC, "disk_full"), (errno.EACCES, "folder")):
+
+        def refuse(*_: Any, number: int = number) -> None:
+            raise OSError(number, "no")
+
+        monkeypatch.setattr("labelchef.web.uploads.shutil.copyfileobj", refuse)
+        answer = lead.client.post(f"{base(campaign)}/import-votes", files={"file": ("votes.csv", b"item,label\n")})
+        assert (answer.status_code, answer.json()["code"]) == (503, code)

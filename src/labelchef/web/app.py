@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 import labelchef
 from labelchef.services import worker as working
 from labelchef.services.workspace import Workspace
-from labelchef.web import pages, problems
+from labelchef.web import pages, policies, problems
 from labelchef.web.api import ROUTERS
 from labelchef.web.live import Hub
 from labelchef.web.options import ServeOptions
@@ -50,7 +50,13 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
     for router in (*ROUTERS, pages.routes):
         app.router.routes.extend(router.routes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    app.add_middleware(Shield, hosts=options.allowed_hosts, https=options.https, max_body=options.max_upload_mb * 2**20)
+    app.add_middleware(
+        Shield,
+        hosts=options.allowed_hosts,
+        https=options.https,
+        max_upload=options.max_upload_mb * 2**20,
+        admit=policies.lead,
+    )
     return app
 
 

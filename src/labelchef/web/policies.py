@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
 
 from labelchef.domain.errors import NotFoundError
 from labelchef.services.workspace import Workspace
@@ -114,6 +115,6 @@ def answers(
     return fails(*all_cases, *cases)
 
 
-def router() -> APIRouter:
+def router(kind: type[APIRoute] = APIRoute) -> APIRouter:
     """A router for routes of the API."""
-    return APIRouter(prefix="/api", redirect_slashes=False)
+    return APIRouter(prefix="/api", redirect_slashes=False, route_class=kind)

@@ -1,11 +1,15 @@
 """What every request and response passes: the host's name, the size of a body, the headers that keep browsers safe."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from labelchef.web.problems import problem
+from labelchef.domain.errors import LabelchefError
+from labelchef.web.problems import of_error, problem
+from labelchef.web.uploads import is_upload
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -13,6 +17,9 @@ PAGE_POLICY = (
 )
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
 """For what was uploaded or drawn: shown as an image, never run, even when opened by itself."""
+
+MAX_BODY = 2**20
+"""The largest body of a request that brings no files."""
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -29,11 +36,15 @@ _HEADERS = {
 class Shield:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], https: bool, max_body: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: Iterable[str], https: bool, max_upload: int, admit: Callable[[Request], object]
+    ) -> None:
+        """`admit` raises for those who may not upload, before a byte of what they send is read."""
         self._app = app
         self._hosts = frozenset(hosts)
         self._headers = {**_HEADERS, "Strict-Transport-Security": "max-age=31536000"} if https else _HEADERS
-        self._max_body = max_body
+        self._max_upload = max_upload
+        self._admit = admit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, then pass on."""
@@ -55,9 +66,17 @@ class Shield:
             )
             await answer(scope, receive, guarded_send)
             return
+        upload = is_upload(scope["method"], scope["path"])
+        if upload:
+            try:
+                await run_in_threadpool(self._admit, Request(scope))
+            except LabelchefError as error:
+                await of_error(error)(scope, receive, guarded_send)
+                return
+        most = self._max_upload if upload else min(MAX_BODY, self._max_upload)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._max_body:
-            await self._too_large()(scope, receive, guarded_send)
+        if not length.isdecimal() or int(length) > most:
+            await _too_large(most, upload)(scope, receive, guarded_send)
             return
         taken = 0
 
@@ -65,17 +84,16 @@ class Shield:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > self._max_body:
+            if taken > most:
                 return {"type": "http.disconnect"}
             return message
 
         await self._app(scope, counted_receive, guarded_send)
 
-    def _too_large(self) -> ASGIApp:
-        limit = self._max_body // 2**20
-        return problem(
-            413, f"the request is larger than {limit} MiB; raise LABELCHEF_MAX_UPLOAD_MB or use a folder", "size"
-        )
+
+def _too_large(most: int, upload: bool) -> ASGIApp:
+    way_out = "; raise LABELCHEF_MAX_UPLOAD_MB or use a folder" if upload else ""
+    return problem(413, f"the request is larger than {most // 2**20} MiB{way_out}", "size")
 
 
 def host_name(host: str) -> str:

@@ -7,8 +7,10 @@ from labelchef.web.api import campaigns, exchange, labelling, lead, pictures, se
 ROUTERS: tuple[APIRouter, ...] = (
     sessions.routes,
     campaigns.routes,
+    campaigns.uploads,
     labelling.routes,
     lead.routes,
     exchange.routes,
+    exchange.uploads,
     pictures.routes,
 )

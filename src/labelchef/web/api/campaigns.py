@@ -1,7 +1,5 @@
 """Campaigns: list, make, follow."""
 
-import shutil
-import tempfile
 from pathlib import Path as FilePath
 from typing import Annotated
 
@@ -26,9 +24,11 @@ from labelchef.web.policies import (
     router,
 )
 from labelchef.web.problems import WebError
+from labelchef.web.uploads import UploadRoute, saved, upload_folder
 from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, VersionView
 
 routes = router()
+uploads = router(UploadRoute)
 _BAD_FILE = (422, "file", "a file is missing or cannot be used; the code is that of the part, the detail says how")
 Needed = Annotated[UploadFile, File()]
 Optional = Annotated[UploadFile | None, File()]
@@ -44,7 +44,9 @@ def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit 
     return part_of(views, lambda view: view.id, after, limit)
 
 
-@routes.post("/campaigns", status_code=201, tags=["campaigns"], responses=answers(Policy.LEAD, _BAD_FILE, changes=True))
+@uploads.post(
+    "/campaigns", status_code=201, tags=["campaigns"], responses=answers(Policy.LEAD, _BAD_FILE, changes=True)
+)
 def create_campaign(
     who: Lead,
     ws: Store,
@@ -77,14 +79,13 @@ def create_campaign(
     }  # fmt: skip
     whole = _settings_json(settings)
     chosen = whole.model_copy(update={k: v for k, v in given.items() if v is not None})
-    uploads = {
+    sent = {
         "features": features, "weak": weak, "val_features": val_features, "val_labels": val_labels,
         "test_features": test_features, "test_labels": test_labels, "clean_labels": clean_labels,
         "items": items, "val_items": val_items,
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="labelchef-upload-", dir=ws.home) as folder:
-        root = FilePath(folder)
-        paths = {key: saved(root / key, upload) for key, upload in uploads.items() if upload is not None}
+    with upload_folder(ws.home) as root:
+        paths = {key: saved(root / key, upload) for key, upload in sent.items() if upload is not None}
         pictures = None
         if media:
             pictures = root / "media"
@@ -101,17 +102,6 @@ def _settings_json(text: str | None) -> CampaignSettingsForm:
         raise InvalidInputError(
             f"settings cannot be read: {str(error).splitlines()[-1].strip()}", code="input"
         ) from None
-
-
-def saved(folder: FilePath, upload: UploadFile) -> FilePath:
-    """An upload as a file of its own name, without any folder in it."""
-    name = FilePath((upload.filename or "").replace("\\", "/")).name
-    if not name or name in (".", "..") or "\x00" in name or len(name.encode()) > 200:
-        raise InvalidInputError("an uploaded file has no usable name; give each a name with its ending", code="file")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / name).open("wb") as target:
-        shutil.copyfileobj(upload.file, target, 1 << 20)
-    return folder / name
 
 
 @routes.post(

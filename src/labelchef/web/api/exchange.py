@@ -11,13 +11,14 @@ from starlette.background import BackgroundTask
 
 from labelchef.services import campaigns, exchange, replaying
 from labelchef.services.workspace import Workspace
-from labelchef.web.api.campaigns import saved
 from labelchef.web.api.labelling import CampaignPath
 from labelchef.web.policies import CAMPAIGN, Lead, Policy, Store, answers, router
 from labelchef.web.shield import FILE_POLICY
+from labelchef.web.uploads import UploadRoute, saved, upload_folder
 from labelchef.web.views import ImportView, ReplayView
 
 routes = router()
+uploads = router(UploadRoute)
 
 
 class TableFormat(StrEnum):
@@ -83,7 +84,7 @@ def _file(ws: Workspace, campaign: str, what: str, format: TableFormat) -> FileR
     )
 
 
-@routes.post(
+@uploads.post(
     "/campaigns/{campaign}/import-votes",
     tags=["exchange"],
     responses=answers(
@@ -101,8 +102,8 @@ def import_votes(
     dry_run: Annotated[bool, Form(description="Check only.")] = False,
 ) -> ImportView:
     """Take votes from another tool: all of them, or none."""
-    with tempfile.TemporaryDirectory(prefix="labelchef-votes-") as folder:
-        counts = exchange.import_votes(ws, campaign, saved(FilePath(folder), file), dry_run=dry_run)
+    with upload_folder() as folder:
+        counts = exchange.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
     return ImportView(counts=counts, dry_run=dry_run)
 
 

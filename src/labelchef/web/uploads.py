@@ -1,0 +1,83 @@
+"""Uploads: which routes take large bodies, how their forms are read, where the files go."""
+
+import contextlib
+import errno
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request, Response, UploadFile
+from fastapi.routing import APIRoute
+
+from labelchef.domain.errors import InvalidInputError, LabelchefError, StoreError
+
+MOST_FILES = 200_000
+_MOST_FIELDS = 1000
+_LARGE = re.compile(r"/api/campaigns(/[^/]+/import-votes)?")
+
+
+def is_upload(method: str, path: str) -> bool:
+    """Whether a request may bring files, and so be large.
+
+    >>> is_upload("POST", "/api/campaigns"), is_upload("POST", "/api/campaigns/a/import-votes")
+    (True, True)
+    >>> is_upload("POST", "/api/session"), is_upload("GET", "/api/campaigns")
+    (False, False)
+    """
+    return method == "POST" and _LARGE.fullmatch(path) is not None
+
+
+class UploadRoute(APIRoute):
+    """A route whose form may hold many files. The shield has checked who sends it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Read the form first: by itself it would take no more than 1000 files."""
+        handle = super().get_route_handler()
+
+        async def read(request: Request) -> Response:
+            with told_as_store_errors():
+                await request.form(max_files=MOST_FILES, max_fields=_MOST_FIELDS)
+            return await handle(request)
+
+        return read
+
+
+@contextlib.contextmanager
+def told_as_store_errors() -> Iterator[None]:
+    """What the disk refuses is an error of the store, not of the server."""
+    try:
+        yield
+    except LabelchefError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(
+                "the disk is full, the upload was not stored; make room and send it again", code="disk_full"
+            ) from error
+        raise StoreError(
+            f"the upload cannot be stored: {error.strerror or error}; check the folder and its rights", code="folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def upload_folder(within: Path | None = None) -> Iterator[Path]:
+    """A folder for uploaded files, gone afterwards."""
+    with (
+        told_as_store_errors(),
+        tempfile.TemporaryDirectory(prefix="labelchef-upload-", dir=within, ignore_cleanup_errors=True) as folder,
+    ):
+        yield Path(folder)
+
+
+def saved(folder: Path, upload: UploadFile) -> Path:
+    """An upload as a file of its own name, without any folder in it."""
+    name = Path((upload.filename or "").replace("\\", "/")).name
+    if not name or name in (".", "..") or "\x00" in name or len(name.encode()) > 200:
+        raise InvalidInputError("an uploaded file has no usable name; give each a name with its ending", code="file")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("wb") as target:
+        shutil.copyfileobj(upload.file, target, 1 << 20)
+    return folder / name
