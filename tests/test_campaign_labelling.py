@@ -12,6 +12,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.services.campaigns import change_settings, conflicts, ledger, pause, resolve, resume, rounds, status
 from labelchef.services.labelling import cast_vote, next_tasks, skip, task, undo_vote
 from labelchef.services.replaying import replay
+from labelchef.services.rounds import step as rounds_step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, waits
@@ -337,4 +338,80 @@ def test_hand_out_under_threads_is_fair(ws: Workspace) -> None:
     assert stored == acknowledged
     advance(ws, campaign)
     assert status(ws, campaign).summary.state == CampaignState.FINISHED
+    assert replay(ws, campaign).agrees
+
+
+def ahead_of(ws: Workspace, campaign: str, person: str) -> list[str]:
+    """Let a person hold the batch and the work ahead; the items ahead."""
+    return [t.item for t in tasks(ws, campaign, person, 20) if t.origin == Origin.AHEAD]
+
+
+def vote_on_batch(ws: Workspace, campaign: str, person: str) -> None:
+    seen = status(ws, campaign).open_round
+    assert seen is not None
+    for one in seen.items:
+        cast_vote(ws, campaign, person, one.item, int(truth_of(90)[int(one.item)]))
+
+
+def test_work_ahead_is_taken_while_the_model_follows(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=2, ahead=4, budget=None)
+    ahead = ahead_of(ws, campaign, "ann")
+    vote_on_batch(ws, campaign, "ann")
+    assert rounds_step(ws, campaign)  # counted; the model is still to follow
+    assert status(ws, campaign).rounds[-1].state == RoundState.AGGREGATED
+    assert not cast_vote(ws, campaign, "ann", ahead[0], 0).changed
+    assert cast_vote(ws, campaign, "ann", ahead[0], 1).changed
+    own = task(ws, campaign, "ann", ahead[0]).own_vote
+    assert own is not None
+    assert own.label == 1
+    with pytest.raises(ConflictError, match="not being asked") as refused:
+        cast_vote(ws, campaign, "bob", ahead[1], 0)
+    assert refused.value.code == "not_asked"
+    assert undo_vote(ws, campaign, "ann", request_id="u1").item == ahead[0]
+    assert undo_vote(ws, campaign, "ann", request_id="u1").item == ahead[0]
+    cast_vote(ws, campaign, "ann", ahead[0], 2)
+    assert {e.round for e in ledger(ws, campaign, kind="vote", item=ahead[0]).entries} == {None}
+    advance(ws, campaign)
+    assert replay(ws, campaign).agrees
+
+
+def test_work_ahead_that_left_the_ranks_can_change_and_blocks_no_undo(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=2, ahead=30, budget=None)
+    ahead = ahead_of(ws, campaign, "ann")
+    first = status(ws, campaign).open_round
+    assert first is not None
+    vote_on_batch(ws, campaign, "ann")
+    held, voted = ahead[-1], ahead[-2]
+    cast_vote(ws, campaign, "ann", voted, 0)
+    change_settings(ws, campaign, "lead", ahead=0)
+    advance(ws, campaign)
+    seen = status(ws, campaign).open_round
+    assert seen is not None
+    assert not {held, voted} & {i.item for i in seen.items}
+    assert cast_vote(ws, campaign, "ann", voted, 1).changed
+    assert not cast_vote(ws, campaign, "ann", held, 1).batch_complete
+    assert undo_vote(ws, campaign, "ann").item == held
+    assert undo_vote(ws, campaign, "ann").item == voted
+    assert undo_vote(ws, campaign, "ann").item == first.items[-1].item  # a batch that is over: a correction
+    assert status(ws, campaign).pending == 1
+    cast_vote(ws, campaign, "ann", held, 2)
+    resolve(ws, campaign, voted, 0, "lead")
+    with pytest.raises(ConflictError, match="decided already"):
+        cast_vote(ws, campaign, "ann", voted, 1)
+    label_all(ws, campaign, "ann")
+    assert replay(ws, campaign).agrees
+
+
+def test_late_work_ahead_does_not_exceed_the_people_asked(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=1, ahead=2, budget=None, lease_minutes=0.3 / 60)
+    ahead = ahead_of(ws, campaign, "ann")
+    time.sleep(0.4)
+    vote_on_batch(ws, campaign, "ann")
+    assert ahead[0] in ahead_of(ws, campaign, "bob")
+    cast_vote(ws, campaign, "bob", ahead[0], 0)
+    change_settings(ws, campaign, "lead", ahead=0)
+    rounds_step(ws, campaign)
+    with pytest.raises(ConflictError, match="given to others"):
+        cast_vote(ws, campaign, "ann", ahead[0], 0)
+    advance(ws, campaign)
     assert replay(ws, campaign).agrees

@@ -101,7 +101,7 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
     with ws.reading() as connection:
         row, _ = visible_campaign(connection, campaign, person)
         sample = store.item_by_key(connection, row.id, item)
-        turn, selection = _place(connection, row, sample)
+        turn, selection = _place(connection, row, sample, person)
         known = selection is not None and (
             handout.assignment_of(connection, selection.id, person) is not None
             or handout.last_vote(connection, sample.id, selection.attempt, person) is not None
@@ -185,12 +185,15 @@ def _cast(connection: "sa.Connection", row: Any, account_id: int | None, ballot:
             return _repeated(stored, item)
     class_id = class_of(store.classes_of(connection, row.id), ballot.label)
     sample = store.item_by_key(connection, row.id, item)
-    turn, selection = _place(connection, row, sample)
+    turn, selection = _place(connection, row, sample, person)
     if selection is None or turn is None:
         raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
     prior = handout.last_vote(connection, sample.id, selection.attempt, person)
     open_ = turn.state == RoundState.SELECTED.value
-    if prior is None or (prior.retracted and open_):
+    if _waits_ahead(turn, selection):
+        if prior is None or prior.retracted:
+            _may_vote_ahead(connection, row, selection, person, item)
+    elif prior is None or (prior.retracted and open_):
         _may_vote(connection, row, selection, person, item, open_)
     public_id = handout.insert_vote(
         connection,
@@ -225,7 +228,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
             stored = handout.vote_by_request(connection, row.id, person, request_id)
             if stored is not None:
                 sample = store.item_by_key(connection, row.id, stored.key)
-                turn, selection = _place(connection, row, sample)
+                turn, selection = _place(connection, row, sample, person)
                 if selection is None:
                     raise ConflictError(f"item {stored.key!r} is not being asked any more", code="not_asked")
                 return _tasks(connection, row, turn, person, [selection])[0]
@@ -233,7 +236,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
         if vote is None:
             raise ConflictError("there is no vote of yours to take back", code="nothing_to_undo")
         sample = store.item_by_key(connection, row.id, vote.key)
-        turn, selection = _place(connection, row, sample)
+        turn, selection = _place(connection, row, sample, person)
         if selection is None or turn is None or selection.attempt != vote.attempt:
             raise ConflictError(
                 f"your last vote, on item {vote.key!r}, belongs to an earlier time it was asked; it stays",
@@ -254,7 +257,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
             request_id=request_id,
         )
         _counted(connection, row, turn, selection, sample, person, vote, -1)
-        if turn.state == RoundState.SELECTED.value:
+        if turn.state == RoundState.SELECTED.value or _waits_ahead(turn, selection):
             minutes = CampaignSettings.of(row.settings).lease_minutes
             handout.assign(connection, selection, person, handout.LEASED, time.time() + 60.0 * minutes)
         return _tasks(connection, row, turn, person, [selection])[0]
@@ -329,17 +332,40 @@ def content_of(row: Any) -> ItemContent:
     return ItemContent(row.text, row.image, row.fields or {})
 
 
-def _place(connection: "sa.Connection", campaign: Any, sample: Any) -> tuple[Any, Any]:
-    """Where an item is being asked: the open round, else the batch that asked it last; (round, selection)."""
+def _place(connection: "sa.Connection", campaign: Any, sample: Any, person: str) -> tuple[Any, Any]:
+    """Where an item is being asked: the open round, else this person's work ahead that no batch took up yet, else the
+    batch that asked it last; (round, selection).
+    """
     turn = ledger.last_round(connection, campaign.id)
     if turn is not None and turn.state == RoundState.SELECTED.value:
         selection = ledger.selection_of_item(connection, turn.id, sample.id)
         if selection is not None:
             return turn, selection
     past = ledger.batch_selection_of_attempt(connection, sample.id, sample.attempt)
+    ahead = handout.ahead_of_person(connection, sample.id, sample.attempt, person)
+    if ahead is not None and (past is None or ahead.attempt > past.attempt):
+        return ledger.round_by_id(connection, ahead.round_id), ahead
     if past is None:
         return turn, None
     return ledger.round_by_id(connection, past.round_id), ledger.selection_of_item(connection, past.round_id, sample.id)
+
+
+def _waits_ahead(turn: Any, selection: Any) -> bool:
+    """Whether this is work ahead of a round that is over: its votes wait until a batch takes the item up."""
+    return bool(selection.origin == Origin.AHEAD.value and turn.state != RoundState.SELECTED.value)
+
+
+def _may_vote_ahead(connection: "sa.Connection", campaign: Any, selection: Any, person: str, item: str) -> None:
+    """A first vote on work ahead whose round is over: the item must be undecided and not have all its votes."""
+    last = ledger.last_decision(connection, selection.item_id)
+    if last is not None and last.attempt >= selection.attempt:
+        raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
+    votes = ledger.live_votes(connection, selection.item_id, selection.attempt)
+    taken = handout.slots_taken(connection, selection.id, person, time.time())
+    if len(votes) + taken >= CampaignSettings.of(campaign.settings).people:
+        raise ConflictError(
+            f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
+        )
 
 
 def _may_vote(connection: "sa.Connection", campaign: Any, selection: Any, person: str, item: str, open_: bool) -> None:
@@ -369,13 +395,16 @@ def _counted(
 ) -> bool:
     """Keep counts and leases after a vote; tell whether it completed the batch."""
     new = by < 0 or prior is None or prior.retracted
-    if turn.state != RoundState.SELECTED.value:
+    waits = _waits_ahead(turn, selection)
+    if turn.state != RoundState.SELECTED.value and not waits:
         reconsider(connection, campaign, selection, sample)
         return False
     if new:
         handout.count_vote(connection, selection.id, by)
     if by > 0:
         handout.assign(connection, selection, person, handout.VOTED, time.time())
+    if waits:
+        return False
     people = CampaignSettings.of(campaign.settings).people
     return not ledger.batch_incomplete(connection, turn.id, people)
 

@@ -177,6 +177,32 @@ def assignment_of(connection: sa.Connection, selection_id: int, person: str) -> 
     return connection.execute(_ASSIGNMENT, {"selection_id": selection_id, "person": person}).first()
 
 
+def _ahead_of_person() -> "sa.Select[Any]":
+    given = sa.select(Assignment.id).where(Assignment.selection_id == Selection.id, Assignment.person == _PERSON)
+    voted = sa.select(Vote.id).where(
+        Vote.item_id == Selection.item_id, Vote.attempt == Selection.attempt, Vote.person == _PERSON
+    )
+    return (
+        sa.select(Selection.__table__)
+        .where(
+            Selection.item_id == _ITEM,
+            Selection.attempt >= _ATTEMPT,
+            Selection.origin == Origin.AHEAD.value,
+            sa.or_(given.correlate(Selection).exists(), voted.correlate(Selection).exists()),
+        )
+        .order_by(Selection.id.desc())
+        .limit(1)
+    )
+
+
+_AHEAD = _ahead_of_person()
+
+
+def ahead_of_person(connection: sa.Connection, item_id: int, attempt: int, person: str) -> Row | None:
+    """The newest selection by which this person had an item as work ahead, at this attempt or the one to come."""
+    return connection.execute(_AHEAD, {"item_id": item_id, "attempt": attempt, "person": person}).first()
+
+
 _TAKEN = sa.select(sa.func.count()).where(
     Assignment.selection_id == _SELECTION, _LIVE_LEASE, Assignment.person != _PERSON
 )
