@@ -14,6 +14,7 @@ import pytest
 from labelchef.domain.campaigns import CampaignSettings, CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
 from labelchef.services import fold
+from labelchef.services import rounds as worker_rounds
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import (
     change_settings,
@@ -67,8 +68,9 @@ def test_a_reopened_item_after_the_end_gets_its_weak_label_back(ws: Workspace) -
     item = tasks(ws, campaign, "ann", 1)[0].item
     label_all(ws, campaign, "ann")
     reopen(ws, campaign, item, "lead")
-    assert advance(ws, campaign) == 1
+    assert advance(ws, campaign) == 2  # the model follows; then the budget leaves nothing to do
     assert rounds(ws, campaign)[-1].kind == RoundKind.CORRECTION
+    assert status(ws, campaign).summary.message == "budget spent: 2 of 2 samples asked"
     change_settings(ws, campaign, "lead", budget=4)
     advance(ws, campaign)
     assert tasks(ws, campaign, "ann")[0].item == item
@@ -107,6 +109,108 @@ def test_stopping_while_the_model_follows(ws: Workspace, monkeypatch: pytest.Mon
     resume(ws, campaign, "lead")
     advance(ws, campaign)
     assert status(ws, campaign).open_round is not None
+    assert replay(ws, campaign).agrees
+
+
+def test_settings_changed_while_the_model_follows_count(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = make(ws, batch_size=2, budget=4)
+    real = worker_rounds._plan
+    changes = iter([{"batch_size": 1}, {"budget": 5, "batch_size": 2}, {"budget": 5}])
+
+    def changing(*arguments: object, **named: object) -> object:
+        plan = real(*arguments, **named)  # type: ignore[arg-type]
+        change = next(changes, None)
+        if change is not None:
+            change_settings(ws, campaign, "lead", **change)
+        return plan
+
+    monkeypatch.setattr(worker_rounds, "_plan", changing)
+    label_all(ws, campaign, "ann")
+    seen = status(ws, campaign)
+    assert seen.open_round is not None
+    assert (seen.summary.spent, len(seen.open_round.items)) == (2, 2)
+    label_all(ws, campaign, "ann")
+    monkeypatch.undo()
+    seen = status(ws, campaign)
+    assert seen.summary.state == CampaignState.RUNNING
+    assert seen.open_round is not None
+    assert (seen.summary.spent, len(seen.open_round.items)) == (4, 1)
+    assert replay(ws, campaign).agrees
+
+
+def test_a_budget_raised_while_the_last_model_follows_is_no_end(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = make(ws, batch_size=2, budget=2)
+    written = worker_rounds._write_model
+
+    def late(*arguments: object) -> object:
+        change_settings(ws, campaign, "lead", budget=3)
+        return written(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(worker_rounds, "_write_model", late)
+    label_all(ws, campaign, "ann")
+    seen = status(ws, campaign)
+    assert seen.summary.state == CampaignState.RUNNING
+    assert seen.open_round is not None
+    assert len(seen.open_round.items) == 1
+    assert replay(ws, campaign).agrees
+
+
+def test_reopening_goes_on_with_a_finished_campaign(ws: Workspace) -> None:
+    campaign = make(ws, data=small_data(n_train=6), budget=None, batch_size=6)
+    label_all(ws, campaign, "ann", n=6)
+    done = status(ws, campaign).summary
+    assert done.state == CampaignState.FINISHED
+    resume(ws, campaign, "lead")
+    assert advance(ws, campaign) == 1
+    assert status(ws, campaign).summary.state == CampaignState.FINISHED
+    assert status(ws, campaign).summary.message == done.message
+    reopen(ws, campaign, "3", "lead")
+    advance(ws, campaign)
+    assert status(ws, campaign).summary.state == CampaignState.RUNNING
+    assert [(t.item, t.origin) for t in tasks(ws, campaign, "ann")] == [("3", Origin.REOPENED)]
+    label_all(ws, campaign, "ann", n=6)
+    assert status(ws, campaign).summary.state == CampaignState.FINISHED
+    assert replay(ws, campaign).agrees
+
+
+def test_an_item_reopened_while_the_last_model_follows_is_asked(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = make(ws, data=small_data(n_train=6), budget=None, batch_size=6)
+    written = worker_rounds._write_model
+
+    def late(*arguments: object) -> object:
+        monkeypatch.undo()
+        reopen(ws, campaign, "3", "lead")
+        return written(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(worker_rounds, "_write_model", late)
+    label_all(ws, campaign, "ann", n=6)
+    assert [t.item for t in tasks(ws, campaign, "ann")] == ["3"]
+    assert replay(ws, campaign).agrees
+
+
+def test_reopened_items_keep_to_batch_size_and_budget(ws: Workspace) -> None:
+    campaign = make(ws, batch_size=6, budget=9, ahead=2)
+    items = [t.item for t in tasks(ws, campaign, "ann", 6)]
+    label_all(ws, campaign, "ann")
+    change_settings(ws, campaign, "lead", batch_size=2)
+    for item in items[:4]:
+        reopen(ws, campaign, item, "lead")
+    label_all(ws, campaign, "ann")  # the batch that was out
+    seen = status(ws, campaign)
+    assert seen.summary.state == CampaignState.FINISHED
+    assert seen.summary.spent == 9
+    change_settings(ws, campaign, "lead", budget=12)
+    asked = []
+    for size in (2, 1):
+        advance(ws, campaign)
+        opened = status(ws, campaign).open_round
+        assert opened is not None
+        assert len(opened.items) == size
+        asked += [i.item for i in opened.items]
+        label_all(ws, campaign, "ann")
+    assert asked == items[:3]
+    seen = status(ws, campaign)
+    assert (seen.summary.state, seen.summary.spent) == (CampaignState.FINISHED, 12)
     assert replay(ws, campaign).agrees
 
 

@@ -169,8 +169,11 @@ def pause(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
 
 
 def resume(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
-    """Go on after a pause, a stop, or a failure whose cause was removed."""
-    allowed = (CampaignState.PAUSED, CampaignState.STOPPED, CampaignState.FAILED)
+    """Go on after a pause, a stop, or a failure whose cause was removed.
+
+    A finished campaign goes on if there is something to do, else it finishes again and says why.
+    """
+    allowed = (CampaignState.PAUSED, CampaignState.STOPPED, CampaignState.FAILED, CampaignState.FINISHED)
     return _move(ws, campaign, by, "resume", CampaignState.RUNNING, "resumed by the lead", allowed)
 
 
@@ -181,7 +184,10 @@ def stop(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
 
 
 def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
-    """Take a decision back: the label is weak again with the next model, and the item is asked first in the next batch."""
+    """Take a decision back: the label is weak again with the next model, and the item is asked first in the next batch.
+
+    A finished campaign goes on if its budget and target leave something to do.
+    """
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
         sample = store.item_by_key(connection, row.id, item)
@@ -202,7 +208,11 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
             support=0.0,
         )
         rows.next_attempt(connection, sample.id, last.attempt + 1)
-        store.update_campaign(connection, row.id)
+        again = row.state == CampaignState.FINISHED.value
+        moved = (
+            {"state": CampaignState.RUNNING.value, "message": "an item was reopened; what is left?"} if again else {}
+        )
+        store.update_campaign(connection, row.id, **moved)
     ws.notify()
 
 

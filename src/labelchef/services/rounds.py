@@ -239,8 +239,9 @@ class _Plan:
     ahead: int
     selected: Selected | None
     neighbours: list[list[tuple[int, float]]]
-    reopened: list[Any]
     message: str
+    settings: CampaignSettings
+    """What was asked for; if a lead changed it meanwhile, the plan is void."""
 
 
 def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
@@ -251,20 +252,20 @@ def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
     settings = CampaignSettings.of(campaign.settings)
     over = _over(folded, settings, spent)
     if campaign.state not in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value):
-        return _Plan(0, 0, None, [], [], "")
+        return _Plan(0, 0, None, [], "", settings)
     if over is not None:
-        return _Plan(0, 0, None, [], [], over)
+        return _Plan(0, 0, None, [], over, settings)
     left = settings.batch_size + settings.ahead if settings.budget is None else settings.budget - spent
     size = min(settings.batch_size, left)
     ahead = max(0, min(settings.ahead, left - size))
-    positions = np.array([r.position for r in reopened], dtype=np.int64)
+    positions = np.array([r.position for r in reopened[:size]], dtype=np.int64)  # the others wait for the next batch
     selected = fold.select(folded, size, ahead, positions)
     if len(selected.batch) == 0:
         unresolved = int((~folded.cleaner.cleaned_).sum())
         note = f"; {unresolved} stayed unresolved and keep their weak label" if unresolved else ""
-        return _Plan(0, 0, None, [], [], f"{StopReason.NOTHING_LEFT}{note}")
+        return _Plan(0, 0, None, [], f"{StopReason.NOTHING_LEFT}{note}", settings)
     every = np.concatenate([selected.batch.indices, selected.ahead.indices])
-    return _Plan(size, ahead, selected, folded.neighbours(every), reopened, "")
+    return _Plan(size, ahead, selected, folded.neighbours(every), "", settings)
 
 
 def _over(folded: Folded, settings: CampaignSettings, spent: int) -> str | None:
@@ -278,11 +279,13 @@ def _over(folded: Folded, settings: CampaignSettings, spent: int) -> str | None:
 
 
 def _go_on(connection: "sa.Connection", campaign: Any, folded: Folded, plan: _Plan, *, number: int, spent: int) -> None:
-    """Write the next round, or that there is none."""
+    """Write the next round, or that there is none; neither if what was planned with holds no more: `select` is due then."""
     now = store.find_campaign(connection, campaign.public_id)
     settings = CampaignSettings.of(now.settings)
     active = now.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value)
-    if not active or (plan.selected is None and plan.message == ""):
+    ends = plan.selected is None
+    void = settings != plan.settings or (ends and ledger.has_pending(connection, campaign.id))
+    if not active or void or (ends and plan.message == ""):
         store.update_campaign(connection, campaign.id, spent=spent)
         return
     if plan.selected is None:
