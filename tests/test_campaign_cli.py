@@ -131,3 +131,30 @@ def test_bad_input_ends_with_two_and_a_sentence(what: str, folder: Path, home: P
     ]
     said = labelchef(*filled, "--home", home, check=2)
     assert message in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("database", "said"),
+    [
+        ("postgresql://localhost:1/y", "does not answer"),
+        ("postgresql://localhost:abc/y", "is no address of a database"),
+        ("postgresql+foo://a@localhost/y", "there is no driver"),
+        ("mysql://a@b/c", "not supported"),
+    ],
+)
+def test_a_database_that_cannot_be_is_told_in_a_sentence(tmp_path: Path, database: str, said: str) -> None:
+    told = labelchef("users", "list", "--home", tmp_path, "--database", database, check=2)
+    assert said in " ".join(told.split())
+
+
+def test_an_account_is_not_made_for_a_campaign_that_is_not_there(tmp_path: Path) -> None:
+    told = labelchef("users", "add", "ann", "--campaign", "nope", "--home", tmp_path, stdin="correct horse\n", check=2)
+    assert "nope" in told
+    assert "ann" not in labelchef("users", "list", "--home", tmp_path)
+
+
+def test_serve_with_an_environment_it_cannot_use(tmp_path: Path) -> None:
+    told = labelchef("serve", "--home", tmp_path, env={"LABELCHEF_HOSTNAMES": "abc"}, check=2)
+    assert "LABELCHEF_HOSTNAMES is a JSON list" in " ".join(told.split())
+    far = labelchef("serve", "--home", tmp_path, "--host", "ü" * 70, check=2)
+    assert "Traceback" not in far

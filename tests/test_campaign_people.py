@@ -1,6 +1,7 @@
 """Accounts, votes from outside, exports and progress: on SQLite and PostgreSQL."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,54 @@ def test_tokens_can_be_revoked(ws: Workspace) -> None:
         accounts.revoke_api_token(ws, "ann", info.id)
     with pytest.raises(NotFoundError):
         accounts.create_api_token(ws, "nobody", "x")
+
+
+def test_tokens_end_with_an_account_and_with_its_password(ws: Workspace) -> None:
+    accounts.create_account(ws, "boss", "lead", PASSWORD)
+    accounts.create_account(ws, "ann", "annotator", PASSWORD)
+    first = accounts.create_api_token(ws, "ann", "first")[0]
+    accounts.set_active(ws, "ann", False)
+    accounts.set_active(ws, "ann", True)
+    assert accounts.token_account(ws, first) is None
+    second = accounts.create_api_token(ws, "ann", "second")[0]
+    accounts.set_password(ws, "ann", "another horse", revoke_tokens=False)
+    assert accounts.token_account(ws, second) is not None
+    accounts.set_password(ws, "ann", PASSWORD)
+    assert accounts.token_account(ws, second) is None
+    third = accounts.create_api_token(ws, "ann", "third")[0]
+    accounts.revoke_api_tokens(ws, "ann")
+    assert accounts.token_account(ws, third) is None
+
+
+def test_many_guesses_at_once_are_counted_like_one_by_one(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts.create_account(ws, "boss", "lead", PASSWORD)
+    looked_at: list[str] = []
+
+    def wrong(password: str, _stored: str | None) -> bool:
+        looked_at.append(password)
+        return False
+
+    monkeypatch.setattr(accounts, "_verified", wrong)
+
+    def guess(k: int) -> str:
+        try:
+            accounts.sign_in(ws, "boss", f"guess number {k}", address="1.2.3.4")
+        except (ForbiddenError, ThrottledError) as error:
+            return error.code
+        return "in"
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(guess, range(24)))
+    assert len(looked_at) == 5
+    assert sorted(set(answers)) == ["credentials", "throttled"]
+
+
+def test_a_member_added_by_many_at_once_is_one_member(ws: Workspace) -> None:
+    campaign = make(ws)
+    accounts.create_account(ws, "ann", "annotator", None)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: accounts.add_member(ws, campaign, "ann"), range(12)))
+    assert [a.name for a in accounts.members(ws, campaign)] == ["ann"]
 
 
 def test_a_campaign_does_not_exist_for_who_is_no_member(ws: Workspace) -> None:

@@ -223,3 +223,23 @@ def test_demo_labels_are_weak_but_not_noise() -> None:
     assert 0.4 < right < 0.7
     assert len(data.y) + len(data.y_val) + len(data.y_test) == 1797
     np.testing.assert_allclose(data.Y_weak.sum(axis=1), 1.0)
+
+
+def test_votes_that_were_cut_off_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text("item,annotator,label\n0,z,a\n0,z")
+    with pytest.raises(InvalidInputError, match=r"line 3 has 2 fields; expected 3"):
+        tables.read_vote_lines(path)
+    path.write_text('item,annotator,label,note\n0,z,a,"two\nlines, one field"\n\n1,z,a,\n')
+    assert [line.item for line in tables.read_vote_lines(path)] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "text", ["=HYPERLINK(1)", "+49 170", "-x", "@a", "\tx", "-5", "+1.5", "-1,5", "plain", "'quoted", "", "-"]
+)
+def test_no_cell_is_a_formula_and_all_come_back(text: str) -> None:
+    shown = tables.harmless(text)
+    assert not shown.startswith(("=", "@", "\t", "\r"))
+    assert shown == text or shown == f"'{text}"
+    assert tables.as_written(shown) == text
+    assert tables.harmless("-5") == "-5"

@@ -104,6 +104,11 @@ def test_api_tokens_need_no_csrf_token_and_can_be_revoked(
     refused = client.get("/api/session", headers=bearer)
     assert refused.status_code == 401
     assert refused.json()["code"] == "token"
+    second = ann.post("/api/tokens", {"label": "script"}).json()["secret"]
+    minting = client.post("/api/tokens", json={"label": "x"}, headers={"Authorization": f"Bearer {second}"})
+    assert (minting.status_code, minting.json()["code"]) == (403, "token_session")
+    assert as_person("lead").client.delete("/api/accounts/ann/tokens").status_code == 204
+    assert client.get("/api/session", headers={"Authorization": f"Bearer {second}"}).status_code == 401
     assert refused.headers["www-authenticate"].startswith("Bearer")
 
 

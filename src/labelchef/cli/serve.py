@@ -55,12 +55,17 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
     """Serve until interrupted, and say where."""
     _require_serve()
     from pydantic import ValidationError
+    from pydantic_settings import SettingsError
 
     from labelchef.web.options import ServeOptions
     from labelchef.web.server import serve as run
 
     try:
         options = ServeOptions(**given)
+    except SettingsError as error:
+        raise InvalidInputError(
+            f"the environment cannot be used: {error}; LABELCHEF_HOSTNAMES is a JSON list", code="options"
+        ) from None
     except ValidationError as error:
         wrong = error.errors()[0]
         name = ".".join(str(part) for part in wrong["loc"]).replace("_", "-")

@@ -22,9 +22,11 @@ def add(
     database: Database = None,
 ) -> None:
     """Make an account; the password is asked for, or read from standard input."""
-    from labelchef.services import accounts
+    from labelchef.services import accounts, campaigns
 
     with workspace(home, database, make=True) as ws:
+        for one in campaign or []:
+            campaigns.summary(ws, one)  # a campaign that is not there is told before an account is made
         made = accounts.create_account(ws, name, role, _password())
         for one in campaign or []:
             accounts.add_member(ws, one, name)

@@ -3,6 +3,8 @@
 Files know no types that last: labels and class names are compared as text.
 """
 
+import csv
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,9 @@ from labelchef.domain.errors import InvalidInputError, MissingExtraError
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+([.,]\d+)?$)")
+"""How a cell begins that a spreadsheet would run; numbers with a sign are none."""
 
 
 def read_features(path: Path, what: str) -> Any:
@@ -105,6 +110,8 @@ def read_vote_lines(path: Path) -> list[VoteLine]:
             f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code="votes"
         )
     first = 2 if path.suffix.lower() == ".csv" else 1
+    if path.suffix.lower() == ".csv":
+        data = data.map(as_written)
     items, people = (list(map(_text, data[name].tolist())) for name in ("item", "annotator"))
     labels = _answers(data["label"])
     notes = list(map(_text, data["note"].tolist())) if "note" in data.columns else [""] * len(data)
@@ -168,6 +175,8 @@ def _is_number(text: str) -> bool:
 
 def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
     """A CSV; as text, 'NA', 'True' and '1.0' stay what they are."""
+    if as_text:
+        _check_fields(path)
     data = pd.read_csv(path, dtype=str, keep_default_na=False) if as_text else pd.read_csv(path)
     if all(map(_is_number, data.columns)) and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
         raise InvalidInputError(
@@ -180,6 +189,38 @@ def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
             code="file",
         )
     return data
+
+
+def _check_fields(path: Path) -> None:
+    """Refuse a line with fewer or more fields than the first: a file cut off in the middle of one, a stray comma."""
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        lines = csv.reader(stream)
+        expected = len(next(lines, []))
+        for fields in lines:
+            if fields and len(fields) != expected:
+                raise InvalidInputError(
+                    f"{path}, line {lines.line_num} has {len(fields)} fields; expected {expected}, as the first line has. "
+                    "The file may be cut off",
+                    code="file",
+                )
+
+
+def harmless(text: str) -> str:
+    """Text that a spreadsheet will not take for a formula: such a one gets an apostrophe in front.
+
+    >>> harmless("=1+1"), harmless("-5"), harmless("plain")
+    ("'=1+1", '-5', 'plain')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def as_written(text: str) -> str:
+    """The text before `harmless`.
+
+    >>> as_written("'=1+1"), as_written("'tis")
+    ('=1+1', "'tis")
+    """
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text[1:]) else text
 
 
 def _read_npz(path: Path) -> Any:

@@ -87,17 +87,19 @@ def has_lead(ws: Workspace) -> bool:
         return any(_is_lead_with_password(row) for row in people.accounts(connection))
 
 
-def set_password(ws: Workspace, name: str, password: str) -> None:
-    """Give an account a new password; its sessions end."""
+def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool = True) -> None:
+    """Give an account a new password; its sessions end, and its tokens unless they are to stay."""
     hashed = _hashed(password)
     with ws.writing() as connection:
         row = _row(connection, name)
         people.update_account(connection, row.id, password_hash=hashed)
         people.end_sessions(connection, row.id)
+        if revoke_tokens:
+            people.revoke_tokens(connection, row.id, time.time())
 
 
 def set_active(ws: Workspace, name: str, active: bool) -> Account:
-    """Let an account sign in, or no longer; the last lead stays. Its votes stay in any case."""
+    """Let an account sign in, or no longer: sessions and tokens end for good. The last lead stays, and so do votes."""
     with ws.writing() as connection:
         row = _row(connection, name)
         leads = [r for r in people.accounts(connection) if r.active and r.role == Role.LEAD.value]
@@ -106,6 +108,7 @@ def set_active(ws: Workspace, name: str, active: bool) -> Account:
         people.update_account(connection, row.id, active=active)
         if not active:
             people.end_sessions(connection, row.id)
+            people.revoke_tokens(connection, row.id, time.time())
         return _account(_row(connection, name))
 
 
@@ -115,16 +118,20 @@ def deactivate(ws: Workspace, name: str) -> Account:
 
 
 def check_password(ws: Workspace, name: str, password: str, *, address: str = "local") -> Account:
-    """The account whose password this is. Attempts are counted; too many have to wait."""
-    with ws.reading() as connection:
+    """The account whose password this is. Attempts are counted; too many have to wait.
+
+    An attempt counts as failed before the password is looked at: many at once are no way around the count.
+    """
+    with ws.writing() as connection:
+        people.lock_attempts(connection)
         _throttle(connection, name, address)
         row = people.account_or_none(connection, name)
+        people.note_attempt(connection, name, address, ok=False, forget_before=time.time() - 2 * _WINDOW)
     stored = None if row is None or not row.active else row.password_hash
-    right = _verified(password, stored)
-    with ws.writing() as connection:
-        people.note_attempt(connection, name, address, ok=right, forget_before=time.time() - 2 * _WINDOW)
-    if not right or row is None:
+    if not _verified(password, stored) or row is None:
         raise ForbiddenError("this name and password do not belong together; try again", code="credentials")
+    with ws.writing() as connection:
+        people.note_attempt(connection, name, address, ok=True, forget_before=time.time() - 2 * _WINDOW)
     return _account(row)
 
 
@@ -201,6 +208,12 @@ def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
         people.revoke_token(connection, found.id, time.time())
 
 
+def revoke_api_tokens(ws: Workspace, name: str) -> None:
+    """Make all tokens of an account useless."""
+    with ws.writing() as connection:
+        people.revoke_tokens(connection, _row(connection, name).id, time.time())
+
+
 def token_account(ws: Workspace, secret: str) -> Account | None:
     """Who an API token belongs to; None if it does not work."""
     with ws.reading() as connection:
@@ -256,6 +269,7 @@ def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> 
 def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
     with ws.writing() as connection:
         row = store.find_campaign(connection, campaign)
+        ws.database.lock_campaign(connection, row.id)
         account = _row(connection, name)
         if store.is_member(connection, row.id, account.id) != member:
             store.set_member(connection, row.id, account.id, member=member)

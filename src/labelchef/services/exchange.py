@@ -272,7 +272,8 @@ def _write(frame: pd.DataFrame, path: Path, format: str | None) -> Path:
     try:
         with whole_file(path) as stream:
             if kind == "csv":
-                stream.write(frame.to_csv(index=False).encode())
+                guarded = frame.map(lambda value: tables.harmless(value) if isinstance(value, str) else value)
+                stream.write(guarded.to_csv(index=False).encode())
             elif kind == "jsonl":
                 for line in json.loads(frame.to_json(orient="records")):
                     stream.write((json.dumps(line, ensure_ascii=False) + "\n").encode())

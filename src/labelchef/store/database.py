@@ -6,6 +6,7 @@ writers of one campaign wait for each other. What the driver says becomes a sent
 """
 
 import contextlib
+import getpass
 import os
 import re
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from labelchef.domain.errors import MissingExtraError, StoreError
 from labelchef.store.tables import Campaign
@@ -129,7 +130,7 @@ def open_database(url: str | Path) -> Database:
         return Database(sa.URL.create("sqlite", database=str(url)), url)
     try:
         parsed = sa.make_url(url)
-    except SQLAlchemyError:
+    except (SQLAlchemyError, ValueError):
         raise StoreError(
             f"{url!r} is no address of a database; expected postgresql://user@host/name or sqlite:///file",
             code="database_url",
@@ -144,6 +145,8 @@ def open_database(url: str | Path) -> Database:
         )
     if "+" not in parsed.drivername:
         parsed = parsed.set(drivername="postgresql+pg8000")
+    if parsed.username is None:
+        parsed = parsed.set(username=getpass.getuser())
     return Database(parsed, None)
 
 
@@ -180,6 +183,10 @@ def _postgres(url: sa.URL) -> sa.Engine:
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"PostgreSQL needs the driver {error.name}; pip install 'labelchef[postgres]'", code="postgres"
+        ) from None
+    except NoSuchModuleError:
+        raise StoreError(
+            f"there is no driver {url.drivername!r}; expected postgresql://… (pg8000)", code="database_url"
         ) from None
 
 

@@ -11,6 +11,8 @@ from labelchef.store.tables import AccountRow, ApiToken, Campaign, LoginAttempt,
 
 account_or_none = account_by_name
 
+_ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
+
 
 def insert_account(connection: sa.Connection, name: str, role: str, password_hash: str | None) -> None:
     """A new account."""
@@ -106,6 +108,12 @@ def tokens_of(connection: sa.Connection, account_id: int) -> Sequence[Row]:
     ).all()
 
 
+def revoke_tokens(connection: sa.Connection, account_id: int, now: float) -> None:
+    """Make all tokens and links of an account useless."""
+    working = sa.and_(ApiToken.account_id == account_id, ApiToken.revoked_at.is_(None))
+    connection.execute(sa.update(ApiToken).where(working).values(revoked_at=now))
+
+
 def revoke_token(connection: sa.Connection, token_id: int, now: float) -> None:
     """Make a token useless."""
     connection.execute(sa.update(ApiToken).where(ApiToken.id == token_id).values(revoked_at=now))
@@ -142,6 +150,12 @@ def takes_part(connection: sa.Connection, campaign: str, account_id: int) -> boo
     """Whether an account is a member of a campaign, named by its slug or id."""
     given = {"campaign": campaign, "account_id": account_id}
     return storable(campaign) and connection.execute(_TAKES_PART, given).first() is not None
+
+
+def lock_attempts(connection: sa.Connection) -> None:
+    """Let no other sign-in be counted until this transaction ends; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ATTEMPTS)))
 
 
 def note_attempt(connection: sa.Connection, name: str, address: str, *, ok: bool, forget_before: float) -> None:

@@ -95,9 +95,10 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.host.strip("[]"), options.port))
-        except OSError as error:
+        except (OSError, UnicodeError, TypeError) as error:
             raise InvalidInputError(
-                f"port {options.port} of {options.host} cannot be used: {error.strerror or error}; name another --port",
+                f"port {options.port} of {options.host} cannot be used: {getattr(error, 'strerror', None) or error}; name "
+                "another --port or --host",
                 code="port",
             ) from None
         listener.listen(2048)

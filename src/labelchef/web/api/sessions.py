@@ -79,7 +79,7 @@ def change_password(
         raise WebError(403, "sign in to change a password; an API token is not enough", code="token_session")
     address = request.client.host if request.client else "unknown"
     accounts.check_password(ws, who.name, form.current, address=address)
-    accounts.set_password(ws, who.name, form.password)
+    accounts.set_password(ws, who.name, form.password, revoke_tokens=False)
     signed = accounts.sign_in(ws, who.name, form.password, address=address)
     identity.set_cookie(response, options, signed)
     return SessionView(account=AccountView.model_validate(signed.account), csrf=identity.csrf_token(signed.token))
@@ -92,9 +92,16 @@ def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 5
     return part_of(tokens, lambda token: token.id, after, limit)
 
 
-@routes.post("/tokens", status_code=201, tags=["session"], responses=answers(Policy.SIGNED_IN, changes=True))
+@routes.post(
+    "/tokens",
+    status_code=201,
+    tags=["session"],
+    responses=answers(Policy.SIGNED_IN, (403, "token_session", "API tokens cannot make others"), changes=True),
+)
 def create_token(form: TokenForm, who: SignedIn, ws: Store) -> NewTokenView:
     """Make an API token; its secret is told this once."""
+    if who.session is None:
+        raise WebError(403, "sign in to make a token; an API token is not enough", code="token_session")
     secret, token = accounts.create_api_token(ws, who.name, form.label)
     return NewTokenView(**TokenView.model_validate(token).model_dump(), secret=secret)
 
@@ -131,7 +138,7 @@ def create_account(form: AccountForm, _: Lead, ws: Store) -> AccountView:
 
 
 @routes.patch(
-    "/accounts/{name}",
+    "/accounts/{name:path}",
     tags=["people"],
     responses=answers(
         Policy.LEAD,
@@ -150,3 +157,14 @@ def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Acco
     if form.active is not None:
         accounts.set_active(ws, name, form.active)
     return AccountView.model_validate(accounts.find_account(ws, name))
+
+
+@routes.delete(
+    "/accounts/{name:path}/tokens",
+    status_code=204,
+    tags=["people"],
+    responses=answers(Policy.LEAD, _ACCOUNT, changes=True),
+)
+def revoke_tokens(name: str, _: Lead, ws: Store) -> None:
+    """Revoke all API tokens of an account."""
+    accounts.revoke_api_tokens(ws, name)
