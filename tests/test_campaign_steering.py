@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -352,6 +353,34 @@ def test_a_worker_outlives_a_failing_campaign(ws: Workspace) -> None:
     with Worker(ws):
         wait_until(lambda: status(ws, whole).summary.spent == 1)
         wait_until(lambda: status(ws, broken).summary.state == CampaignState.FAILED)
+
+
+@pytest.mark.parametrize("error", [OSError("no more files"), MemoryError()])
+def test_a_worker_outlives_a_campaign_that_cannot_be_folded(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    broken = make(ws, "Broken", batch_size=1)
+    whole = make(ws, "Whole", batch_size=1)
+    real, sick = fold.current, summary(ws, broken).id
+
+    def failing(ws: Workspace, campaign: Any) -> fold.Folded:
+        if campaign.public_id == sick:
+            raise error
+        return real(ws, campaign)
+
+    monkeypatch.setattr(fold, "current", failing)
+    cast_vote(ws, whole, "ann", tasks(ws, whole, "ann")[0].item, 0)
+    worker = Worker(ws)
+    assert not worker.alive
+    with worker:
+        wait_until(lambda: status(ws, whole).summary.spent == 1)
+        assert worker.alive
+        assert status(ws, broken).summary.state == CampaignState.FAILED
+    assert not worker.alive
+    monkeypatch.undo()
+    resume(ws, broken, "lead")
+    label_all(ws, broken, "ann")
+    assert replay(ws, broken).agrees
 
 
 def test_nothing_is_left_of_a_campaign_refused(ws: Workspace) -> None:

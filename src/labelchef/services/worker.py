@@ -111,6 +111,11 @@ class Worker:
         if self._mapper is not None:  # looked at only now: the worker's thread is what starts it
             self._mapper.join(timeout)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it is at work: it was started, and neither stopped nor ended by itself."""
+        return self._thread is not None and self._thread.is_alive()
+
     def wake(self) -> None:
         """Look at once whether something is due."""
         self._ws.notify()
@@ -140,7 +145,7 @@ class Worker:
                 continue
             try:
                 fold.current(self._ws, row)
-            except LabelchefError as error:
+            except Exception as error:
                 self._note(row.public_id, error)
 
     def _round_trip(self) -> bool:
@@ -185,7 +190,7 @@ class Worker:
         message = str(error) if isinstance(error, LabelchefError) else f"the worker met an error: {error!r}"
         try:
             _fail(self._ws, campaign, message)
-        except LabelchefError as again:
+        except Exception as again:
             _log.error("%s", again)
 
     def _campaigns(self) -> list[Any]:
