@@ -7,16 +7,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.services import accounts, campaigns, worker
 from labelchef.services.workspace import Workspace
-from tests.web.conftest import NASTY, Person, make_campaign, png, small_data
+from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 
 Sign = Callable[[str], Person]
 
@@ -71,6 +72,38 @@ def test_undo_skip_and_ambiguous(as_person: Sign, campaign: CampaignSummary) -> 
     assert skipped["tasks"][0]["item"] == second["item"]
     assert ann.post(f"{base(campaign)}/skip", {"item": "t59"}).status_code in (404, 409)
     assert ann.get(f"{base(campaign)}/tasks/{second['item']}").json()["item"] == second["item"]
+
+
+def test_an_undo_sent_twice_takes_one_vote_back(as_person: Sign, campaign: CampaignSummary) -> None:
+    ann = as_person("ann")
+    first, second = held(ann, campaign)
+    vote(ann, campaign, first["item"])
+    vote(ann, campaign, second["item"])
+    for _ in range(2):
+        back = ann.post(f"{base(campaign)}/undo", {"request_id": "undo-0001"})
+        assert (back.status_code, back.json()["item"]) == (200, second["item"])
+    assert ann.get(f"{base(campaign)}/tasks/{first['item']}").json()["own_vote"]["label"] == 0
+    assert ann.client.post(f"{base(campaign)}/undo").json()["item"] == first["item"], "a body is not needed"
+
+
+def test_items_and_people_may_have_slashes(
+    ws: Workspace, as_person: Sign, campaign: CampaignSummary, tmp_path: Path
+) -> None:
+    data = small_data(tmp_path / "media", pictures=True)
+    assert data.items is not None
+    data.items["id"] = [f"set/{k % 2}/p {k}.png" for k in range(len(data.items))]
+    made = campaigns.create_campaign(ws, "Paths", data, campaigns.settings(ws, campaign.slug), "lead")
+    worker.advance(ws, made.slug)
+    accounts.create_account(ws, "lab/ann", Role.ANNOTATOR, PASSWORD)
+    lead = as_person("lead")
+    task = held(lead, made)[0]
+    assert lead.get(task["image"]).status_code == 200
+    assert lead.get(task["image"].replace("%2F", "/")).status_code == 200
+    assert lead.get(f"{base(made)}/tasks/{quote(task['item'], safe='')}").json()["item"] == task["item"]
+    assert lead.client.put(f"{base(made)}/members/{quote('lab/ann', safe='')}").status_code == 204
+    assert [one["name"] for one in lead.get(f"{base(made)}/members").json()["entries"]] == ["lab/ann"]
+    assert "/members/lab%2Fann" in lead.get(f"/c/{made.slug}/lead/members").text
+    assert lead.client.delete(f"{base(made)}/members/lab%2Fann").status_code == 204
 
 
 def test_nobody_learns_of_others_votes(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
@@ -279,6 +312,8 @@ def test_images_are_what_they_were_decoded_as(
     (media / "p0.png").write_bytes(b"<script>alert(1)</script>")
     (media / "p1.png").write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>')
     (media / "p2.png").write_bytes(png()[:-20])
+    (media / "p3.png").write_bytes(png()[:40])
+    (media / "p4.png").write_bytes(b"GIF89a" + bytes(4))
     made = campaigns.create_campaign(ws, "Pictures", data, campaigns.settings(ws, campaign.slug), "lead")
     ann, lead = as_person("ann"), as_person("lead")
     good = lead.get(f"/api/campaigns/{made.slug}/items/t5/image")
@@ -286,7 +321,7 @@ def test_images_are_what_they_were_decoded_as(
     assert good.headers["content-type"] == "image/png"
     assert good.headers["x-content-type-options"] == "nosniff"
     assert "sandbox" in good.headers["content-security-policy"]
-    for item in ("t0", "t1"):
+    for item in ("t0", "t1", "t2", "t3", "t4"):
         bad = lead.get(f"/api/campaigns/{made.slug}/items/{item}/image")
         assert bad.status_code == 415, item
         assert "script" not in bad.headers["content-type"]

@@ -38,7 +38,7 @@ def addressed(app: FastAPI, policy: Policy, campaign: str) -> list[tuple[str, st
         for name, value in (
             ("campaign", campaign), ("item", "t1"), ("name", "ann"), ("token", "xyz"), ("chart", "metric"),
         ):  # fmt: skip
-            path = path.replace("{" + name + "}", value)
+            path = path.replace("{" + name + "}", value).replace("{" + name + ":path}", value)
         found += [(method, path) for method in sorted((route.methods or set()) - {"HEAD"})]
     return found
 

@@ -9,6 +9,7 @@ from labelchef.domain.campaigns import Role
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+RequestId = Annotated[str, StringConstraints(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
 class Form(BaseModel):
@@ -32,11 +33,19 @@ class VoteForm(Form):
     )
     note: Annotated[str, StringConstraints(max_length=2000)] | None = None
     seconds: float | None = Field(None, ge=0, le=86400, allow_inf_nan=False, description="How long it took.")
-    request_id: Annotated[str, StringConstraints(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")] | None = (
-        Field(None, description="The same for each attempt to send this vote: it is stored once.")
+    request_id: RequestId | None = Field(
+        None, description="The same for each attempt to send this vote: it is stored once."
     )
     blind: bool = Field(False, description="Whether the person had switched the suggestion off.")
     n: int = Field(2, ge=1, le=10, description="Items to hold next.")
+
+
+class UndoForm(Form):
+    """The last vote, to take back."""
+
+    request_id: RequestId | None = Field(
+        None, description="The same for each attempt to send this: one vote is taken back."
+    )
 
 
 class ItemForm(Form):

@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import Path
 
 from labelchef.services import labelling as service
-from labelchef.web.forms import NextForm, SkipForm, VoteForm
+from labelchef.web.forms import NextForm, SkipForm, UndoForm, VoteForm
 from labelchef.web.policies import CAMPAIGN, ITEM, Member, Policy, Store, answers, router
 from labelchef.web.views import NextView, ReceiptView, TaskView, VotedView, next_view, task_view
 
 routes = router()
 CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", max_length=200)]
-ItemPath = Annotated[str, Path(description="Key of the item.", max_length=500)]
+ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes.", max_length=500)]
 
 
 @routes.post("/campaigns/{campaign}/next", tags=["labelling"], responses=answers(Policy.MEMBER, CAMPAIGN, changes=True))
@@ -55,11 +55,19 @@ def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> Vote
 @routes.post(
     "/campaigns/{campaign}/undo",
     tags=["labelling"],
-    responses=answers(Policy.MEMBER, CAMPAIGN, (409, "nothing_to_undo", "there is no vote to take back"), changes=True),
+    responses=answers(
+        Policy.MEMBER,
+        CAMPAIGN,
+        (409, "nothing_to_undo", "there is no vote to take back"),
+        (409, "not_asked", "sent again, and the item is not being asked any more"),
+        (409, "request_id", "the request_id was used for a vote"),
+        changes=True,
+    ),
 )
-def undo(campaign: CampaignPath, who: Member, ws: Store) -> TaskView:
-    """Take back this person's last vote; the item is theirs to label again."""
-    return task_view(campaign, service.undo_vote(ws, campaign, who.name))
+def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None = None) -> TaskView:
+    """Take back this person's last vote; the item is theirs to label again. With the same `request_id`, once."""
+    request_id = None if form is None else form.request_id
+    return task_view(campaign, service.undo_vote(ws, campaign, who.name, request_id=request_id))
 
 
 @routes.post(
@@ -76,7 +84,7 @@ def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> Next
 
 
 @routes.get(
-    "/campaigns/{campaign}/tasks/{item}",
+    "/campaigns/{campaign}/tasks/{item:path}",
     tags=["labelling"],
     responses=answers(Policy.MEMBER, CAMPAIGN, ITEM),
 )

@@ -133,7 +133,7 @@ def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, li
 
 
 @routes.put(
-    "/campaigns/{campaign}/members/{name}",
+    "/campaigns/{campaign}/members/{name:path}",
     status_code=204,
     tags=["lead"],
     responses=answers(Policy.LEAD, CAMPAIGN, (404, "account", "no such account"), changes=True),
@@ -144,7 +144,7 @@ def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) 
 
 
 @routes.delete(
-    "/campaigns/{campaign}/members/{name}",
+    "/campaigns/{campaign}/members/{name:path}",
     status_code=204,
     tags=["lead"],
     responses=answers(Policy.LEAD, CAMPAIGN, (404, "account", "no such account"), changes=True),

@@ -1,6 +1,7 @@
 """Images of items and charts: shown, never run."""
 
 import io
+import struct
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path as FilePath
@@ -29,7 +30,7 @@ class Theme(StrEnum):
 
 
 @routes.get(
-    "/campaigns/{campaign}/items/{item}/image",
+    "/campaigns/{campaign}/items/{item:path}/image",
     tags=["labelling"],
     response_class=Response,
     responses={
@@ -58,18 +59,21 @@ def item_image(campaign: CampaignPath, item: ItemPath, _: Member, ws: Store) -> 
 
 @lru_cache(maxsize=4096)
 def _kind(path: FilePath, _modified: int, size: int) -> str:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     refused = WebError(415, f"{path.name} is not a PNG, JPEG, GIF or WebP image that can be shown", code="image")
     if size > _MOST_BYTES:
         raise refused
+    content = path.read_bytes()
     try:
-        with Image.open(io.BytesIO(path.read_bytes()), formats=list(SAFE_TYPES)) as image:
+        with Image.open(io.BytesIO(content), formats=list(SAFE_TYPES)) as image:
             if image.width * image.height > _MOST_PIXELS:
                 raise refused
             kind = SAFE_TYPES[str(image.format)]
             image.verify()
-    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError, EOFError, KeyError):
+    except WebError:
+        raise
+    except (OSError, Image.DecompressionBombError, SyntaxError, ValueError, EOFError, KeyError, struct.error):
         raise refused from None
     return kind
 

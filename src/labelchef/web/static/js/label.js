@@ -15,6 +15,7 @@ let shownAt = 0;
 let drawnFor = null; // the class list the buttons were drawn for
 let hidden = readHidden();
 let undoing = false;
+let undoId = null; // the same until the server has answered: a vote is taken back once
 let sleeping = null;
 
 const outbox = new Outbox({
@@ -158,6 +159,7 @@ function vote(label) {
   const body = { item: current.item, label, seconds: (performance.now() - shownAt) / 1000, request_id: requestId(), blind: hidden, n: HELD };
   if ($("#note").value.trim()) body.note = $("#note").value.trim();
   body.seconds = Math.min(body.seconds, 3600);
+  undoId = null; // an undo after this vote is another one
   outbox.push(campaignPath(campaign, "/votes"), body);
   advance();
 }
@@ -184,12 +186,15 @@ async function undo() {
   undoing = true;
   try {
     await outbox.idle();
-    const task = await call("POST", campaignPath(campaign, "/undo"), {});
+    undoId ??= requestId();
+    const task = await call("POST", campaignPath(campaign, "/undo"), { request_id: undoId });
+    undoId = null;
     if (current && current.item !== task.item) queue.unshift(current);
     queue = queue.filter((other) => other.item !== task.item);
     show(task);
     toast("Taken back. Vote again, or skip it.");
   } catch (problem) {
+    if (problem.status && problem.status < 500 && problem.status !== 429) undoId = null;
     toast(problem.message, { bad: problem.status === 0 });
   } finally {
     undoing = false;
