@@ -223,6 +223,30 @@ def test_a_decision_can_be_reopened(ws: Workspace, as_person: Sign, campaign: Ca
     assert lead.post(f"{base(campaign)}/reopen", {"item": item}).json()["code"] == "not_decided"
 
 
+def test_a_page_goes_on_when_its_last_entry_is_gone(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
+    ann, lead = as_person("ann"), as_person("lead")
+    for task in held(ann, campaign, 4):
+        vote(ann, campaign, task["item"], None)
+    worker.advance(ws, campaign.slug)
+    keys = [one["key"] for one in lead.get(f"{base(campaign)}/conflicts").json()["entries"]]
+    assert len(keys) == 4
+    page = lead.get(f"{base(campaign)}/conflicts", params={"limit": 2}).json()
+    for key in keys[:2]:
+        assert lead.post(f"{base(campaign)}/decisions", {"item": key, "label": 0}).status_code == 204
+    rest = lead.get(f"{base(campaign)}/conflicts", params={"after": page["next"]}).json()
+    assert [one["key"] for one in rest["entries"]] == keys[2:]
+    other = lead.get("/api/accounts", params={"limit": 1}).json()["next"]
+    assert lead.get(f"{base(campaign)}/conflicts", params={"after": other}).json()["code"] == "cursor"
+
+
+def test_campaigns_come_newest_first(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
+    made = [campaign.slug, *(make_campaign(ws, name).slug for name in ("Zebras", "Bees"))]
+    lead = as_person("lead")
+    page = lead.get("/api/campaigns", params={"limit": 2}).json()
+    rest = lead.get("/api/campaigns", params={"after": page["next"]}).json()
+    assert [one["slug"] for one in page["entries"] + rest["entries"]] == made[::-1]
+
+
 def test_votes_of_another_tool(as_person: Sign, campaign: CampaignSummary) -> None:
     lead = as_person("lead")
     good = b"item,annotator,label\nt1,robot,dog\nt2,robot,cat\n"

@@ -1,4 +1,4 @@
-"""Many who wait cost one watcher a campaign."""
+"""Many who wait cost one watcher."""
 
 import asyncio
 import threading
@@ -11,25 +11,32 @@ from labelchef.web.live import Hub
 
 
 class Versions:
-    """A campaign's version, and how many threads wait for it at once."""
+    """Versions of campaigns, and how many threads wait for a change at once."""
 
     def __init__(self) -> None:
-        self.version, self.most, self._now = 1, 0, 0
+        self.now: dict[str, int] = {}
+        self.most, self._sleeping, self._ticks = 0, 0, 0
         self._changed = threading.Condition()
 
-    def wait(self, campaign: str, since: int, timeout: float) -> int:
+    def version(self, campaign: str) -> int:
         if campaign == "gone":
             raise NotFoundError("gone", code="campaign")
-        with self._changed:
-            self._now += timeout > 0
-            self.most = max(self.most, self._now)
-            self._changed.wait_for(lambda: self.version != since, timeout)
-            self._now -= timeout > 0
-            return self.version
+        return self.now.get(campaign, 1)
 
-    def change(self) -> None:
+    def ticks(self) -> int:
+        return self._ticks
+
+    def sleep(self, seconds: float, since: int) -> None:
         with self._changed:
-            self.version += 1
+            self._sleeping += 1
+            self.most = max(self.most, self._sleeping)
+            self._changed.wait_for(lambda: self._ticks != since, seconds)
+            self._sleeping -= 1
+
+    def change(self, campaign: str) -> None:
+        with self._changed:
+            self.now[campaign] = self.now.get(campaign, 1) + 1
+            self._ticks += 1
             self._changed.notify_all()
 
 
@@ -37,10 +44,10 @@ def test_all_who_wait_are_told_by_one_watcher() -> None:
     versions = Versions()
 
     async def whole() -> list[int]:
-        hub = Hub(versions.wait, step=0.5)
+        hub = Hub(versions, step=0.5)
         waiting = [asyncio.create_task(hub.changed("a", 1, 10)) for _ in range(50)]
         await asyncio.sleep(0.2)
-        versions.change()
+        versions.change("a")
         told = await asyncio.gather(*waiting)
         assert not hub._waiting, "nothing is left of those who went"
         hub.close()
@@ -54,7 +61,7 @@ def test_time_runs_out_and_news_are_told_at_once() -> None:
     versions = Versions()
 
     async def whole() -> tuple[int, int]:
-        hub = Hub(versions.wait, step=0.05)
+        hub = Hub(versions, step=0.05)
         late, news = await hub.changed("a", 1, 0.1), await hub.changed("a", 0, 10)
         hub.close()
         return late, news
@@ -64,7 +71,7 @@ def test_time_runs_out_and_news_are_told_at_once() -> None:
 
 def test_a_server_that_stops_lets_them_go() -> None:
     async def whole() -> float:
-        hub = Hub(Versions().wait, step=0.1)
+        hub = Hub(Versions(), step=0.1)
         waiting = asyncio.create_task(hub.changed("a", 1, 20))
         await asyncio.sleep(0.1)
         begun = time.monotonic()
@@ -78,7 +85,7 @@ def test_a_server_that_stops_lets_them_go() -> None:
 
 def test_an_error_reaches_who_waits() -> None:
     async def whole() -> None:
-        hub = Hub(Versions().wait)
+        hub = Hub(Versions())
         try:
             await hub.changed("gone", 1, 1)
         finally:
@@ -86,3 +93,48 @@ def test_an_error_reaches_who_waits() -> None:
 
     with pytest.raises(NotFoundError):
         asyncio.run(whole())
+
+
+def test_many_campaigns_wait_for_nobody() -> None:
+    versions = Versions()
+
+    async def whole() -> tuple[float, float]:
+        hub = Hub(versions, step=2.0)
+        waiting = {f"c{k}": asyncio.create_task(hub.changed(f"c{k}", 1, 10)) for k in range(100)}
+        await asyncio.sleep(0.2)
+        begun = time.monotonic()
+        assert await hub.changed("c7", 0, 10) == 1, "a first look is not behind the others"
+        looked = time.monotonic() - begun
+        versions.change("c63")
+        assert await waiting["c63"] == 2
+        told = time.monotonic() - begun
+        assert sum(task.done() for task in waiting.values()) == 1
+        hub.release()
+        await asyncio.gather(*waiting.values())
+        hub.close()
+        return looked, told
+
+    looked, told = asyncio.run(whole())
+    assert looked < 1
+    assert told < 1.5
+    assert versions.most == 1
+
+
+def test_a_campaign_that_goes_is_told_to_those_who_wait_for_it() -> None:
+    versions = Versions()
+
+    async def whole() -> int:
+        hub = Hub(versions, step=0.05)
+        stays = asyncio.create_task(hub.changed("a", 1, 10))
+        goes = asyncio.create_task(hub.changed("b", 1, 10))
+        await asyncio.sleep(0.1)
+        known = versions.version
+        versions.version = lambda campaign: known("gone" if campaign == "b" else campaign)  # type: ignore[method-assign]
+        with pytest.raises(NotFoundError):
+            await goes
+        versions.change("a")
+        told = await stays
+        hub.close()
+        return told
+
+    assert asyncio.run(whole()) == 2

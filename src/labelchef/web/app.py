@@ -23,12 +23,31 @@ _ABOUT = (
 )
 
 
+class _Versions:
+    """The versions of a workspace's campaigns."""
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+
+    def version(self, campaign: str) -> int:
+        """The campaign's version now."""
+        return working.wait_for_change(self._ws, campaign, -1, 0.0)
+
+    def ticks(self) -> int:
+        """How many changes this process has made."""
+        return self._ws.ticks()
+
+    def sleep(self, seconds: float, since: int) -> None:
+        """Wait for a change of this process."""
+        self._ws.sleep(seconds, since)
+
+
 def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> FastAPI:
     """The app over an open workspace; with `work` it moves the campaigns on itself."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.hub = Hub(lambda campaign, since, timeout: working.wait_for_change(ws, campaign, since, timeout))
+        app.state.hub = Hub(_Versions(ws))
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
             if work:

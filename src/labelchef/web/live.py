@@ -1,71 +1,104 @@
-"""Waiting for a change without a thread for each who waits: one watcher a campaign tells all of them."""
+"""Waiting for a change without a thread for each who waits: one watcher looks at all campaigns for all of them."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
-Wait = Callable[[str, int, float], int]
-"""(campaign, version known, seconds) → the version then; blocks until it differs or the time is over."""
+_PAUSE = 0.02
+"""Seconds between two looks at least: under load several changes are told by one."""
+
+
+class Source(Protocol):
+    """Where versions are looked up."""
+
+    def version(self, campaign: str) -> int:
+        """The campaign's version now."""
+        ...
+
+    def ticks(self) -> int:
+        """How many changes this process has made."""
+        ...
+
+    def sleep(self, seconds: float, since: int) -> None:
+        """Wait until there are more ticks than `since`, at most `seconds`."""
+        ...
 
 
 class Hub:
-    """Long polls of all who wait, fed by one blocking call a campaign."""
+    """Long polls of all who wait, fed by one thread; a change by another process is seen after `step` seconds."""
 
-    def __init__(self, wait: Wait, *, step: float = 2.0) -> None:
-        self._wait = wait
+    def __init__(self, source: Source, *, step: float = 1.0) -> None:
+        self._source = source
         self._step = step
-        self._waiting: dict[str, set[asyncio.Future[int]]] = {}
-        self._watchers: dict[str, asyncio.Task[None]] = {}
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="labelchef-watch")
+        self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
+        """Campaign → who waits, and the version each knows."""
+        self._watcher: asyncio.Task[None] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="labelchef-watch")
         self._closed = False
 
     async def changed(self, campaign: str, since: int, timeout: float) -> int:
         """The campaign's version, at once if it is not `since`, else when it changes or the time is over."""
-        loop = asyncio.get_running_loop()
-        told: asyncio.Future[int] = loop.create_future()
-        self._waiting.setdefault(campaign, set()).add(told)
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(campaign, {})[told] = since
         try:
-            now = await loop.run_in_executor(self._pool, self._wait, campaign, since, 0.0)
+            now = await asyncio.to_thread(self._source.version, campaign)
             if now != since or timeout <= 0 or self._closed:
                 return now
-            if campaign not in self._watchers:
-                self._watchers[campaign] = asyncio.create_task(self._watch(campaign, now))
+            if self._watcher is None:
+                self._watcher = asyncio.create_task(self._watch())
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(told, timeout)
             return now
         finally:
-            self._waiting[campaign].discard(told)
+            if told.done() and not told.cancelled():
+                told.exception()  # seen, even where the first look had the answer already
+            del self._waiting[campaign][told]
             if not self._waiting[campaign]:
                 del self._waiting[campaign]
 
-    async def _watch(self, campaign: str, version: int) -> None:
+    async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._waiting.get(campaign) and not self._closed:
-                now = await loop.run_in_executor(self._pool, self._wait, campaign, version, self._step)
-                if now != version:
-                    self._tell(campaign, now)
-                    version = now
-        except Exception as error:
-            for told in self._waiting.get(campaign, ()):
-                if not told.done():
-                    told.set_exception(error)
+            while self._waiting and not self._closed:
+                tick = self._source.ticks()  # before it is known who waits: whoever comes later is woken for
+                found = await loop.run_in_executor(self._pool, self._look, list(self._waiting))
+                for campaign, version in found.items():
+                    self._tell(campaign, version)
+                await asyncio.sleep(_PAUSE)
+                if not self._closed:
+                    await loop.run_in_executor(self._pool, self._source.sleep, self._step, tick)
         finally:
-            self._watchers.pop(campaign, None)
+            self._watcher = None
 
-    def _tell(self, campaign: str, version: int) -> None:
-        for told in self._waiting.get(campaign, ()):
-            if not told.done():
+    def _look(self, campaigns: Sequence[str]) -> dict[str, int | Exception]:
+        found: dict[str, int | Exception] = {}
+        for campaign in campaigns:
+            try:
+                found[campaign] = self._source.version(campaign)
+            except Exception as error:  # told to those who wait for this campaign
+                found[campaign] = error
+        return found
+
+    def _tell(self, campaign: str, version: int | Exception) -> None:
+        for told, since in self._waiting.get(campaign, {}).items():
+            if told.done():
+                continue
+            if isinstance(version, Exception):
+                told.set_exception(version)
+            elif version != since:
                 told.set_result(version)
 
     def release(self) -> None:
         """Let all who wait go, so that the server can stop; call from the event loop's thread."""
         self._closed = True
-        for campaign in list(self._waiting):
-            self._tell(campaign, -1)
+        for waiting in self._waiting.values():
+            for told in waiting:
+                if not told.done():
+                    told.set_result(-1)
 
     def close(self) -> None:
-        """End the watchers' threads."""
+        """End the watcher's thread."""
         self.release()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -12,7 +12,7 @@ from labelchef.services import campaigns as service
 from labelchef.services import progress as measuring
 from labelchef.web import identity
 from labelchef.web.api.sessions import list_accounts
-from labelchef.web.paging import part_of
+from labelchef.web.paging import by_age, part_of
 from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import METRIC_NAMES, render
@@ -65,7 +65,7 @@ def sign_in(request: Request, who: Anyone, then: str = "/") -> Response:
 def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = None) -> Response:
     """The campaigns this person may see."""
     found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
-    page = part_of(found, lambda one: one.id, after, 50)
+    page = part_of(found, by_age, after, 50, falling=True)
     return render(request, "campaigns.html", campaigns=page.entries, next=page.next)
 
 

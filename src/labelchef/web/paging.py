@@ -1,46 +1,62 @@
-"""Pages of lists that fit in memory: the cursor is the key of the last entry, so that what is added does not shift it."""
+"""Pages of lists that fit in memory: the cursor is a sort key, so that what comes or goes does not shift the rest."""
 
 import base64
-import binascii
+import json
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 
+from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import InvalidInputError
-from labelchef.web.views import PageOf
+from labelchef.web.views import CampaignView, PageOf
 
 Entry = TypeVar("Entry")
-Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the page before.")]
+Key = str | int | float | tuple[str | int | float, ...]
+Cursor = Annotated[str | None, Query(max_length=4000, description="`next` of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="Entries at most.")]
 
 
-def part_of(entries: Sequence[Entry], key: Callable[[Entry], str], after: str | None, limit: int) -> PageOf[Entry]:
-    """The entries behind the cursor.
+def part_of(
+    entries: Sequence[Entry], key: Callable[[Entry], Key], after: str | None, limit: int, *, falling: bool = False
+) -> PageOf[Entry]:
+    """The entries behind the cursor, by their keys, rising or falling. No two have the same key.
 
-    >>> first = part_of(["a", "b", "c"], str, None, 2)
-    >>> first.entries, part_of(["a", "b", "c"], str, first.next, 2).entries
+    >>> first = part_of(["c", "a", "b"], str, None, 2)
+    >>> first.entries, part_of(["c", "a"], str, first.next, 2).entries
     (['a', 'b'], ['c'])
     """
-    start = 0
+    keyed = sorted(((_parts(key(entry)), entry) for entry in entries), key=lambda pair: pair[0], reverse=falling)
     if after is not None:
         last = _decoded(after)
-        start = next((k + 1 for k, entry in enumerate(entries) if key(entry) == last), -1)
-        if start < 0:
-            raise InvalidInputError(
-                "the cursor does not belong to this list, or its entry is gone; start again", code="cursor"
-            )
-    chosen = list(entries[start : start + limit])
-    more = start + limit < len(entries)
-    return PageOf(entries=chosen, next=_encoded(key(chosen[-1])) if more and chosen else None)
+        if keyed and [type(part) for part in last] != [type(part) for part in keyed[0][0]]:
+            raise InvalidInputError("the cursor does not belong to this list; start again", code="cursor")
+        keyed = [pair for pair in keyed if (pair[0] < last if falling else pair[0] > last)]
+    chosen = keyed[:limit]
+    more = len(keyed) > limit
+    return PageOf(entries=[entry for _, entry in chosen], next=_encoded(chosen[-1][0]) if more else None)
 
 
-def _encoded(key: str) -> str:
-    return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+def by_age(campaign: CampaignSummary | CampaignView) -> Key:
+    """The key of campaigns by when they were made."""
+    return campaign.created_at.timestamp(), campaign.id
 
 
-def _decoded(cursor: str) -> str:
+def _parts(key: Key) -> list[Any]:
+    return list(key) if isinstance(key, tuple) else [key]
+
+
+def _encoded(key: list[Any]) -> str:
+    text = json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> list[Any]:
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, UnicodeError, ValueError):
-        raise InvalidInputError("the cursor cannot be read; give `next` of the page before", code="cursor") from None
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("utf-8", "surrogatepass")
+        key = json.loads(text)
+    except (ValueError, RecursionError):
+        key = None
+    if not isinstance(key, list):
+        raise InvalidInputError("the cursor cannot be read; give `next` of the page before", code="cursor")
+    return key

@@ -10,7 +10,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.services import campaigns as service
 from labelchef.web.api.labelling import CampaignPath
 from labelchef.web.forms import CampaignSettingsForm, FolderForm, Name
-from labelchef.web.paging import Cursor, Limit, part_of
+from labelchef.web.paging import Cursor, Limit, by_age, part_of
 from labelchef.web.policies import (
     CAMPAIGN,
     Changes,
@@ -41,7 +41,7 @@ def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit 
     """The campaigns this person may see, newest first."""
     found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
     views = [CampaignView.model_validate(one) for one in found]
-    return part_of(views, lambda view: view.id, after, limit)
+    return part_of(views, by_age, after, limit, falling=True)
 
 
 @uploads.post(
@@ -144,7 +144,7 @@ def status(campaign: CampaignPath, _: Lead, ws: Store) -> StatusView:
 def rounds(campaign: CampaignPath, _: Member, ws: Store, after: Cursor = None, limit: Limit = 200) -> PageOf[RoundView]:
     """The rounds with their metrics, newest first."""
     found = [RoundView.model_validate(one) for one in service.rounds(ws, campaign)]
-    return part_of(found[::-1], lambda one: str(one.number), after, limit)
+    return part_of(found, lambda one: one.number, after, limit, falling=True)
 
 
 @routes.get("/campaigns/{campaign}/changes", tags=["campaigns"], responses=answers(Policy.MEMBER, CAMPAIGN))

@@ -69,9 +69,9 @@ def stop(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
 def conflicts(
     campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50
 ) -> PageOf[ConflictView]:
-    """Items whose votes came to nothing, with the votes."""
+    """Items whose votes came to nothing, with the votes, by round."""
     found = [conflict_view(campaign, one) for one in service.conflicts(ws, campaign)]
-    return part_of(found, lambda view: view.key, after, limit)
+    return part_of(found, lambda view: (view.round, view.key), after, limit)
 
 
 @routes.post(
@@ -129,7 +129,7 @@ def ledger(
 def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[AccountView]:
     """The members of a campaign, by name."""
     views = [AccountView.model_validate(one) for one in accounts.members(ws, campaign)]
-    return part_of(sorted(views, key=lambda view: view.name), lambda view: view.name, after, limit)
+    return part_of(views, lambda view: view.name, after, limit)
 
 
 @routes.put(
