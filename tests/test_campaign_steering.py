@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 
 from labelchef.domain.campaigns import CampaignSettings, CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
@@ -36,7 +37,7 @@ from labelchef.services.labelling import cast_vote, media, next_tasks, undo_vote
 from labelchef.services.replaying import replay
 from labelchef.services.worker import Worker, advance, wait_for_change
 from labelchef.services.workspace import Workspace, open_workspace
-from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, wait_until, waits
+from tests.store_support import CLASSES, PostgresServer, label_all, make, small_data, tasks, truth_of, wait_until, waits
 
 
 def folder_of(ws: Workspace, campaign: str) -> Path:
@@ -294,6 +295,80 @@ def test_one_process_runs_the_worker(tmp_path: Path) -> None:
         assert advance(ws, made.slug) == 1
 
 
+def address_of(ws: Workspace, database: str | None) -> str:
+    return f"sqlite:///{ws.database.path}" if database is None else database
+
+
+def test_one_worker_serves_a_database_whatever_its_home(ws: Workspace, database: str | None, tmp_path: Path) -> None:
+    campaign = make(ws, batch_size=1)
+    with open_workspace(tmp_path / "elsewhere", address_of(ws, database)) as other:
+        with ws.working():
+            with pytest.raises(ConflictError, match="is running already"):
+                Worker(other).start()
+            with pytest.raises(ConflictError, match="is running already") as refused:
+                advance(other, campaign, patience=0.2)
+            assert refused.value.code == "worker"
+            ws.keep_working()
+        with other.working(), pytest.raises(ConflictError, match="is running already"):
+            advance(ws, campaign)
+    label_all(ws, campaign, "ann")
+
+
+def test_databases_side_by_side_have_workers_of_their_own(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("a.db", "b.db")]
+    one, two = (open_workspace(tmp_path / name, url) for name, url in zip("xy", urls, strict=True))
+    with one, two, one.working(), two.working():
+        assert (tmp_path / "a.db.worker.lock").is_file()
+
+
+def test_a_home_without_the_campaign_s_files_leaves_it_as_it_is(
+    ws: Workspace, database: str | None, tmp_path: Path
+) -> None:
+    campaign = make(ws, batch_size=1)
+    cast_vote(ws, campaign, "ann", tasks(ws, campaign, "ann")[0].item, 0)
+    before = summary(ws, campaign)
+    with open_workspace(tmp_path / "elsewhere", address_of(ws, database)) as other:
+        with pytest.raises(StoreError, match="this home does not hold its files") as refused:
+            advance(other, campaign)
+        assert refused.value.code == "folder"
+        with pytest.raises(StoreError, match="--home"):
+            replay(other, campaign)
+        with Worker(other) as worker:
+            wait_until(lambda: worker.last_error is not None)
+            assert "does not hold" in str(worker.last_error)
+            assert worker.alive
+    assert summary(ws, campaign) == before
+    assert advance(ws, campaign) == 2
+    assert replay(ws, campaign).agrees
+
+
+def test_a_lock_that_the_server_forgot_is_taken_again(postgres: PostgresServer, tmp_path: Path) -> None:
+    address = postgres.new_database()
+    forget = sa.text(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    one, two = (open_workspace(tmp_path / name, address) for name in ("one", "two"))
+    with one, two, one.working():
+        with two.writing() as connection:
+            assert connection.execute(forget).scalar_one()
+        wait_until(lambda: not holds_lock(two))
+        one.keep_working()
+        with pytest.raises(ConflictError, match="running already"):
+            advance(two, "any")
+        with two.writing() as connection:
+            assert connection.execute(forget).scalar_one()
+        with two.working(patience=5.0), pytest.raises(ConflictError, match="running already"):
+            one.keep_working()
+
+
+def holds_lock(ws: Workspace) -> bool:
+    """Whether anyone holds the worker's lock in this database."""
+    with ws.reading() as connection:
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        return bool(connection.execute(sa.text(held)).scalar_one())
+
+
 def test_a_missing_array_fails_the_campaign_with_a_sentence_and_nothing_is_lost(ws: Workspace) -> None:
     campaign = make(ws, batch_size=2)
     for one in tasks(ws, campaign, "ann"):
@@ -326,8 +401,6 @@ def test_a_changed_array_is_refused(ws: Workspace) -> None:
 
 
 def test_a_history_that_does_not_repeat_is_not_built_upon(ws: Workspace) -> None:
-    import sqlalchemy as sa
-
     campaign = make(ws, batch_size=2)
     label_all(ws, campaign, "ann")
     for one in tasks(ws, campaign, "ann"):
@@ -370,13 +443,12 @@ def test_a_worker_outlives_a_campaign_that_cannot_be_folded(
 
     monkeypatch.setattr(fold, "current", failing)
     cast_vote(ws, whole, "ann", tasks(ws, whole, "ann")[0].item, 0)
-    worker = Worker(ws)
-    assert not worker.alive
-    with worker:
+    assert not Worker(ws).alive
+    with Worker(ws) as worker:
         wait_until(lambda: status(ws, whole).summary.spent == 1)
         assert worker.alive
         assert status(ws, broken).summary.state == CampaignState.FAILED
-    assert not worker.alive
+    wait_until(lambda: not worker.alive)
     monkeypatch.undo()
     resume(ws, broken, "lead")
     label_all(ws, broken, "ann")

@@ -97,7 +97,7 @@ def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], Non
         arrays = store.arrays_of(connection, campaign.id)
         classes = store.classes_of(connection, campaign.id)
         given = {s: store.labels_of_split(connection, campaign.id, s.value) for s in SplitName}
-    folder = ws.folder_of(campaign)
+    folder = ws.require_folder(campaign)
     data = {name: read_array(folder, arrays[name]) for name in _data_arrays(arrays)}
     cleaner = new_cleaner(settings)
     train = given[SplitName.TRAIN]

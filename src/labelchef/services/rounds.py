@@ -50,6 +50,7 @@ def step(ws: Workspace, campaign_id: str) -> bool:
         now = due(connection, campaign)
     if now is None:
         return False
+    ws.require_folder(campaign)
     {"fit": _fit, "aggregate": _aggregate, "close": _close, "correct": _correct, "select": _select}[now.arrow](
         ws, campaign, now.row
     )

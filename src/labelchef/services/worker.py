@@ -74,6 +74,7 @@ class Worker:
         self._ready = threading.Event()
         self._mapper: threading.Thread | None = None
         self._mapped: set[int] = set()
+        self._elsewhere: set[str] = set()
         self.refusal: BaseException | None = None
         """Why it ended, if it did not end by `stop`."""
         self.last_error: str | None = None
@@ -148,7 +149,20 @@ class Worker:
             except Exception as error:
                 self._note(row.public_id, error)
 
+    def _keep_lock(self) -> bool:
+        """Whether the lock is ours; a database that is away is asked again, a worker elsewhere ends this one."""
+        try:
+            self._ws.keep_working()
+        except StoreError as error:
+            self.last_error = str(error)
+            _log.error("%s", error)
+            self._halt.wait(_POLL_SECONDS)
+            return False
+        return True
+
     def _round_trip(self) -> bool:
+        if not self._keep_lock():
+            return False
         moved = False
         for row in self._campaigns():
             if self._halt.is_set():
@@ -156,9 +170,11 @@ class Worker:
             try:
                 moved = rounds.step(self._ws, row.public_id) or moved
                 self.last_error = None
+                self._elsewhere.discard(row.public_id)
             except Exception as error:
                 self._note(row.public_id, error)
-                self._halt.wait(_POLL_SECONDS)
+                if row.public_id not in self._elsewhere:  # those of another home hold nobody up
+                    self._halt.wait(_POLL_SECONDS)
         return moved
 
     def _draw_maps(self) -> None:
@@ -181,10 +197,14 @@ class Worker:
     def _note(self, campaign: str, error: Exception) -> None:
         """A database that is locked, gone or full is tried again; anything else leaves the campaign failed."""
         self.last_error = str(error)
+        if isinstance(error, StoreError) and error.code == "folder" and campaign in self._elsewhere:
+            return
         passing = isinstance(error, StoreError) and not error.code.startswith("array_")
         if not isinstance(error, LabelchefError):
             _log.exception("a step of campaign %s failed", campaign)
         if passing:
+            if isinstance(error, StoreError) and error.code == "folder":
+                self._elsewhere.add(campaign)  # said once: it stays so until somebody does something
             _log.error("%s", error)
             return
         message = str(error) if isinstance(error, LabelchefError) else f"the worker met an error: {error!r}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from labelchef.services.fold import Folded
     from labelchef.store.database import Database
+    from labelchef.store.worklock import WorkLock
 
 DATABASE_FILE = "labelchef.db"
 
@@ -32,6 +33,7 @@ class Workspace:
         self._ticks = 0
         self._turn = threading.RLock()
         self._lock_file: IO[str] | None = None
+        self._work_lock: WorkLock | None = None
         self._lock_depth = 0
 
     def __enter__(self) -> Self:
@@ -57,6 +59,17 @@ class Workspace:
         """Where a campaign's arrays and media lie."""
         return self.home / "campaigns" / str(campaign.public_id)
 
+    def require_folder(self, campaign: Any) -> Path:
+        """The campaign's folder; refused where this home does not hold it, since another one may."""
+        folder = self.folder_of(campaign)
+        if not folder.is_dir():
+            raise StoreError(
+                f"the folder {folder} of campaign {campaign.slug!r} is missing: this home does not hold its files. "
+                f"Use the --home in which campaigns/{campaign.public_id} lies, or restore that folder from a copy",
+                code="folder",
+            )
+        return folder
+
     def notify(self) -> None:
         """Tell threads that wait in this process that something changed."""
         with self._changed:
@@ -76,25 +89,63 @@ class Workspace:
 
     @contextlib.contextmanager
     def working(self, patience: float = 0.0) -> Iterator[None]:
-        """Hold the worker's lock: one thread of one process moves rounds at a time.
+        """Hold the worker's lock: one thread of one process moves the rounds of a database at a time.
 
-        Whoever else holds it is waited for `patience` seconds, then reported.
+        Whoever else holds it, from this home or another, is waited for `patience` seconds, then reported.
         """
         if not self._turn.acquire(timeout=patience):
-            raise _worker_elsewhere(self.home)
+            raise _worker_elsewhere(str(self.home))
         try:
             if self._lock_depth == 0:
-                self._lock_file = _locked(self.home / "worker.lock", patience)
+                self._take_locks(patience)
             self._lock_depth += 1
             try:
                 yield
             finally:
                 self._lock_depth -= 1
-                if self._lock_depth == 0 and self._lock_file is not None:
-                    self._lock_file.close()
-                    self._lock_file = None
+                if self._lock_depth == 0:
+                    self._give_locks_back()
         finally:
             self._turn.release()
+
+    def keep_working(self) -> None:
+        """Whoever is `working` makes sure of the lock in the database, which a server that was away has forgotten."""
+        if self._work_lock is not None and not self._work_lock.held() and not self._work_lock.take():
+            raise _worker_elsewhere(self._place())
+
+    def _take_locks(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        self._lock_file = _locked(self._lock_path(), patience)
+        if self.database.is_sqlite:
+            return
+        from labelchef.store.worklock import WorkLock
+
+        self._work_lock = WorkLock(self.database)
+        try:
+            while not self._work_lock.take() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self.keep_working()
+        except BaseException:
+            self._give_locks_back()
+            raise
+
+    def _give_locks_back(self) -> None:
+        if self._work_lock is not None:
+            self._work_lock.release()
+            self._work_lock = None
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
+
+    def _lock_path(self) -> Path:
+        """Beside the SQLite file, which processes with different homes may share; else in the home."""
+        if self.database.path is None:
+            return self.home / "worker.lock"
+        path = self.database.path.resolve()
+        return path.with_name("worker.lock" if path.name == DATABASE_FILE else f"{path.name}.worker.lock")
+
+    def _place(self) -> str:
+        return self.database.engine.url.render_as_string(hide_password=True)
 
 
 def open_workspace(home: Path, database: str | None = None) -> Workspace:
@@ -148,15 +199,15 @@ def _locked(path: Path, patience: float) -> IO[str]:
         except OSError:
             if time.monotonic() >= deadline:
                 stream.close()
-                raise _worker_elsewhere(path.parent) from None
+                raise _worker_elsewhere(str(path.parent)) from None
             time.sleep(0.05)
         else:
             return stream
 
 
-def _worker_elsewhere(home: Path) -> ConflictError:
+def _worker_elsewhere(place: str) -> ConflictError:
     return ConflictError(
-        f"a worker of {home} is running already, in this or another process; it moves the rounds on. "
+        f"a worker of {place} is running already, in this or another process; it moves the rounds on. "
         "Stop it first to do this here",
         code="worker",
     )
