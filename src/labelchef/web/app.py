@@ -51,7 +51,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
             if work:
-                stack.enter_context(working.Worker(ws))
+                app.state.worker = stack.enter_context(working.Worker(ws))
             yield
 
     app = FastAPI(

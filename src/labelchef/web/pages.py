@@ -6,7 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from labelchef.domain.errors import LabelchefError
+from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.services import accounts, charts
 from labelchef.services import campaigns as service
 from labelchef.services import progress as measuring
@@ -17,6 +17,7 @@ from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Stor
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import METRIC_NAMES, render
 from labelchef.web.static_files import static_digest, static_files
+from labelchef.web.views import shown_to
 
 routes = APIRouter(include_in_schema=False, redirect_slashes=False)
 _LONGEST = 500
@@ -45,6 +46,8 @@ def start(ws: Store, options: Options, request: Request, _: Anyone, token: str =
     """The one-time link of a laptop: sign in, and forget the link."""
     try:
         signed = accounts.redeem_link(ws, token)
+    except StoreError:
+        raise
     except LabelchefError as error:
         return render(request, "sign_in.html", code=403, then="/", reason=str(error))
     response = RedirectResponse(local_path(then), status_code=303)
@@ -65,7 +68,7 @@ def sign_in(request: Request, who: Anyone, then: str = "/") -> Response:
 def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = None) -> Response:
     """The campaigns this person may see."""
     found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
-    page = part_of(found, by_age, after, 50, falling=True)
+    page = part_of([shown_to(who, one) for one in found], by_age, after, 50, falling=True)
     return render(request, "campaigns.html", campaigns=page.entries, next=page.next)
 
 
@@ -94,7 +97,7 @@ def campaign_home(campaign: str, _: Member) -> Response:
 
 
 @routes.get("/c/{campaign}/label")
-def label(campaign: str, request: Request, _: Member, ws: Store) -> Response:
+def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """Where people label."""
     metric = service.settings(ws, campaign).target_metric
     closed = [one for one in service.rounds(ws, campaign) if one.validation]
@@ -102,7 +105,7 @@ def label(campaign: str, request: Request, _: Member, ws: Store) -> Response:
     return render(
         request,
         "label.html",
-        campaign=service.summary(ws, campaign),
+        campaign=shown_to(who, service.summary(ws, campaign)),
         tab="label",
         metric=metric,
         metric_name=f"validation {METRIC_NAMES.get(metric, metric)}",
@@ -113,7 +116,7 @@ def label(campaign: str, request: Request, _: Member, ws: Store) -> Response:
 @routes.get("/c/{campaign}/progress")
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """How the campaign goes."""
-    summary = service.summary(ws, campaign)
+    summary = shown_to(who, service.summary(ws, campaign))
     found = measuring.progress(ws, campaign)
     return render(
         request,

@@ -12,7 +12,7 @@ from labelchef.web import identity
 from labelchef.web.identity import Who
 from labelchef.web.live import Hub
 from labelchef.web.options import ServeOptions
-from labelchef.web.problems import WebError, fails
+from labelchef.web.problems import STORE, WebError, fails
 
 
 class Policy(StrEnum):
@@ -85,7 +85,7 @@ Changes = Annotated[Hub, Depends(_hub)]
 _COMMON = [
     (413, "size", "the request is larger than the server takes"),
     (421, "host", "the request was sent to a name this server does not answer to"),
-    (503, "store", "the database or a campaign's folder cannot be used just now; nothing was changed"),
+    *((503, code, when) for code, when in STORE.items()),
 ]
 _UNREAD = (422, "input", "a part of the request is not what this document says")
 _SIGN_IN = [

@@ -40,7 +40,7 @@ TITLES = {
     422: "The input cannot be used as it is",
     429: "Too many attempts",
     500: "Something broke in the server",
-    503: "The store is not available",
+    503: "Not available just now",
 }
 
 
@@ -94,13 +94,41 @@ def problem(
     return JSONResponse(body.model_dump(), status_code=status, media_type=MEDIA_TYPE, headers=kept)
 
 
-def of_error(error: errors.LabelchefError) -> Response:
-    """The problem an error of labelchef is told as."""
+STORE = {
+    "database_down": "the database does not answer; nothing was changed. Try again, or tell a lead",
+    "database_gone": "the database is gone; nothing was changed. Tell a lead",
+    "database_rights": "the database cannot be opened or written; nothing was changed. Tell a lead",
+    "database_damaged": "the database is damaged; nothing was changed. Tell a lead",
+    "database": "the database refused this; nothing was changed. Tell a lead",
+    "locked": "another process holds the database; nothing was changed. Try again",
+    "disk_full": "the server's disk is full; nothing was changed. Tell a lead",
+    "folder": "a folder of the server cannot be read or written; nothing was changed. Tell a lead",
+    "out": "the server cannot write the file. Tell a lead",
+    "array_missing": "a file of the campaign is missing. Tell a lead",
+    "array_damaged": "a file of the campaign is damaged. Tell a lead",
+    "array_digest": "a file of the campaign is not what was stored. Tell a lead",
+}
+"""What everybody is told of an error of the store, by code: the error itself may name paths and addresses."""
+_STORE_ELSE = "the store cannot be used just now; nothing was changed. Tell a lead"
+
+
+def sentence_for(request: Request, error: errors.LabelchefError) -> str:
+    """What whoever asks is told of an error: of the store's insides only leads hear."""
+    who = getattr(request.state, "who", None)
+    if not isinstance(error, errors.StoreError) or (who is not None and who.is_lead):
+        return str(error)
+    return STORE.get(error.code, _STORE_ELSE)
+
+
+def of_error(request: Request, error: errors.LabelchefError) -> Response:
+    """The problem an error of labelchef is told as; the log has it in full."""
+    if isinstance(error, errors.StoreError):
+        _log.error("%s", error)
     if isinstance(error, WebError):
         return problem(error.status, str(error), error.code, headers=error.headers)
     status = 401 if error.code == "credentials" else next(s for kind, s in STATUSES if isinstance(error, kind))
     headers = {"Retry-After": str(math.ceil(error.retry_after))} if isinstance(error, errors.ThrottledError) else None
-    return problem(status, str(error), error.code, headers=headers)
+    return problem(status, sentence_for(request, error), error.code, headers=headers)
 
 
 PageError = Callable[[Request, int, str, str], Response]
@@ -117,9 +145,7 @@ def install(app: FastAPI, page: PageError) -> None:
 
     @app.exception_handler(errors.LabelchefError)
     def known(request: Request, error: errors.LabelchefError) -> Response:
-        if isinstance(error, errors.StoreError):
-            _log.error("%s", error)
-        return told(request, of_error(error), str(error))
+        return told(request, of_error(request, error), sentence_for(request, error))
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:

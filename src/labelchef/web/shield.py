@@ -68,10 +68,11 @@ class Shield:
             return
         upload = is_upload(scope["method"], scope["path"])
         if upload:
+            request = Request(scope)
             try:
-                await run_in_threadpool(self._admit, Request(scope))
+                await run_in_threadpool(self._admit, request)
             except LabelchefError as error:
-                await of_error(error)(scope, receive, guarded_send)
+                await of_error(request, error)(scope, receive, guarded_send)
                 return
         most = self._max_upload if upload else min(MAX_BODY, self._max_upload)
         length = headers.get("content-length", "0")

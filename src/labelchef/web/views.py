@@ -1,6 +1,7 @@
 """What the API gives: JSON shapes over the records of the domain."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import CampaignState, Origin, Role, RoundKind, RoundState, WaitReason
+from labelchef.web.identity import Who
 
 Entry = TypeVar("Entry")
 
@@ -294,6 +296,17 @@ class HealthView(View):
     version: str
 
 
+_FAILED = "the campaign met an error and cannot go on by itself; a lead can see which"
+"""What all but leads are told of a failed campaign: the error may name files of the server."""
+
+
+def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
+    """A campaign as this person may see it."""
+    if summary.state is CampaignState.FAILED and not who.is_lead:
+        return replace(summary, message=_FAILED)
+    return summary
+
+
 def image_address(campaign: str, key: str, content: domain.ItemContent) -> str | None:
     """Where the image of an item is served."""
     if content.image is None:
@@ -335,9 +348,11 @@ def task_view(campaign: str, task: domain.Task) -> TaskView:
     )
 
 
-def next_view(campaign: str, answer: "Iterable[domain.Task] | domain.Waiting") -> NextView:
+def next_view(who: Who, campaign: str, answer: "Iterable[domain.Task] | domain.Waiting") -> NextView:
     """Tasks, or why there is none."""
     if isinstance(answer, domain.Waiting):
+        if answer.reason is WaitReason.FAILED and not who.is_lead:
+            answer = replace(answer, message=_FAILED)
         return NextView(tasks=[], waiting=WaitingView.model_validate(answer))
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)
 

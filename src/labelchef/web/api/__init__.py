@@ -2,9 +2,10 @@
 
 from fastapi import APIRouter
 
-from labelchef.web.api import campaigns, exchange, labelling, lead, pictures, sessions
+from labelchef.web.api import campaigns, exchange, health, labelling, lead, pictures, sessions
 
 ROUTERS: tuple[APIRouter, ...] = (
+    health.routes,
     sessions.routes,
     campaigns.routes,
     campaigns.uploads,

@@ -25,7 +25,7 @@ from labelchef.web.policies import (
 )
 from labelchef.web.problems import WebError
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, VersionView
+from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, VersionView, shown_to
 
 routes = router()
 uploads = router(UploadRoute)
@@ -40,7 +40,7 @@ Optional = Annotated[UploadFile | None, File()]
 def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[CampaignView]:
     """The campaigns this person may see, newest first."""
     found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
-    views = [CampaignView.model_validate(one) for one in found]
+    views = [CampaignView.model_validate(shown_to(who, one)) for one in found]
     return part_of(views, by_age, after, limit, falling=True)
 
 
@@ -125,9 +125,9 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
 
 
 @routes.get("/campaigns/{campaign}", tags=["campaigns"], responses=answers(Policy.MEMBER, CAMPAIGN))
-def campaign_summary(campaign: CampaignPath, _: Member, ws: Store) -> CampaignView:
+def campaign_summary(campaign: CampaignPath, who: Member, ws: Store) -> CampaignView:
     """A campaign in one line."""
-    return CampaignView.model_validate(service.summary(ws, campaign))
+    return CampaignView.model_validate(shown_to(who, service.summary(ws, campaign)))
 
 
 @routes.get("/campaigns/{campaign}/status", tags=["campaigns"], responses=answers(Policy.LEAD, CAMPAIGN))

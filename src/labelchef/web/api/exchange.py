@@ -14,7 +14,7 @@ from labelchef.services.workspace import Workspace
 from labelchef.web.api.labelling import CampaignPath
 from labelchef.web.policies import CAMPAIGN, Lead, Policy, Store, answers, router
 from labelchef.web.shield import FILE_POLICY
-from labelchef.web.uploads import UploadRoute, saved, upload_folder
+from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
 from labelchef.web.views import ImportView, ReplayView
 
 routes = router()
@@ -51,7 +51,7 @@ _TABLE: dict[int | str, dict[str, Any]] = {
     "/campaigns/{campaign}/export/labels",
     tags=["exchange"],
     response_class=FileResponse,
-    responses={**answers(Policy.LEAD, CAMPAIGN, (409, "state", "there is no model yet")), **_TABLE},
+    responses={**answers(Policy.LEAD, CAMPAIGN), **_TABLE},
 )
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its label as it stands."""
@@ -71,7 +71,8 @@ def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = Ta
 
 def _file(ws: Workspace, campaign: str, what: str, format: TableFormat) -> FileResponse:
     slug = campaigns.summary(ws, campaign).slug
-    folder = tempfile.TemporaryDirectory(prefix="labelchef-export-")
+    with told_as_store_errors():
+        folder = tempfile.TemporaryDirectory(prefix="labelchef-export-")
     try:
         path = FilePath(folder.name) / f"{slug}-{what}.{format.value}"
         write = exchange.export_labels if what == "labels" else exchange.export_votes
@@ -111,7 +112,10 @@ def import_votes(
     "/campaigns/{campaign}/report",
     tags=["exchange"],
     response_class=HTMLResponse,
-    responses={**answers(Policy.LEAD, CAMPAIGN), 200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+    responses={
+        **answers(Policy.LEAD, CAMPAIGN, (422, "preparing", "there is no model yet")),
+        200: {"content": {"text/html": {"schema": {"type": "string"}}}},
+    },
 )
 def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
     """The report as one HTML file."""

@@ -17,7 +17,7 @@ ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes
 @routes.post("/campaigns/{campaign}/next", tags=["labelling"], responses=answers(Policy.MEMBER, CAMPAIGN, changes=True))
 def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -> NextView:
     """The items this person labels next, held for them for a while; or why there is none."""
-    return next_view(campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
+    return next_view(who, campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
 
 
 @routes.post(
@@ -49,7 +49,7 @@ def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> Vote
         request_id=form.request_id,
         hidden=form.blind,
     )
-    return VotedView(vote=ReceiptView.model_validate(receipt), next=next_view(campaign, after))
+    return VotedView(vote=ReceiptView.model_validate(receipt), next=next_view(who, campaign, after))
 
 
 @routes.post(
@@ -80,7 +80,7 @@ def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None =
 def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> NextView:
     """Leave an item to others; it comes back to this person last."""
     service.skip(ws, campaign, who.name, form.item)
-    return next_view(campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
+    return next_view(who, campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
 
 
 @routes.get(
