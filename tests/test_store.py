@@ -245,3 +245,11 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         patch.setitem(sys.modules, "pg8000", None)
         with pytest.raises(MissingExtraError, match=r"labelchef\[postgres\]"):
             open_database("postgresql://x@/y")
+
+
+def test_a_broken_connection_is_told_as_a_database_that_is_down(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "x.db")
+    with pytest.raises(StoreError, match="broke the connection") as caught, database.writing():
+        raise ConnectionResetError(104, "Connection reset by peer")
+    assert caught.value.code == "database_down"
+    database.close()

@@ -114,6 +114,12 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise _sentence(error, self.engine.url) from error
+        except ConnectionError as error:  # a driver may let a broken socket through as it is
+            place = self.engine.url.render_as_string(hide_password=True)
+            raise StoreError(
+                f"{place} broke the connection ({error.strerror or error}); nothing was stored. Try again",
+                code="database_down",
+            ) from error
 
 
 def open_database(url: str | Path) -> Database:
