@@ -69,7 +69,8 @@ def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") 
             there = "" if path == "/" else f"&then={quote(path, safe='/')}"
             address += f"/start?token={accounts.create_link(ws)}{there}"
         server = _Server(config, app)
-        with Worker(ws), contextlib.suppress(KeyboardInterrupt):
+        with Worker(ws) as worker, contextlib.suppress(KeyboardInterrupt):
+            app.state.worker = worker
             threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
             server.run(sockets=[listener])
         if not server.started:

@@ -13,13 +13,13 @@ routes = router()
 
 @routes.get(
     "/health",
-    include_in_schema=False,
+    tags=["server"],
     responses=answers(Policy.PUBLIC, (503, "worker", "the worker has ended, so no round goes on")),
 )
-def health_of_all(request: Request, _: Anyone, ws: Store) -> HealthView:
+def health(request: Request, _: Anyone, ws: Store) -> HealthView:
     """Whether the server, its database and its worker are well; 503 if one is not."""
     worker = getattr(request.app.state, "worker", None)
-    if worker is not None and not getattr(worker, "alive", True):
+    if worker is not None and not worker.alive:
         raise WebError(503, "the worker has ended, so no round goes on; the log says why. Restart it", code="worker")
     accounts.has_lead(ws)
     return HealthView(status="ok", version=labelchef.__version__)

@@ -2,23 +2,16 @@
 
 from fastapi import Request, Response
 
-import labelchef
 from labelchef.services import accounts
 from labelchef.web import identity
 from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Anyone, Lead, Options, Policy, SignedIn, Store, answers, router
 from labelchef.web.problems import WebError
-from labelchef.web.views import AccountView, HealthView, NewTokenView, PageOf, SessionView, TokenView
+from labelchef.web.views import AccountView, NewTokenView, PageOf, SessionView, TokenView
 
 routes = router()
 _ACCOUNT = (404, "account", "no such account")
-
-
-@routes.get("/health", tags=["server"], responses=answers(Policy.PUBLIC))
-def health(_: Anyone) -> HealthView:
-    """Whether the server answers."""
-    return HealthView(status="ok", version=labelchef.__version__)
 
 
 @routes.post(
@@ -89,7 +82,7 @@ def change_password(
 def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[TokenView]:
     """One's own API tokens, without their secrets."""
     tokens = [TokenView.model_validate(token) for token in accounts.list_api_tokens(ws, who.name)]
-    return part_of(tokens, lambda token: token.id, after, limit)
+    return part_of(tokens, lambda token: (token.created_at.timestamp(), token.id), after, limit)
 
 
 @routes.post(
