@@ -92,13 +92,13 @@ class MemoryEngine:
         pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
         partial = np.empty((pieces, *W.shape))
 
-        helpers = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
+        shares = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
 
         def work(first: int) -> float:
-            kernels.gradient_of_rows(self._X, self._bias, indices, first, helpers, W, labels.Y, labels.weight, partial)
+            kernels.gradient_of_rows(self._X, self._bias, indices, first, shares, W, labels.Y, labels.weight, partial)
             return 0.0
 
-        self._map(work, helpers)
+        self._map(work, shares)
         self.sweeps += n / max(1, self.n_rows)
         return np.asarray(partial.sum(axis=0))
 
