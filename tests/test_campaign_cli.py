@@ -156,5 +156,6 @@ def test_an_account_is_not_made_for_a_campaign_that_is_not_there(tmp_path: Path)
 def test_serve_with_an_environment_it_cannot_use(tmp_path: Path) -> None:
     told = labelchef("serve", "--home", tmp_path, env={"LABELCHEF_HOSTNAMES": "abc"}, check=2)
     assert "LABELCHEF_HOSTNAMES is a JSON list" in " ".join(told.split())
-    far = labelchef("serve", "--home", tmp_path, "--host", "ü" * 70, check=2)
-    assert "Traceback" not in far
+    labelchef("users", "add", "boss", "--role", "lead", "--home", tmp_path, stdin="correct horse\n")
+    far = labelchef("serve", "--team", "--home", tmp_path, "--host", "ü" * 70, check=2)
+    assert "cannot be used" in far

@@ -1,0 +1,23 @@
+"""Campaigns that last, with every way of following changed labels: a restart and a replay come out the same."""
+
+import pytest
+
+from labelchef.constructors import CONSTRUCTORS
+from labelchef.services.campaigns import rounds
+from labelchef.services.replaying import replay
+from labelchef.services.worker import advance
+from labelchef.services.workspace import Workspace
+from tests.store_support import label_all, make
+
+
+@pytest.mark.parametrize("constructor", CONSTRUCTORS)
+def test_a_campaign_outlives_its_process_with_every_constructor(ws: Workspace, constructor: str) -> None:
+    campaign = make(ws, constructor=constructor)
+    label_all(ws, campaign, "ann")
+    advance(ws, campaign)
+    ws.folded.clear()  # as a new process finds it
+    label_all(ws, campaign, "ann")
+    advance(ws, campaign)
+    assert [row.number for row in rounds(ws, campaign)] == [0, 1, 2, 3]
+    outcome = replay(ws, campaign)
+    assert outcome.agrees, outcome.message
