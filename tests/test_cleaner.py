@@ -250,7 +250,7 @@ def test_bad_data_is_refused(data: dict[str, Any], what: str) -> None:
         ({"l2": 0.0}, "l2 is 0.0; expected a number above 0"),
         ({"l2": "much"}, "l2 is 'much'"),
         ({"tol": -1}, "tol is -1"),
-        ({"selector": "magic"}, "unknown selector 'magic'; expected one of: increm_infl, "),
+        ({"selector": "magic"}, "unknown selector 'magic'; expected one of: .*increm_infl, "),
         ({"constructor": "magic"}, "unknown constructor 'magic'; expected one of: deltagrad_l, newton, retrain"),
         ({"target": 0.9, "target_metric": "auc"}, "unknown metric 'auc'"),
         ({"target": "high"}, "target is 'high'"),

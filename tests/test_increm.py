@@ -373,6 +373,8 @@ class FirstOnes:
     """A selector of a user's own that knows nothing of influence."""
 
     name = "first"
+    suggests = True
+    looks_ahead = False
     carried = None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:

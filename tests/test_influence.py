@@ -69,7 +69,9 @@ def context(problem: Problem, eligible: "np.ndarray | None" = None) -> Selection
         np.ascontiguousarray(problem.X_val[:, :-1]), problem.Y_val.argmax(axis=1), problem.shape[1], bias=True
     )
     everyone = np.ones(len(problem.X), dtype=bool) if eligible is None else eligible
-    return SelectionContext(objective, found.point, split.at, everyone, found.keeper, np.random.default_rng(0))
+    clean = np.zeros(len(problem.X), dtype=bool)
+    chance = np.random.default_rng(0)
+    return SelectionContext(objective, found.point, split.at, everyone, found.keeper, chance, clean, split.examples)
 
 
 def test_selection_is_the_top_of_the_full_matrix(rng: np.random.Generator) -> None:

@@ -147,8 +147,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         """
         self._settings()
         selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
-        rng = _generator(self.random_state)
-        descent = DescentSettings(seed=_seed(self.random_state, rng))
+        seed = _seed(self.random_state)
+        descent = DescentSettings(seed=seed)
         constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
         features = as_features(X)
         weak = as_weak_labels(Y_weak, len(features))
@@ -181,7 +181,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             test=self._split(X_test, y_test, names, features.shape[1], "test"),
             selector=selector,
             constructor=constructor,
-            rng=rng,
+            seed=seed,
         )
         session.start(on_step)
         self._session = session
@@ -422,16 +422,13 @@ def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf
         raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)
 
 
-def _seed(random_state: Any, rng: np.random.Generator) -> int:
+def _seed(random_state: Any) -> int:
     """A whole number from the seed, the same for the same seed."""
-    return int(random_state) if isinstance(random_state, int | np.integer) else int(rng.integers(1 << 32))
-
-
-def _generator(random_state: Any) -> np.random.Generator:
     try:
-        return np.random.default_rng(random_state)
+        rng = np.random.default_rng(random_state)
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"random_state is {random_state!r}; expected a whole number of at least 0, a Generator or None",
             code="random_state",
         ) from None
+    return int(random_state) if isinstance(random_state, int | np.integer) else int(rng.integers(1 << 32))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from labelchef.domain.records import (
 )
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.pipeline.metrics import evaluate
-from labelchef.selectors import SelectionContext, Selector
+from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # of validation at a time, for all epochs together
 
@@ -46,6 +47,12 @@ class Split:
         self._objective = Objective(MemoryEngine(X, bias=bias), labels, l2=0.0)
         self._y, self._n_classes = y, n_classes
         self._last: Point | None = None
+
+    @cached_property
+    def examples(self) -> Examples:
+        """The samples themselves."""
+        engine = self._objective.engine
+        return Examples(engine.rows(np.arange(engine.n_rows)), self._y)
 
     def at(self, W: Float64s) -> Point:
         """Value and gradient of the mean cross-entropy."""
@@ -79,7 +86,7 @@ class Session:
     test: Split | None
     selector: Selector
     constructor: Constructor
-    rng: np.random.Generator
+    seed: int
     rounds: list[RoundRecord] = field(default_factory=list)
     _construction: Construction | None = field(default=None, repr=False)
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
@@ -136,7 +143,12 @@ class Session:
             self.validation.at,
             eligible,
             self.construction.keeper,
-            self.rng,
+            np.random.default_rng(
+                [self.seed, len(self.rounds)]
+            ),  # of the round alone: asked again, it chooses the same
+            self.labels.cleaned,
+            self.validation.examples,
+            self.rounds,
         )
 
     def decide(

@@ -6,21 +6,31 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.selectors.anchored import AnchoredSelector
 from labelchef.selectors.infl import InflSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
-from labelchef.selectors.protocol import SelectionContext, Selector
+from labelchef.selectors.protocol import Examples, SelectionContext, Selector
 from labelchef.selectors.theorem1 import Theorem1Selector
+from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "increm_infl": AnchoredSelector,
     "infl": InflSelector,
     "increm_infl_theorem1": Theorem1Selector,
+    "random": RandomSelector,
+    "least_confidence": LeastConfidenceSelector,
+    "entropy": EntropySelector,
+    "margin": MarginSelector,
 }
 """Name → factory, as accepted by `LabelCleaner(selector=…)` and `labelchef clean --selector`."""
 
 __all__ = [
     "SELECTORS",
     "AnchoredSelector",
+    "EntropySelector",
+    "Examples",
     "InflSelector",
+    "LeastConfidenceSelector",
     "LookAheadSelector",
+    "MarginSelector",
+    "RandomSelector",
     "SelectionContext",
     "Selector",
     "Theorem1Selector",
@@ -29,7 +39,7 @@ __all__ = [
 
 
 def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Selector:
-    """A selector by name, or the one that was handed in; with look-ahead laid over it if asked for.
+    """A selector by name, or the one that was handed in; with look-ahead laid over it if asked for and possible.
 
     >>> make_selector("infl").name, make_selector("increm_infl", look_ahead=True).name
     ('infl', 'increm_infl+look_ahead')
@@ -42,4 +52,4 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
         chosen = SELECTORS[chosen]()
     if not hasattr(chosen, "select"):
         raise InvalidInputError(f"selector is {chosen!r}; expected a name or a Selector", code="selector")
-    return LookAheadSelector(chosen) if look_ahead else chosen
+    return LookAheadSelector(chosen) if look_ahead and chosen.looks_ahead else chosen

@@ -17,6 +17,7 @@ seconds, so every machine decides alike.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class AnchoredSelector(InfluenceSelector):
     free_products: bool = True
     rank: int = 128
     basis: int = 4
-    name: str = field(default="increm_infl", init=False)
+    name: ClassVar[str] = "increm_infl"
     anchor: Anchor | None = field(default=None, init=False, repr=False)
     _last: float | None = field(default=None, init=False, repr=False)
     _limit: float | None = field(default=None, init=False, repr=False)

@@ -4,6 +4,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from labelchef.core.objective import Linear
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
@@ -37,6 +38,10 @@ class Direction:
 @dataclass
 class InfluenceSelector(ABC):
     """A selector that solves for V and then chooses along it. `tol` is the relative residual of H V = g_val."""
+
+    name: ClassVar[str]
+    suggests: ClassVar[bool] = True
+    looks_ahead: ClassVar[bool] = True
 
     tol: float = 1e-6
     max_iterations: int = 500

@@ -5,7 +5,8 @@ S = X V                grows along with V, no sweep of its own
 score_i = min_c I(i, c), suggestion argmin_c S[i, c], most negative first; equal scores by index
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 from labelchef.core.influence import smallest
 from labelchef.domain.records import Batch
@@ -17,7 +18,7 @@ from labelchef.selectors.protocol import SelectionContext
 class InflSelector(InfluenceSelector):
     """Full INFL."""
 
-    name: str = field(default="infl", init=False)
+    name: ClassVar[str] = "infl"
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """Score everything, return the smallest."""

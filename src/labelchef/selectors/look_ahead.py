@@ -15,7 +15,8 @@ sample j is predicted to add after those before it.
 """
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,10 +60,17 @@ class LookAheadSelector:
     base: Selector
     pool: int = 5
     renew: int = 20
-    name: str = field(init=False)
+    looks_ahead: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        self.name = f"{self.base.name}+look_ahead"
+    @property
+    def name(self) -> str:
+        """That of the underlying selector, and what is laid over it."""
+        return f"{self.base.name}+look_ahead"
+
+    @property
+    def suggests(self) -> bool:
+        """Whether the underlying selector does."""
+        return self.base.suggests
 
     @property
     def carried(self) -> Linear | None:
@@ -78,8 +86,7 @@ class LookAheadSelector:
         pool = self.base.select(context, self._pool_size(batch_size))
         context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
         linear = self.base.carried
-        if linear is None:  # no selector by influence: nothing to look ahead with
-            return self.base.select(context, batch_size)
+        assert linear is not None, "a selector that looks ahead carries its V"
         picks, classes, influence = self._pick(context, linear, pool.indices, min(batch_size, len(pool)))
         context.validate(context.point.W)  # the split remembers its last answer: let it be the true one
         diagnostics = replace(

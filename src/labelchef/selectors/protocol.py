@@ -1,15 +1,25 @@
 """What every selector is given and returns."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
-from labelchef.domain.arrays import Bools, Float64s
-from labelchef.domain.records import Batch
+from labelchef.core.softmax import probabilities
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.records import Batch, RoundRecord
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Samples whose labels are trusted: X (n, D) with the bias column, class ids y (n,)."""
+
+    X: Float64s
+    y: Ints
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,17 @@ class SelectionContext:
     eligible: Bools
     keeper: CurvatureKeeper
     rng: np.random.Generator
+    cleaned: Bools
+    """Which samples have a clean label; given up ones are neither clean nor eligible."""
+    trusted: Examples
+    """The validation samples that selection may see."""
+    rounds: Sequence[RoundRecord] = field(default=(), repr=False)
+    """What was asked, voted and decided so far."""
+
+    @property
+    def probabilities(self) -> Float64s:
+        """The model's class probabilities of every training sample, (N, C)."""
+        return probabilities(with_reference(self.point.logits))
 
     @property
     def validation(self) -> Point:
@@ -33,7 +54,20 @@ class SelectionContext:
 class Selector(Protocol):
     """Chooses the samples to ask next."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """How it is called in settings and records."""
+        ...
+
+    @property
+    def suggests(self) -> bool:
+        """Whether its batches carry suggested labels; those of a selector that has none are `UNRESOLVED`."""
+        ...
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether look-ahead can be laid over it: it chooses by INFL, along the V it carries."""
+        ...
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best `batch_size` eligible samples, fewer if fewer are left."""

@@ -11,6 +11,7 @@ it gives no guarantee. The first round evaluates everything, as the authors' cod
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Theorem1Selector(InfluenceSelector):
     delta_terms: bool = True
     hessian_norms: Callable[[SelectionContext], Float64s] | None = None
     """‖H(w0, z)‖ of every sample, for models whose norms have no closed form: see `core.bounds.power_norm`."""
-    name: str = field(default="increm_infl_theorem1", init=False)
+    name: ClassVar[str] = "increm_infl_theorem1"
     _provenance: Provenance | None = field(default=None, init=False, repr=False)
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:

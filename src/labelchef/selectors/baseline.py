@@ -1,0 +1,62 @@
+"""What all selectors share that do not choose along INFL's V: a score a sample, smallest first."""
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from labelchef.core.influence import smallest
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
+from labelchef.selectors.protocol import SelectionContext
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Scores (N,), smaller is asked first; suggested class ids (N,) where there are any."""
+
+    scores: Float64s
+    suggested: Ints | None = None
+    influence: Float64s | None = None
+    """N times the predicted change of the validation loss, where the score is one."""
+
+
+@dataclass
+class Baseline(ABC):
+    """A selector that scores every sample by itself."""
+
+    name: ClassVar[str]
+    suggests: ClassVar[bool] = False
+    looks_ahead: ClassVar[bool] = False
+    needs: ClassVar[str]
+    """What it asks of the data, for the documentation."""
+
+    @property
+    def carried(self) -> None:
+        """Nothing rides along with the model."""
+        return None
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The eligible samples of the smallest scores; equal scores by index."""
+        began, engine = time.perf_counter(), context.objective.engine
+        sweeps = engine.sweeps
+        ranking = self.rank(context)
+        indices = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size)
+        unknown, none = np.full(len(indices), UNRESOLVED), np.full(len(indices), np.nan)
+        diagnostics = SelectionDiagnostics(
+            candidates=int(context.eligible.sum()),
+            sweeps=engine.sweeps - sweeps,
+            seconds=time.perf_counter() - began,
+        )
+        return Batch(
+            indices,
+            unknown if ranking.suggested is None else ranking.suggested[indices],
+            none if ranking.influence is None else ranking.influence[indices],
+            diagnostics,
+        )
+
+    @abstractmethod
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Scores of all N samples, finite where eligible."""
