@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.selectors.anchored import AnchoredSelector
+from labelchef.selectors.direction import InfluenceSelector
+from labelchef.selectors.expected import ExpectedInflSelector
 from labelchef.selectors.infl import InflSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
@@ -13,6 +15,7 @@ from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSele
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "increm_infl": AnchoredSelector,
     "infl": InflSelector,
+    "expected_infl": ExpectedInflSelector,
     "increm_infl_theorem1": Theorem1Selector,
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
@@ -26,6 +29,7 @@ __all__ = [
     "AnchoredSelector",
     "EntropySelector",
     "Examples",
+    "ExpectedInflSelector",
     "InflSelector",
     "LeastConfidenceSelector",
     "LookAheadSelector",
@@ -52,4 +56,6 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
         chosen = SELECTORS[chosen]()
     if not hasattr(chosen, "select"):
         raise InvalidInputError(f"selector is {chosen!r}; expected a name or a Selector", code="selector")
-    return LookAheadSelector(chosen) if look_ahead and chosen.looks_ahead else chosen
+    if look_ahead and isinstance(chosen, InfluenceSelector) and chosen.looks_ahead:
+        return LookAheadSelector(chosen)
+    return chosen

@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from labelchef.core.objective import Linear
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.selectors.appraisal import Appraisal, BestCase
 from labelchef.selectors.protocol import SelectionContext
 
 
@@ -58,6 +60,10 @@ class InfluenceSelector(ABC):
         direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
         self._carried = direction.solution.linear
         return self.select_along(context, direction, batch_size, began)
+
+    def appraisal(self, context: SelectionContext, V: Float64s) -> Appraisal:  # noqa: ARG002 (others look at both)
+        """How influences come to a worth: INFL takes the best case."""
+        return BestCase()
 
     @abstractmethod
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:

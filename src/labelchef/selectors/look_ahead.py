@@ -3,7 +3,7 @@
 INFL scores samples one by one; a batch of its best is full of near-copies. Look-ahead takes the best, moves the model
 by the step that cleaning it would cause, and scores again before it takes the next:
 
-    ΔG = (1/N) x_i ⊗ [(p_i − e_c) − γ (p_i − y_i)]        the gradient of the cleaned sample, known at once
+    ΔG = (1/N) x_i ⊗ [(p_i − a_i) − γ (p_i − y_i)]        the gradient of the cleaned sample, known at once
     W ← W − M⁻¹ ΔG                                         one solve with the frozen Hessian
     V ← V + M⁻¹ (g_val(W) − g_val(W_before))               another; H itself is left as it is
     A ← A + X ΔW,  S ← S + X ΔV                            for the rows of a pool only
@@ -11,7 +11,8 @@ by the step that cleaning it would cause, and scores again before it takes the n
 The pool holds the best samples by plain INFL: `pool`·b or, for b > 25, b²/5. No pass over X is made for the steps. M and H
 stay as they are, which is good for some twenty labels; after every `renew` picks the model is therefore taken to its true
 optimum under the labels assumed so far, V is solved there (a few sweeps), and the steps go on. `batch.influence[j]` is what
-sample j is predicted to add after those before it.
+sample j is predicted to add after those before it. The answer a_i that is assumed for a pick is the appraisal's: the class
+that would help most for INFL, the answers to be expected for the expected influence.
 """
 
 import time
@@ -21,14 +22,14 @@ from typing import ClassVar
 import numpy as np
 
 from labelchef.core.contrasts import contrast, with_reference
-from labelchef.core.influence import influence_matrix
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import Companion, gradient_tolerance, minimise, solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, LabelChange
 from labelchef.engines import RowLabels
-from labelchef.selectors.protocol import SelectionContext, Selector
+from labelchef.selectors.direction import InfluenceSelector
+from labelchef.selectors.protocol import SelectionContext
 
 LARGEST_BATCH = 100
 """Who asks for more than this, or for more than half of what is left, wants a ranking and gets plain INFL's."""
@@ -57,7 +58,7 @@ class _Ahead:
 class LookAheadSelector:
     """Any influence-based selector, its batch spread out by look-ahead."""
 
-    base: Selector
+    base: InfluenceSelector
     pool: int = 5
     renew: int = 20
     looks_ahead: ClassVar[bool] = False
@@ -87,7 +88,7 @@ class LookAheadSelector:
         context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
         linear = self.base.carried
         assert linear is not None, "a selector that looks ahead carries its V"
-        picks, classes, influence = self._pick(context, linear, pool.indices, min(batch_size, len(pool)))
+        picks, answers, influence = self._pick(context, linear, pool.indices, min(batch_size, len(pool)))
         context.validate(context.point.W)  # the split remembers its last answer: let it be the true one
         diagnostics = replace(
             pool.diagnostics,
@@ -95,33 +96,35 @@ class LookAheadSelector:
             sweeps=engine.sweeps - sweeps,
             seconds=time.perf_counter() - began,
         )
-        return Batch(pool.indices[picks], classes, influence, diagnostics)
+        return Batch(pool.indices[picks], answers.argmax(axis=1), influence, diagnostics)
 
     def _pool_size(self, batch_size: int) -> int:
         """Large batches crowd each other more, so each of their picks gets more to choose from."""
         return min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)
 
-    def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> tuple[Ints, Ints, Float64s]:
+    def _pick(
+        self, context: SelectionContext, linear: Linear, rows: Ints, count: int
+    ) -> tuple[Ints, Float64s, Float64s]:
         labels, N = context.objective.labels, context.objective.engine.n_rows
         X, Y, gamma = context.objective.engine.rows(rows), labels.Y[rows], labels.weight[rows]
+        appraisal = self.base.appraisal(context, linear.V)
         ahead = _start(context.point, linear, context.validation.gradient, rows)
-        picks, classes, influence = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.empty(count)
+        picks, answers, influence = np.empty(count, dtype=np.int64), np.empty((count, Y.shape[1])), np.empty(count)
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
-            P = probabilities(ahead.A)
-            scores = influence_matrix(ahead.S, P, Y, gamma)
-            best = np.where(left, scores.min(axis=1), np.inf)
-            i = int(np.lexsort((rows, best))[0])
-            c = int(scores[i].argmin())
-            picks[n], classes[n], influence[n], left[i] = i, c, best[i], False
+            worth, assumed = appraisal.of(ahead.A, ahead.S, Y, gamma)
+            worth = np.where(left, worth, np.inf)
+            i = int(np.lexsort((rows, worth))[0])
+            picks[n], answers[n], influence[n], left[i] = i, assumed[i], worth[i], False
             if n + 1 == count:
                 break
             if (n + 1) % self.renew == 0:
-                ahead = _renewed(context, ahead, rows, picks[: n + 1], classes[: n + 1])
+                ahead = _renewed(context, ahead, rows, picks[: n + 1], answers[: n + 1])
                 continue
-            bend = (P[i] - np.eye(Y.shape[1])[c]) - gamma[i] * (P[i] - Y[i])
+            p = probabilities(ahead.A[i : i + 1])[0]
+            bend = (p - assumed[i]) - gamma[i] * (p - Y[i])
             _advance(context, ahead, X, -context.keeper.solve(np.outer(X[i], bend) / N))
-        return picks, classes, influence
+        return picks, answers, influence
 
 
 def _start(point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:
@@ -139,7 +142,7 @@ def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, step: Float6
     ahead.S[:, 1:] += X @ contrast(turn).T
 
 
-def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, classes: Ints) -> _Ahead:
+def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, answers: Float64s) -> _Ahead:
     """The true optimum, and V there, under the labels assumed for the picks so far.
 
     A model that is not at its own optimum (a descent, stopped early) would not go to this one either: it stays where
@@ -147,7 +150,7 @@ def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, 
     """
     old, items = context.objective.labels, rows[picks]
     assumed = RowLabels(old.Y.copy(), old.weight.copy())
-    assumed.Y[items], assumed.weight[items] = np.eye(old.Y.shape[1])[classes], 1.0
+    assumed.Y[items], assumed.weight[items] = answers, 1.0
     change = LabelChange(items, old.Y[items], old.weight[items], assumed.Y[items], assumed.weight[items])
     objective = Objective(context.objective.engine, assumed, context.objective.l2)
     if context.point.gradient_norm > gradient_tolerance(context.objective, context.point.W, _AT_OPTIMUM):

@@ -1,0 +1,43 @@
+"""What people will answer, as far as model and trusted samples tell (method note, section 8).
+
+The model has not learnt from the trusted samples: they are validation. One that also does, with weight 1 each, minimises
+
+    F(W) + (m/N) L_val(W)
+
+A Newton step from W goes along −V, since V = H⁻¹ g_val, and its length is where the quadratic model along that line is least,
+
+    η = (m/N) g·V / (g·V + (m/N) Vᵀ H_val V)             0 ≤ η ≤ m/N
+
+so its logits are A − η S and its probabilities
+
+    Q[i] = softmax(A[i] − η S[i])                        the answers to be expected
+
+read off what INFL has at hand: no fit, no sweep, nothing to choose.
+
+Shapes: g, V (D, C); S = X V, A, Q (n, C); X_val (m, D).
+"""
+
+import numpy as np
+
+from labelchef.core.contrasts import with_reference
+from labelchef.core.objective import Point
+from labelchef.core.softmax import probabilities
+from labelchef.domain.arrays import Float64s
+
+
+def step_towards_trusted(X_val: Float64s, validation: Point, V: Float64s, n_train: int) -> float:
+    """η, for the validation loss at the present model and V = H⁻¹ g_val."""
+    share = len(X_val) / n_train
+    P, T = probabilities(with_reference(validation.logits)), X_val @ V
+    bend = float(np.mean(np.einsum("jc,jc->j", P, T**2) - np.einsum("jc,jc->j", P, T) ** 2))
+    slope = float(np.vdot(validation.gradient, V))
+    return share * slope / (slope + share * bend) if slope > 0.0 else 0.0
+
+
+def expected_answers(A: Float64s, S: Float64s, eta: float) -> Float64s:
+    """Q, from logits and products.
+
+    >>> expected_answers(np.array([[0.0, 0.0]]), np.array([[0.0, -200.0]]), 4.0).tolist()
+    [[0.0, 1.0]]
+    """
+    return probabilities(A - eta * S)

@@ -1,0 +1,195 @@
+"""gamma and l2 from the data: cross-validation over the trusted samples.
+
+Each fold of the trusted samples is predicted by a model of the weak samples and of the other folds, which stand in for
+what people will have cleaned. On M of the N training samples, drawn where there are more than `ROWS`,
+
+    F(W) = (1/M) [ γ Σ_weak ℓ_i + (M/N) Σ_trusted ℓ_j ] + (l2/2) ‖W‖²
+
+and the trial (γ, l2) is judged by the cross-entropy of the held-out predictions at their best temperature,
+
+    min_T  mean_j CE( softmax(T · A_j), y_j )
+
+Soft weak labels make logits small, and a plain cross-entropy would reward whatever makes them larger: a small l2, a small γ.
+At the best temperature only the direction of the logits counts.
+
+l2 is searched in multiples of the mean squared length of a row, so that the scale of the features does not matter. The
+search goes along one line at a time: l2, then γ, then l2 about the best.
+
+Shapes: X (M + n, D) weak rows above trusted ones; A (n, C) held-out logits.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from labelchef.core.contrasts import with_reference
+from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
+from labelchef.core.objective import Objective
+from labelchef.core.solvers import minimise
+from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.engines import MemoryEngine, RowLabels
+
+GAMMAS = (1.0, 0.3, 0.1, 0.03)
+"""Weights of a weak label that are tried."""
+
+RELATIVE_L2 = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+"""Strengths that are tried, times the mean squared length of a row of X."""
+
+ROWS, COLUMNS = 4000, 512
+"""Training samples and directions that stand for all where there are more."""
+
+FOLDS = 4
+
+_SWEEPS = 25  # a trial; the temperature takes care of what is left of the way
+_TOL = 1e-2
+_COLDEST, _HOTTEST = -6.0, 6.0  # log T
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A pair that was tried and what it came to: cross-entropy at the best temperature."""
+
+    gamma: float
+    l2: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The chosen pair, everything that was tried, and how long that took."""
+
+    gamma: float
+    l2: float
+    trials: tuple[Trial, ...]
+    seconds: float
+
+
+def tune(
+    X: Floats,
+    Y: Float64s,
+    clean: Ints,
+    X_trusted: Floats,
+    y_trusted: Ints,
+    *,
+    gamma: float | None = None,
+    l2: float | None = None,
+    bias: bool = True,
+    seed: int = 0,
+) -> Tuned:
+    """Choose what is None of `gamma` and `l2`; `clean` holds class ids of samples that are clean already, −1 elsewhere.
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 400)
+    >>> X = rng.normal(size=(400, 3)) + 2 * y[:, None]
+    >>> weak = np.where(rng.random(300) < 0.5, 1 - y[:300], y[:300])  # half of the weak labels are wrong
+    >>> tuned = tune(X[:300], np.eye(2)[weak], np.full(300, -1), X[300:], y[300:])
+    >>> tuned.gamma < 1
+    True
+    """
+    began = time.perf_counter()
+    search = _Search(X, Y, clean, X_trusted, y_trusted, bias=bias, seed=seed)
+    grid = [l2] if l2 is not None else [relative * search.scale for relative in RELATIVE_L2]
+    weights = [gamma] if gamma is not None else list(GAMMAS)
+    middle = weights[len(weights) // 2]
+    best = search.best([(middle, strength) for strength in grid])
+    best = search.best([(weight, best.l2) for weight in weights])
+    at = grid.index(best.l2)
+    best = search.best([(best.gamma, strength) for strength in grid[max(at - 1, 0) : at + 2]])
+    return Tuned(best.gamma, best.l2, tuple(search.trials.values()), time.perf_counter() - began)
+
+
+class _Search:
+    """Trials on one stack of rows, weak above trusted; a fold is left out by giving its rows no weight."""
+
+    def __init__(
+        self, X: Floats, Y: Float64s, clean: Ints, X_trusted: Floats, y_trusted: Ints, *, bias: bool, seed: int
+    ) -> None:
+        rng = np.random.default_rng([seed, 0x7E57])
+        N, C = Y.shape
+        rows = np.arange(N) if N <= ROWS else np.sort(rng.choice(N, ROWS, replace=False))
+        weak, trusted = np.asarray(X[rows], dtype=np.float64), np.asarray(X_trusted, dtype=np.float64)
+        self.scale = float(np.einsum("ij,ij->", weak, weak)) / len(rows) or 1.0
+        stack = _fewer_columns(np.concatenate([weak, trusted]))
+        self._engine = MemoryEngine(np.ascontiguousarray(stack), bias=bias)
+        self._Y = np.concatenate([Y[rows], np.eye(C)[y_trusted]])
+        known = clean[rows] >= 0
+        self._Y[: len(rows)][known] = np.eye(C)[clean[rows][known]]
+        self._known, self._share = known, len(rows) / N
+        self._y, self._folds = y_trusted, _folds(y_trusted, rng)
+        self._warm: dict[int, Float64s] = {}
+        self._frozen: dict[float, FrozenCurvature] = {}
+        self.trials: dict[tuple[float, float], Trial] = {}
+
+    def best(self, pairs: list[tuple[float, float]]) -> Trial:
+        """The best of some pairs; equal ones by the stronger regularisation."""
+        for gamma, l2 in pairs:
+            if (gamma, l2) not in self.trials:
+                self.trials[gamma, l2] = Trial(gamma, l2, self._loss(gamma, l2))
+        return min((self.trials[pair] for pair in pairs), key=lambda trial: (trial.loss, -trial.l2, -trial.gamma))
+
+    def _loss(self, gamma: float, l2: float) -> float:
+        M, n = len(self._known), len(self._y)
+        A = np.empty((n, self._Y.shape[1]))
+        for k, (_, held) in enumerate(self._folds):
+            trusted = np.full(n, self._share)
+            trusted[held] = 0.0
+            weight = np.concatenate([np.where(self._known, 1.0, gamma), trusted])
+            objective = Objective(self._engine, RowLabels(self._Y, weight), l2 * M / (M + n))  # F above times M/(M + n)
+            A[held] = with_reference(self._fitted(k, gamma, objective)[M:][held])
+        return tempered_loss(A, self._y)
+
+    def _fitted(self, fold: int, gamma: float, objective: Objective) -> Float64s:
+        """Logits of every row at the optimum, or near it; each fold starts from its last model."""
+        start = objective.at(self._warm.get(fold, np.zeros(objective.shape)))
+        if gamma not in self._frozen:
+            self._frozen[gamma] = freeze(objective, start.logits)
+        keeper = CurvatureKeeper(replace(self._frozen[gamma], l2=objective.l2))
+        point = minimise(objective, start, keeper, tol=_TOL, max_sweeps=_SWEEPS).point
+        self._warm[fold] = point.W
+        return point.logits
+
+
+def tempered_loss(A: Float64s, y: Ints) -> float:
+    """Mean cross-entropy of logits A (n, C) against class ids, at the best temperature.
+
+    >>> A, y = np.array([[0.0, 0.1], [0.1, 0.0], [0.1, 0.0]]), np.array([1, 0, 1])
+    >>> bool(np.isclose(tempered_loss(A, y), tempered_loss(100 * A, y)))
+    True
+    """
+    A = A - A.max(axis=1, keepdims=True)
+    A = A / (float(np.abs(A).mean()) or 1.0)
+    chosen = A[np.arange(len(y)), y]
+
+    def at(log_temperature: float) -> float:
+        T = np.exp(log_temperature)
+        return float(np.mean(logsumexp(T * A, axis=1) - T * chosen))
+
+    return float(minimize_scalar(at, bounds=(_COLDEST, _HOTTEST), method="bounded").fun)
+
+
+def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
+    """Folds with every class in each where there are enough of it."""
+    folds = min(FOLDS, len(y))
+    seed = int(rng.integers(1 << 31))
+    if np.bincount(y)[np.unique(y)].min() >= folds:
+        return list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
+    return list(KFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y))))
+
+
+def _fewer_columns(rows: Float64s) -> Float64s:
+    """The rows in the directions of most variance, lengths kept; all of them where there are few."""
+    if rows.shape[1] <= COLUMNS:
+        return rows
+    _, E = np.linalg.eigh(rows.T @ rows) if rows.shape[1] <= rows.shape[0] else (None, _row_basis(rows))
+    return np.asarray(rows @ E[:, -COLUMNS:])
+
+
+def _row_basis(rows: Float64s) -> Float64s:
+    """Eigenvectors of RᵀR for the largest eigenvalues, by way of the smaller R Rᵀ."""
+    g, U = np.linalg.eigh(rows @ rows.T)
+    kept = g > 1e-12 * g[-1]
+    return np.asarray((rows.T @ U[:, kept]) / np.sqrt(g[kept]))
