@@ -273,6 +273,34 @@ def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):
 
 
 @njit(nogil=True, cache=True)
+def expect_rows(lo, hi, A, S, Y, weight, eligible, eta, worth, label):
+    """worth[i] = Σ_c Q[i, c] I(i, c) with Q[i] = softmax(A[i] − eta S[i]), label[i] = argmax_c Q[i, c], the lowest on ties.
+
+    Σ Q = 1, so the worth is (Q[i] − w Y[i] − (1 − w) P[i]) · S[i]; +inf where not eligible.
+    """
+    k = A.shape[1]
+    p, q, a = np.empty(k + 1), np.empty(k + 1), np.empty(k)
+    for i in range(lo, hi):
+        if not eligible[i]:
+            worth[i] = np.inf
+            label[i] = 0
+            continue
+        for c in range(k):
+            a[c] = A[i, c] - eta * S[i, c]
+        _softmax_row(A[i], p)
+        _softmax_row(a, q)
+        w = weight[i]
+        total = 0.0
+        where = 0
+        for c in range(k):
+            total += (q[c + 1] - w * Y[i, c + 1] - (1.0 - w) * p[c + 1]) * S[i, c]
+            if q[c + 1] > q[where]:
+                where = c + 1
+        worth[i] = total
+        label[i] = where
+
+
+@njit(nogil=True, cache=True)
 def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):
     """Rows whose score can be −reach or less; how many, or −1: too many to list.
 

@@ -223,6 +223,22 @@ class MemoryEngine:
         self._map(work, len(cuts) - 1)
         return best, label
 
+    def expected_scores(
+        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float
+    ) -> tuple[Float64s, Ints]:
+        """See `Engine.expected_scores`."""
+        worth, label = np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
+        cuts = self._cuts(0)
+
+        def work(chunk: int) -> float:
+            kernels.expect_rows(
+                cuts[chunk], cuts[chunk + 1], logits, products, labels.Y, labels.weight, eligible, eta, worth, label
+            )
+            return 0.0
+
+        self._map(work, len(cuts) - 1)
+        return worth, label
+
     def _cuts(self, m: int) -> list[int]:
         """Chunk borders: a function of the shapes alone, so that sums come out the same on any machine."""
         most = max(1, _PARTIAL_BYTES // max(1, m * self.n_columns * 8))

@@ -118,3 +118,9 @@ class Engine(Protocol):
     def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
         """Smallest influence over classes of every row, and the class that attains it; no pass over X."""
         ...
+
+    def expected_scores(
+        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float
+    ) -> tuple[Float64s, Ints]:
+        """Influence of every row in expectation over Q = softmax(logits − eta·products), and Q's class; no pass over X."""
+        ...
