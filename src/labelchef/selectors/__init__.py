@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.selectors.anchored import AnchoredSelector
+from labelchef.selectors.duti import DutiSelector
 from labelchef.selectors.infl import InflSelector
+from labelchef.selectors.infl_d import InflDSelector
+from labelchef.selectors.infl_y import InflYSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
+from labelchef.selectors.tars import TarsSelector
 from labelchef.selectors.theorem1 import Theorem1Selector
 from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
 
@@ -14,6 +18,10 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "increm_infl": AnchoredSelector,
     "infl": InflSelector,
     "increm_infl_theorem1": Theorem1Selector,
+    "infl_d": InflDSelector,
+    "infl_y": InflYSelector,
+    "duti": DutiSelector,
+    "tars": TarsSelector,
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
@@ -24,15 +32,19 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
 __all__ = [
     "SELECTORS",
     "AnchoredSelector",
+    "DutiSelector",
     "EntropySelector",
     "Examples",
+    "InflDSelector",
     "InflSelector",
+    "InflYSelector",
     "LeastConfidenceSelector",
     "LookAheadSelector",
     "MarginSelector",
     "RandomSelector",
     "SelectionContext",
     "Selector",
+    "TarsSelector",
     "Theorem1Selector",
     "make_selector",
 ]
