@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from labelchef.core.objective import Objective
-from labelchef.core.solvers import gradient_tolerance, minimise
+from labelchef.core.solvers import Minimum, gradient_tolerance, minimise
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.engines import RowLabels
@@ -46,16 +46,16 @@ def rounded(context: SelectionContext, *, equal_weights: bool = False) -> Select
     if labels.weight.sum() > _MUCH_HEAVIER * old.weight.sum():
         keeper.refresh(objective, start.logits)
     found = minimise(objective, start, keeper, tol=INNER_TOL, max_sweeps=INNER_SWEEPS)
-    if not found.converged:
-        warn_unconverged(found.point.gradient_norm, found.tolerance)
+    check_inner(found)
     return replace(context, objective=objective, point=found.point, keeper=keeper)
 
 
-def warn_unconverged(norm: float, tolerance: float) -> None:
-    """Tell that an inner model is not where it should be."""
-    warnings.warn(
-        f"the model on rounded labels stopped at ‖∇F‖ = {norm:.1e} (asked: {tolerance:.1e}); the ranking is approximate. "
-        "Raise l2 or scale the features.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
+def check_inner(found: Minimum) -> None:
+    """Warn if a model on rounded labels is not where it should be."""
+    if not found.converged:
+        warnings.warn(
+            f"the model on rounded labels stopped at ‖∇F‖ = {found.point.gradient_norm:.1e} (asked: {found.tolerance:.1e}); "
+            "the ranking is approximate. Raise l2 or scale the features.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
