@@ -225,6 +225,18 @@ def test_duti_flags_planted_flips_and_suggests_what_they_were() -> None:
     assert (batch.suggested == y[batch.indices])[found].mean() >= 0.9
 
 
+def test_duti_leaves_clean_labels_alone(rng: np.random.Generator) -> None:
+    problem = make_problem(rng, n=80, C=3, spread=2.0)
+    clean = np.arange(80) < 20
+    problem.Y[clean] = np.eye(3)[rng.integers(0, 3, 20)]  # wrong, many of them, but trusted
+    here = context(problem, cleaned=clean)
+    free = descend(bilevel(replace(here, cleaned=np.zeros(80, dtype=bool))), penalty=0.5, flagged=80, solves=20)
+    held = descend(bilevel(here), penalty=0.5, flagged=80, solves=20)
+    assert (free.labels.Y[clean] != problem.Y[clean]).any()  # they would go if they could
+    np.testing.assert_array_equal(held.labels.Y[clean], problem.Y[clean])
+    assert (held.labels.Y.argmax(axis=1) != problem.Y.argmax(axis=1)).any()
+
+
 def test_the_projection_is_the_nearest_point(rng: np.random.Generator) -> None:
     Z = 2.0 * rng.normal(size=(40, 4))
     found = onto_simplex(Z)
