@@ -43,6 +43,19 @@ def test_every_selector_and_constructor_is_documented() -> None:
         assert f"`{name}`" in CLI
 
 
+def test_the_table_of_selectors_says_who_suggests() -> None:
+    lines = (ROOT / "docs" / "baselines.md").read_text().splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    column = table[0].index("suggests")
+    names = [row[0].strip("`") for row in table[1:]]
+    assert {"duti", "infl", "infl_d", "infl_y", "tars"} <= set(names)
+    assert names == sorted(names)
+    for name, row in zip(names, table[1:], strict=True):
+        assert row[column] == ("yes" if SELECTORS[name]().suggests else "no"), (
+            f"docs/baselines.md is wrong about {name}"
+        )
+
+
 def test_every_setting_of_a_campaign_has_an_option() -> None:
     options = {p.name for p in COMMANDS["clean"].params}
     assert {field.name for field in fields(CleanSettings)} <= options

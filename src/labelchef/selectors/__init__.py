@@ -6,9 +6,13 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.selectors.anchored import AnchoredSelector
 from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.expected import ExpectedInflSelector
+from labelchef.selectors.duti import DutiSelector
 from labelchef.selectors.infl import InflSelector
+from labelchef.selectors.infl_d import InflDSelector
+from labelchef.selectors.infl_y import InflYSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
+from labelchef.selectors.tars import TarsSelector
 from labelchef.selectors.theorem1 import Theorem1Selector
 from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
 
@@ -17,6 +21,10 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "infl": InflSelector,
     "expected_infl": ExpectedInflSelector,
     "increm_infl_theorem1": Theorem1Selector,
+    "infl_d": InflDSelector,
+    "infl_y": InflYSelector,
+    "duti": DutiSelector,
+    "tars": TarsSelector,
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
@@ -27,16 +35,20 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
 __all__ = [
     "SELECTORS",
     "AnchoredSelector",
+    "DutiSelector",
     "EntropySelector",
     "Examples",
     "ExpectedInflSelector",
+    "InflDSelector",
     "InflSelector",
+    "InflYSelector",
     "LeastConfidenceSelector",
     "LookAheadSelector",
     "MarginSelector",
     "RandomSelector",
     "SelectionContext",
     "Selector",
+    "TarsSelector",
     "Theorem1Selector",
     "make_selector",
 ]

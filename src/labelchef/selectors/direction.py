@@ -44,6 +44,8 @@ class InfluenceSelector(ABC):
     name: ClassVar[str]
     suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = True
+    needs: ClassVar[str] = "a validation set"
+    """What it asks of the data, for the documentation."""
 
     tol: float = 1e-6
     max_iterations: int = 500

@@ -1,0 +1,61 @@
+"""A campaign as those methods see it that know hard labels only.
+
+Every weak label is rounded to its most probable class (the lowest of equal ones), and the model brought to the optimum under
+these labels, from where it stands. A campaign that is there already is returned as it is.
+"""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from labelchef.core.objective import Objective
+from labelchef.core.solvers import Minimum, gradient_tolerance, minimise
+from labelchef.domain.arrays import Ints
+from labelchef.domain.errors import ConvergenceWarning
+from labelchef.engines import RowLabels
+from labelchef.selectors.protocol import SelectionContext
+
+INNER_TOL = 1e-4
+"""How near the model is brought to its optimum, relative to 1 + ‖W‖."""
+
+INNER_SWEEPS = 300
+
+_MUCH_HEAVIER = 2.0  # from here on a factor of the lighter samples is worth less than a new one costs
+
+
+def hard_classes(context: SelectionContext) -> Ints:
+    """The class of every sample as given: its clean label, or its weak one rounded."""
+    return np.asarray(context.objective.labels.Y.argmax(axis=1))
+
+
+def rounded(context: SelectionContext, *, equal_weights: bool = False) -> SelectionContext:
+    """The campaign with rounded labels, all of weight one if `equal_weights`; what is learned there stays there."""
+    old = context.objective.labels
+    labels = RowLabels(
+        np.eye(old.Y.shape[1])[hard_classes(context)],
+        np.ones_like(old.weight) if equal_weights else old.weight,
+    )
+    same = np.array_equal(labels.Y, old.Y) and np.array_equal(labels.weight, old.weight)
+    at_optimum = context.point.gradient_norm <= gradient_tolerance(context.objective, context.point.W, INNER_TOL)
+    if same and at_optimum:
+        return context
+    objective = Objective(context.objective.engine, labels, context.objective.l2)
+    keeper = replace(context.keeper, drift=None)
+    start = objective.at(context.point.W, logits=context.point.logits)
+    if labels.weight.sum() > _MUCH_HEAVIER * old.weight.sum():
+        keeper.refresh(objective, start.logits)
+    found = minimise(objective, start, keeper, tol=INNER_TOL, max_sweeps=INNER_SWEEPS)
+    check_inner(found)
+    return replace(context, objective=objective, point=found.point, keeper=keeper)
+
+
+def check_inner(found: Minimum) -> None:
+    """Warn if a model on rounded labels is not where it should be."""
+    if not found.converged:
+        warnings.warn(
+            f"the model on rounded labels stopped at ‖∇F‖ = {found.point.gradient_norm:.1e} (asked: {found.tolerance:.1e}); "
+            "the ranking is approximate. Raise l2 or scale the features.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,147 @@
+"""TARS: what asking is expected to gain, over all that annotators may say (Dolatshah et al. 2018; paper appendix, 'TARS').
+
+TARS knows hard labels: weak ones are rounded, ỹ_i = argmax Y[i], and the model is that of the rounded labels. A sample's value
+is the expected change of the validation loss over the decisions d that n annotators may come to,
+
+    E_i = Σ_d O[ỹ_i, d] I(i, d),      O[ỹ, d] = Σ_t Pr(t | ỹ) B[t, d]                            smallest first
+
+    I(i, d)     INFL's formula (A) at the rounded label, in place of the source's model refitted for each outcome
+    A[t, a]     how often a person says a where t is right: votes so far on samples that are clean now against their label,
+                on top of a prior of `prior_votes` votes a class with `prior_error` errors
+    B[t, d]     how often the majority of n people with confusion A says d; ties are no decision and change nothing
+    Pr(t | ỹ)   ∝ π[t] T[t, ỹ],  π the class shares of validation
+    T = R J     confusion of the rounded weak labels: R[t, m] what the model predicts for validation samples of class t,
+                J[m, ỹ] which rounded weak labels go with its prediction on training samples not cleaned yet
+
+T is exact if the model is right everywhere (T = J), and if it repeats the weak labels (T = R). R, J and π count from one
+(Laplace). B sums over counts of votes, not over all Cⁿ outcomes: with c_a ~ multinomial(n, A[t]),
+
+    B[t, d] = Σ_k n! · [zⁿ] (A[t, d] z)ᵏ/k! · Π_{a≠d} Σ_{j<k} (A[t, a] z)ʲ/j!
+
+Shapes: A, B, T, R, J, O (C, C); π (C,); I (N, C); E (N,).
+"""
+
+import time
+from dataclasses import dataclass, replace
+from math import factorial
+from typing import ClassVar
+
+import numpy as np
+
+from labelchef.core.contrasts import with_reference
+from labelchef.core.influence import influence_matrix, smallest
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.campaigns import SUGGESTION
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import UNRESOLVED, Batch
+from labelchef.selectors.direction import Direction, InfluenceSelector
+from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.rounded import hard_classes, rounded
+
+LARGEST_PANEL = 99
+"""Annotators an item that are reckoned with; the majority of more is as good as that of these."""
+
+_NOT_PEOPLE = (SUGGESTION, "undo")
+
+
+def majority_shares(A: Float64s, n: int) -> Float64s:
+    """B for n annotators of confusion A; rows fall short of one by the probability of a tie.
+
+    >>> majority_shares(np.array([[0.9, 0.1], [0.2, 0.8]]), 3).round(3).tolist()
+    [[0.972, 0.028], [0.104, 0.896]]
+    """
+    C = len(A)
+    B = np.zeros((C, C))
+    powers = A[:, :, None] ** np.arange(n + 1) / np.array([float(factorial(j)) for j in range(n + 1)])
+    for t in range(C):
+        for d in range(C):
+            for k in range(1, n + 1):
+                others = np.ones(1)
+                for a in range(C):
+                    if a != d:
+                        others = np.convolve(others, powers[t, a, :k])[: n - k + 1]
+                if len(others) == n - k + 1:
+                    B[t, d] += powers[t, d, k] * others[n - k]
+    return B * float(factorial(n))
+
+
+def annotator_confusion(
+    context: SelectionContext, *, prior_error: float = 0.05, prior_votes: float = 20.0
+) -> tuple[Float64s, int | None]:
+    """A, and how many people voted on an item so far (None before any did)."""
+    C, truth = context.objective.labels.Y.shape[1], hard_classes(context)
+    counts = prior_votes * np.where(np.eye(C, dtype=bool), 1.0 - prior_error, prior_error / (C - 1))
+    votes, asked = 0, 0
+    for record in context.rounds:
+        people = ~np.isin(np.array(record.votes.workers, dtype=object), _NOT_PEOPLE)
+        items, said = record.votes.items[people], record.votes.labels[people]
+        votes, asked = votes + len(items), asked + len(np.unique(items))
+        known = context.cleaned[items] & (said != UNRESOLVED)
+        np.add.at(counts, (truth[items[known]], said[known]), 1.0)
+    return counts / counts.sum(axis=1, keepdims=True), round(votes / asked) if asked else None
+
+
+def posterior_of_truth(context: SelectionContext, weak: Ints) -> Float64s:
+    """Pr(t | ỹ), rows ỹ, columns t, for a model on rounded labels."""
+    C = context.objective.labels.Y.shape[1]
+    predicted = context.probabilities.argmax(axis=1)
+    open_ = ~context.cleaned
+    R = _shares(context.trusted.y, (context.trusted.X @ context.point.W).argmax(axis=1), C)
+    J = _shares(predicted[open_], weak[open_], C)
+    prior = 1.0 + np.bincount(context.trusted.y, minlength=C)
+    joint = (prior[:, None] * (R @ J)).T
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+
+def _shares(given: Ints, seen: Ints, C: int) -> Float64s:
+    """How often each class is seen where another is given, counted from one."""
+    counts = np.ones((C, C))
+    np.add.at(counts, (given, seen), 1.0)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+@dataclass
+class TarsSelector(InfluenceSelector):
+    """The samples whose cleaning is expected to lower the validation loss the most. Suggests no label: it asks."""
+
+    annotators: int = 3
+    """People asked about an item, until the votes so far tell."""
+    prior_error: float = 0.05
+    prior_votes: float = 20.0
+    name: ClassVar[str] = "tars"
+    suggests: ClassVar[bool] = False
+    looks_ahead: ClassVar[bool] = False
+    needs: ClassVar[str] = "a validation set; rounds weak labels; learns from people's votes"
+
+    def __post_init__(self) -> None:
+        if self.annotators < 1 or not 0.0 < self.prior_error < 1.0 or not self.prior_votes > 0.0:
+            raise InvalidInputError(
+                f"annotators={self.annotators}, prior_error={self.prior_error}, prior_votes={self.prior_votes}; expected "
+                "at least one annotator, an error between 0 and 1 and a positive number of votes",
+                code="selector",
+            )
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The batch for the campaign with rounded labels."""
+        began, engine = time.perf_counter(), context.objective.engine
+        sweeps = engine.sweeps
+        batch = super().select(rounded(context), batch_size)
+        context.validate(context.point.W)  # the split remembers its last answer: let it be that of the campaign's model
+        spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
+        return replace(batch, diagnostics=spent)
+
+    def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
+        """E of everything; the batch's influence is E."""
+        labels, S = context.objective.labels, with_reference(direction.solution.linear.S)
+        change = influence_matrix(S, context.probabilities, labels.Y, labels.weight)
+        weak = hard_classes(context)
+        scores = np.einsum("ic,ic->i", self.outcomes(context)[weak], change)
+        indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
+        diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
+        return Batch(indices, np.full(len(indices), UNRESOLVED), scores[indices], diagnostics)
+
+    def outcomes(self, context: SelectionContext) -> Float64s:
+        """O: which decision follows how often on a rounded weak label."""
+        A, seen = annotator_confusion(context, prior_error=self.prior_error, prior_votes=self.prior_votes)
+        B = majority_shares(A, min(seen or self.annotators, LARGEST_PANEL))
+        return np.asarray(posterior_of_truth(context, hard_classes(context)) @ B)
