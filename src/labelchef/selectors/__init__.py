@@ -3,9 +3,12 @@
 from collections.abc import Callable
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.selectors.active_lab import ActiveLabSelector
 from labelchef.selectors.anchored import AnchoredSelector
+from labelchef.selectors.cleanlab_quality import CleanlabQualitySelector
 from labelchef.selectors.infl import InflSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
+from labelchef.selectors.o2u import O2USelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
 from labelchef.selectors.theorem1 import Theorem1Selector
 from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
@@ -18,23 +21,31 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
     "margin": MarginSelector,
+    "o2u": O2USelector,
+    "cleanlab_quality": CleanlabQualitySelector,
+    "active_lab": ActiveLabSelector,
 }
 """Name → factory, as accepted by `LabelCleaner(selector=…)` and `labelchef clean --selector`."""
 
 __all__ = [
     "SELECTORS",
+    "ActiveLabSelector",
     "AnchoredSelector",
+    "CleanlabQualitySelector",
     "EntropySelector",
     "Examples",
     "InflSelector",
     "LeastConfidenceSelector",
     "LookAheadSelector",
     "MarginSelector",
+    "O2USelector",
     "RandomSelector",
     "SelectionContext",
     "Selector",
     "Theorem1Selector",
+    "hint_of",
     "make_selector",
+    "require_suggestions",
 ]
 
 
@@ -53,3 +64,28 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
     if not hasattr(chosen, "select"):
         raise InvalidInputError(f"selector is {chosen!r}; expected a name or a Selector", code="selector")
     return LookAheadSelector(chosen) if look_ahead and chosen.looks_ahead else chosen
+
+
+def require_suggestions(selector: Selector) -> None:
+    """Refuse to let the suggestion vote where there is none.
+
+    >>> require_suggestions(make_selector("random"))
+    Traceback (most recent call last):
+    labelchef.domain.errors.InvalidInputError: selector 'random' suggests no labels, ...
+    """
+    if not selector.suggests:
+        raise InvalidInputError(
+            f"selector {selector.name!r} suggests no labels, so the suggestion cannot vote; expected people alone "
+            "(strategy 'one', suggestion_votes off), or a selector that suggests, such as 'increm_infl'",
+            code="suggestion",
+        )
+
+
+def hint_of(name: str) -> str:
+    """What a selector goes by: the first sentence of its description.
+
+    >>> hint_of("random")
+    'Chance.'
+    """
+    description = " ".join((SELECTORS[name].__doc__ or "").split())
+    return description.split(". ")[0].removesuffix(".") + "."

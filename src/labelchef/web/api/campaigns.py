@@ -62,6 +62,7 @@ def create_campaign(
     val_items: Optional = None,
     media: Annotated[list[UploadFile] | None, File()] = None,
     settings: Annotated[str | None, Form(max_length=10000, description="JSON, as in `from-folder`.")] = None,
+    selector: Annotated[str | None, Form(min_length=1, max_length=100)] = None,
     people: Annotated[int | None, Form(ge=0, le=1000)] = None,
     suggestion_votes: Annotated[bool | None, Form()] = None,
     budget: Annotated[int | None, Form(ge=1, le=2**31 - 1)] = None,
@@ -74,7 +75,7 @@ def create_campaign(
 ) -> CampaignView:
     """Make a campaign from uploaded files; the answer comes when they are checked and stored, the model follows."""
     given = {
-        "people": people, "suggestion_votes": suggestion_votes, "budget": budget, "batch_size": batch_size,
+        "selector": selector, "people": people, "suggestion_votes": suggestion_votes, "budget": budget, "batch_size": batch_size,
         "target": target, "blind_share": blind_share, "ahead": ahead, "gamma": gamma, "l2": l2,
     }  # fmt: skip
     whole = _settings_json(settings)
