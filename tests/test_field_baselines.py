@@ -3,6 +3,7 @@
 import importlib.metadata
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,12 @@ def context_of(cleaner: LabelCleaner) -> SelectionContext:
     return session.context(~session.labels.cleaned)
 
 
+def never_asked(cleaner: LabelCleaner) -> "NDArray[np.int64]":
+    """Samples of the first tier: those asked in vain come after them."""
+    asked = [i for record in cleaner.rounds_ for i in record.decisions.items.tolist()]
+    return np.setdiff1d(np.flatnonzero(~cleaner.cleaned_), asked)
+
+
 def round_rng(cleaner: LabelCleaner) -> np.random.Generator:
     """What a round's random choices come from: the seed and its number."""
     return np.random.default_rng([0, len(cleaner.rounds_)])
@@ -77,8 +84,7 @@ def test_uncertainty_is_what_a_plain_loop_says(name: str, C: int) -> None:
     world = World(C)
     cleaner = world.with_votes(name, rounds=1)
     P = cleaner.predict_proba(world.X[:N])
-    left = [i for i in range(N) if not cleaner.cleaned_[i]]
-    expected = sorted(left, key=lambda i: plain_score(name, P[i].tolist()))
+    expected = sorted(never_asked(cleaner).tolist(), key=lambda i: plain_score(name, P[i].tolist()))
     batch = cleaner.query(30)
     assert batch.indices.tolist() == expected[:30]
     assert set(batch.suggested.tolist()) == {UNRESOLVED}
@@ -94,14 +100,10 @@ def test_uncertainty_does_not_care_for_the_order_of_the_rows(name: str) -> None:
 
 def test_chance_reaches_every_sample_alike_and_another_one_every_round() -> None:
     world = World(2)
-    counts = np.zeros(N)
+    context, counts = context_of(world.cleaner("random")), np.zeros(N)
     for seed in range(300):
-        rng = np.random.default_rng([seed, 1])
-        context = context_of(world.cleaner("random", random_state=seed)) if seed < 3 else None
-        scores = rng.random(N)
-        if context is not None:
-            np.testing.assert_array_equal(SELECTORS["random"]().select(context, 12).indices, np.argsort(scores)[:12])
-        counts[np.argsort(scores)[:12]] += 1
+        drawn = replace(context, rng=np.random.default_rng(seed))
+        counts[SELECTORS["random"]().select(drawn, 12).indices] += 1
     assert abs(counts - 30).max() < 6 * math.sqrt(30 * 0.9)
     cleaner = world.cleaner("random")
     first = cleaner.query(10)
@@ -123,10 +125,6 @@ def test_the_same_again_and_only_what_is_left(name: str) -> None:
     assert (batch.suggested != UNRESOLVED).all() == one.suggests_
     everything = one.query(10 * N)
     assert sorted(everything.indices.tolist()) == np.flatnonzero(~one.cleaned_).tolist()
-    assert (
-        set(one.rounds_[1].batch.indices.tolist()).isdisjoint(everything.indices.tolist())
-        or (one.rounds_[1].decisions.labels == UNRESOLVED).any()
-    )
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -181,8 +179,9 @@ def test_o2u_finds_the_noise_it_must(soft: float) -> None:
     weak = (1 - soft) * np.eye(C)[given] + soft / C
     cleaner = LabelCleaner(selector="o2u", l2=0.01).fit(X[:n], weak, X_val=X[n:], y_val=y[n:])
     found = np.isin(cleaner.query(len(flipped)).indices, flipped).mean()
-    untrained = np.isin(np.argsort(-np.full(n, math.log(C)), kind="stable")[: len(flipped)], flipped).mean()
-    assert untrained < 0.25  # at W = 0 every sample has the loss log C
+    losses = -(weak * log_softmax(np.zeros((n, C)), axis=1)).sum(axis=1)  # at W = 0 every sample has the loss log C
+    untrained = np.isin(np.argsort(-losses, kind="stable")[: len(flipped)], flipped).mean()
+    assert untrained < 0.25
     assert found > 0.95
 
 
@@ -243,7 +242,7 @@ def test_cleanlab_quality_is_the_library_on_those_probabilities(method: str, C: 
     ranking = CleanlabQualitySelector(method=method).rank(context_of(cleaner))
     np.testing.assert_allclose(ranking.scores, expected, atol=1e-4)
     batch = cleaner.query(10)
-    left = np.flatnonzero(~cleaner.cleaned_)
+    left = never_asked(cleaner)
     assert batch.indices.tolist() == left[np.argsort(expected[left])][:10].tolist()
     assert batch.suggested.tolist() == P[batch.indices].argmax(axis=1).tolist()
     assert np.isnan(batch.influence).all()
@@ -271,7 +270,7 @@ def test_active_lab_is_the_library_on_those_probabilities_and_votes(C: int, roun
         expected = get_active_learning_scores(table[:, ~np.isnan(table).all(axis=0)], P)[0]
     scores = ActiveLabSelector().rank(context_of(cleaner)).scores
     np.testing.assert_allclose(scores, expected, atol=1e-4)
-    left = np.flatnonzero(~cleaner.cleaned_)
+    left = never_asked(cleaner)
     assert cleaner.query(10).indices.tolist() == left[np.argsort(scores[left], kind="stable")][:10].tolist()
 
 
@@ -356,7 +355,7 @@ def test_without_a_suggestion_the_suggestion_does_not_vote(name: str) -> None:
     world = World(2)
     cleaner = world.cleaner(name)
     for who in (Suggestion(), Panel((Suggestion(), GroundTruth(world.y[:N])))):
-        with pytest.raises(InvalidInputError, match="suggests no labels.*expected people alone") as refused:
+        with pytest.raises(InvalidInputError, match=r"suggests no labels.*expected people alone") as refused:
             cleaner.run(who)
         assert refused.value.code == "suggestion"
     assert len(cleaner.rounds_) == 1
