@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from labelchef.aggregation import Aggregator, MajorityVote
-from labelchef.annotators import Annotator, CallableAnnotator
+from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
@@ -33,7 +33,7 @@ from labelchef.pipeline.inputs import (
 from labelchef.pipeline.loop import LoopSettings, run_rounds
 from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
 from labelchef.pipeline.stopping import StoppingRule, TargetReached
-from labelchef.selectors import InflSelector, Selector, make_selector
+from labelchef.selectors import InflSelector, Selector, make_selector, require_suggestions
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     batch_size : samples a round
     target, target_metric : `run` stops once this metric on validation is reached
     stop : a further stopping rule, see `labelchef.pipeline.stopping`
-    look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour
+    look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
+        choose by INFL cannot look ahead, and choose as they would without
     fit_intercept : whether to add a bias column
     tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
@@ -194,9 +195,9 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
 
         `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.influence` N times
-        the predicted change of the validation loss: negative helps. With look-ahead, each is what the sample adds after
-        those before it in the batch; for more than 100 samples, or more than half of what is left, and in `scores()`,
-        each stands for itself. The budget binds `run`, not `query`.
+        the predicted change of the validation loss: negative helps; a selector that has none gives −1 and NaN.
+        With look-ahead, each is what the sample adds after those before it in the batch; for more than 100 samples, or
+        more than half of what is left, and in `scores()`, each stands for itself. The budget binds `run`, not `query`.
         """
         size = self._settings_of_fit().batch_size if batch_size is None else batch_size
         _at_least_one(size, "batch_size")
@@ -218,7 +219,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         return found
 
     def suggest(self, indices: Any) -> Batch:
-        """What the model suggests for these samples, in their order, each standing for itself.
+        """What INFL suggests for these samples, in their order, each standing for itself, whatever the selector.
 
         Samples that have a clean label, or were given up, are scored as if they could be asked.
         """
@@ -299,6 +300,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
                 code="annotator",
             )
         who = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
+        if takes_suggestions(who):
+            require_suggestions(session.selector)
         reason, message = run_rounds(session, who, aggregator or MajorityVote(), self._settings_of_fit(), on_round)
         return CleaningResult(self.history_, reason, message, tuple(session.rounds))
 
@@ -341,6 +344,11 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     def cleaned_(self) -> Bools:
         """(N,) which samples have a clean label."""
         return self._fitted().labels.cleaned.copy()
+
+    @property
+    def suggests_(self) -> bool:
+        """Whether the selector suggests labels; where not, `suggested` is −1 and strategies two and three have no voter."""
+        return self._fitted().selector.suggests
 
     @property
     def history_(self) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from labelchef.annotators.people import (
     RecordedVotes,
     SimulatedAnnotators,
     Suggestion,
+    takes_suggestions,
 )
 from labelchef.annotators.strategies import STRATEGIES, make_strategy
 
@@ -21,4 +22,5 @@ __all__ = [
     "SimulatedAnnotators",
     "Suggestion",
     "make_strategy",
+    "takes_suggestions",
 ]

@@ -177,6 +177,17 @@ class Panel:
         return votes
 
 
+def takes_suggestions(annotator: Annotator) -> bool:
+    """Whether the suggestion is among the voters.
+
+    >>> takes_suggestions(Panel((GroundTruth([0, 1]), Suggestion()))), takes_suggestions(GroundTruth([0, 1]))
+    (True, False)
+    """
+    if isinstance(annotator, Panel):
+        return any(takes_suggestions(member) for member in annotator.members)
+    return isinstance(annotator, Suggestion)
+
+
 def _class_ids(truth: Any) -> Ints:
     """Class ids by position; a pandas index plays no part."""
     ids = np.asarray(truth)

@@ -6,13 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from labelchef.domain.records import RoundRecord
+from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.pipeline.metrics import value_of
 from labelchef.services.clean import CleanOutcome, Watcher
 
@@ -57,13 +58,12 @@ class LiveProgress:
     def _on_round(self, record: RoundRecord) -> None:
         metric = self._metric
         test = "" if record.test is None else f"{value_of(record.test, metric):.3f}"
-        agreed = int((record.decisions.labels == record.batch.suggested).sum())
         row = (
             str(record.number),
             str(record.spent),
             str(len(record.changed)),
-            f"{agreed}/{len(record.decisions.items)}",
-            f"{float(record.batch.influence.min(initial=0.0)):.2f}",
+            _kept(record),
+            _best(record),
             f"{value_of(record.validation, metric):.3f}",
             test,
             f"{1e3 * sum(record.seconds.values()):.0f} ms",
@@ -91,6 +91,19 @@ class LiveProgress:
         for row in self._rows[-_SHOWN if self._running else 0 :]:
             table.add_row(*row)
         return Group(table, Text(self._status, style="dim"))
+
+
+def _kept(record: RoundRecord) -> str:
+    """How many decisions are as suggested, of those that had a suggestion."""
+    suggested = record.batch.suggested != UNRESOLVED
+    kept = int((suggested & (record.decisions.labels == record.batch.suggested)).sum())
+    return f"{kept}/{int(suggested.sum())}" if suggested.any() else "–"
+
+
+def _best(record: RoundRecord) -> str:
+    """The best influence of the batch, where the selector foresees one."""
+    known = record.batch.influence[np.isfinite(record.batch.influence)]
+    return f"{float(known.min()):.2f}" if known.size else "–"
 
 
 def show_outcome(outcome: CleanOutcome, metric: str) -> None:

@@ -24,7 +24,7 @@ class LabelTable:
     """
 
     def __init__(self, Y_weak: Float64s, gamma: float) -> None:
-        self._Y_weak = Y_weak
+        self.Y_weak = Y_weak
         self._gamma = gamma
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
         self.weight = np.full(len(Y_weak), float(gamma))
@@ -45,7 +45,7 @@ class LabelTable:
         """Give samples a clean class id, or take it back to the weak label with `UNRESOLVED`."""
         Y_new = np.eye(self.n_classes)[np.maximum(labels, 0)]
         weak = labels == UNRESOLVED
-        Y_new[weak] = self._Y_weak[indices[weak]]
+        Y_new[weak] = self.Y_weak[indices[weak]]
         weight_new = np.where(weak, self._gamma, 1.0)
         change = LabelChange(indices, self.Y[indices], self.weight[indices], Y_new, weight_new)
         self.Y[indices], self.weight[indices] = Y_new, weight_new

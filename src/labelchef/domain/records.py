@@ -41,7 +41,8 @@ class Batch:
     """The samples to look at next, most helpful first.
 
     `influence[k]` is N times the predicted change of the validation loss if `indices[k]` were cleaned to
-    `suggested[k]` (a class id): negative helps.
+    `suggested[k]` (a class id): negative helps. Selectors that suggest nothing have `UNRESOLVED` there, those that predict
+    nothing NaN.
     """
 
     indices: Ints

@@ -67,7 +67,7 @@ def append_round(path: Path, record: RoundRecord) -> None:
         "round": record.number,
         "items": record.batch.indices,
         "suggested": record.batch.suggested,
-        "influence": record.batch.influence,
+        "influence": [_finite(value) for value in record.batch.influence.tolist()],
         "votes": list(record.votes),
         "decided": record.decisions.labels,
         "support": record.decisions.support,
@@ -136,7 +136,7 @@ def _cut(path: Path, trailing: int) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity: null stands for it."""
+    """JSON knows neither infinity nor NaN: null stands for them."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 

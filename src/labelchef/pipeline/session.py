@@ -149,6 +149,7 @@ class Session:
             self.labels.cleaned,
             self.validation.examples,
             self.rounds,
+            self.labels.Y_weak,
         )
 
     def decide(

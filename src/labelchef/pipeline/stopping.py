@@ -123,12 +123,15 @@ class Plateau(StoppingRule):
 
 @dataclass(frozen=True)
 class NoPredictedGain(StoppingRule):
-    """Not even the best sample of the batch is predicted to lower the validation loss."""
+    """Not even the best sample of the batch is predicted to lower the validation loss.
+
+    Never met where the selector predicts nothing: NaN is no gain, nor is it none.
+    """
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
         batch = progress.batch
-        return batch is not None and len(batch) > 0 and float(batch.influence.min()) >= 0.0
+        return batch is not None and len(batch) > 0 and bool((batch.influence >= 0.0).all())
 
     def __str__(self) -> str:
         return "no sample is predicted to help"

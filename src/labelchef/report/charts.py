@@ -73,13 +73,16 @@ def change_chart(history: pd.DataFrame) -> Any:
         pd.DataFrame({"round": rounds["round"], "change": rounds[f"{kind}_change"], "kind": kind})
         for kind in ("predicted", "realised")
     ]
+    frame = pd.concat(parts).dropna()  # not every selector foresees a change
     chart = (
-        alt.Chart(pd.concat(parts), title="Change of the validation loss, round by round")
+        alt.Chart(frame, title="Change of the validation loss, round by round")
         .mark_line(point={"size": 18})
         .encode(
             x=alt.X("round:Q", title="round"),
             y=alt.Y("change:Q", title="change of the loss"),
-            color=alt.Color("kind:N", title=None, scale=alt.Scale(range=["#8a6fb0", "#3b6fb6"])),
+            color=alt.Color(
+                "kind:N", title=None, scale=alt.Scale(domain=["predicted", "realised"], range=["#8a6fb0", "#3b6fb6"])
+            ),
         )
     )
     return _sized(chart)
@@ -95,7 +98,11 @@ def agreement_chart(agreement: pd.DataFrame) -> Any:
         .encode(
             x=alt.X("round:Q", title="round"),
             y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%")),
-            color=alt.Color("what:N", title=None, scale=alt.Scale(range=["#3a8f5b", "#3b6fb6", "#999999"])),
+            color=alt.Color(
+                "what:N",
+                title=None,
+                scale=alt.Scale(domain=["decided", "suggested", "weak"], range=["#3a8f5b", "#3b6fb6", "#999999"]),
+            ),
         )
     )
     return _sized(chart)

@@ -59,7 +59,8 @@ def render_report(data: ReportData) -> str:
         if "truth" in data.asked.columns:
             drawn.append(charts.agreement_chart(agreement_by_round(data.asked)))
         drawn += [charts.change_chart(history), charts.seconds_chart(history), charts.distance_chart(history)]
-        if not history["fell_back"].iloc[1:].all():  # on small data there is nothing to prune, and nothing to show
+        pruned = ~history["fell_back"].astype(bool) & np.isfinite(history["slack"].astype(float))
+        if pruned.iloc[1:].any():  # on small data, or without bounds, there is nothing to prune, and nothing to show
             drawn.append(charts.candidates_chart(history, len(data.influence)))
     figures = "\n".join(f"<figure>{charts.as_svg(chart)}</figure>" for chart in drawn)
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in data.notes)
@@ -82,7 +83,8 @@ def agreement_by_round(asked: pd.DataFrame) -> pd.DataFrame:
     known = asked[asked["truth"].notna()]
     parts = []
     for what in ("suggested", "decided", "weak"):
-        right = (known[what].astype(str) == known["truth"].astype(str)).groupby(known["round"]).agg(["sum", "count"])
+        told = known[known[what].notna()] if what == "suggested" else known  # not every selector suggests
+        right = (told[what].astype(str) == told["truth"].astype(str)).groupby(told["round"]).agg(["sum", "count"])
         total = right.cumsum()
         parts.append(pd.DataFrame({"round": total.index, "share": total["sum"] / total["count"], "what": what}))
     return pd.concat(parts, ignore_index=True)
@@ -99,7 +101,7 @@ def _tiles(data: ReportData) -> str:
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
     if "truth" in data.asked.columns and len(data.asked):
-        known = data.asked[data.asked["truth"].notna()]
+        known = data.asked[data.asked["truth"].notna() & data.asked["suggested"].notna()]
         if len(known):
             right = np.mean(known["suggested"].astype(str) == known["truth"].astype(str))
             tiles.append(("suggestions that were true", f"{right:.0%}"))
@@ -110,16 +112,21 @@ def _tiles(data: ReportData) -> str:
 
 
 def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.map(lambda v: f"{v:.4g}" if isinstance(v, float) else v)
+    return frame.map(lambda v: f"{v:.4g}" if isinstance(v, float) and not np.isnan(v) else v)
 
 
 def _table(frame: pd.DataFrame) -> str:
     head = "".join(f"<th>{html.escape(str(c))}</th>" for c in frame.columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(_shown(v))}</td>" for v in row) + "</tr>"
         for row in frame.itertuples(index=False)
     )
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _shown(value: Any) -> str:
+    """A cell's text; a dash for what is not known."""
+    return "–" if value is None or (isinstance(value, float) and np.isnan(value)) else str(value)
 
 
 _PAGE = """<!doctype html>

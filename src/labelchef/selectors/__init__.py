@@ -3,14 +3,17 @@
 from collections.abc import Callable
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.selectors.active_lab import ActiveLabSelector
 from labelchef.selectors.anchored import AnchoredSelector
 from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.expected import ExpectedInflSelector
 from labelchef.selectors.duti import DutiSelector
+from labelchef.selectors.cleanlab_quality import CleanlabQualitySelector
 from labelchef.selectors.infl import InflSelector
 from labelchef.selectors.infl_d import InflDSelector
 from labelchef.selectors.infl_y import InflYSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
+from labelchef.selectors.o2u import O2USelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
 from labelchef.selectors.tars import TarsSelector
 from labelchef.selectors.theorem1 import Theorem1Selector
@@ -29,13 +32,18 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
     "margin": MarginSelector,
+    "o2u": O2USelector,
+    "cleanlab_quality": CleanlabQualitySelector,
+    "active_lab": ActiveLabSelector,
 }
 """Name → factory, as accepted by `LabelCleaner(selector=…)` and `labelchef clean --selector`."""
 
 __all__ = [
     "SELECTORS",
+    "ActiveLabSelector",
     "AnchoredSelector",
     "DutiSelector",
+    "CleanlabQualitySelector",
     "EntropySelector",
     "Examples",
     "ExpectedInflSelector",
@@ -45,12 +53,15 @@ __all__ = [
     "LeastConfidenceSelector",
     "LookAheadSelector",
     "MarginSelector",
+    "O2USelector",
     "RandomSelector",
     "SelectionContext",
     "Selector",
     "TarsSelector",
     "Theorem1Selector",
+    "hint_of",
     "make_selector",
+    "require_suggestions",
 ]
 
 
@@ -71,3 +82,28 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
     if look_ahead and isinstance(chosen, InfluenceSelector) and chosen.looks_ahead:
         return LookAheadSelector(chosen)
     return chosen
+
+
+def require_suggestions(selector: Selector) -> None:
+    """Refuse to let the suggestion vote where there is none.
+
+    >>> require_suggestions(make_selector("random"))
+    Traceback (most recent call last):
+    labelchef.domain.errors.InvalidInputError: selector 'random' suggests no labels, ...
+    """
+    if not selector.suggests:
+        raise InvalidInputError(
+            f"selector {selector.name!r} suggests no labels, so the suggestion cannot vote; expected people alone "
+            "(strategy 'one', suggestion_votes off), or a selector that suggests, such as 'increm_infl'",
+            code="suggestion",
+        )
+
+
+def hint_of(name: str) -> str:
+    """What a selector goes by: the first sentence of its description.
+
+    >>> hint_of("random")
+    'Chance.'
+    """
+    description = " ".join((SELECTORS[name].__doc__ or "").split())
+    return description.split(". ")[0].removesuffix(".") + "."

@@ -59,7 +59,10 @@ class Anchor:
 
 @dataclass
 class AnchoredSelector(InfluenceSelector):
-    """Increm-INFL with rigorous bounds. `rank` directions of the data make the norm, up to `basis` V's the anchor."""
+    """INFL without looking at every sample.
+
+    Bounds are rigorous; `rank` directions of the data make their norm, up to `basis` V's the anchor.
+    """
 
     free_products: bool = True
     rank: int = 128

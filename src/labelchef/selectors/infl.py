@@ -16,7 +16,7 @@ from labelchef.selectors.protocol import SelectionContext
 
 @dataclass
 class InflSelector(InfluenceSelector):
-    """Full INFL."""
+    """INFL, every sample scored."""
 
     name: ClassVar[str] = "infl"
 

@@ -39,6 +39,8 @@ class SelectionContext:
     """The validation samples that selection may see."""
     rounds: Sequence[RoundRecord] = field(default=(), repr=False)
     """What was asked, voted and decided so far."""
+    weak: Float64s | None = field(default=None, repr=False)
+    """The weak labels as they came, (N, C); None before anything is cleaned: then they are the objective's own."""
 
     @property
     def probabilities(self) -> Float64s:

@@ -37,7 +37,7 @@ class Provenance:
 
 @dataclass
 class Theorem1Selector(InfluenceSelector):
-    """The paper's Increm-INFL. `delta_terms=False` keeps its μ-term only, as the authors' code does."""
+    """INFL with the paper's pruning. `delta_terms=False` keeps its μ-term only, as the authors' code does."""
 
     delta_terms: bool = True
     hessian_norms: Callable[[SelectionContext], Float64s] | None = None

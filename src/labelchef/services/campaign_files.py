@@ -17,7 +17,7 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.io import tables
 from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
 from labelchef.pipeline.stopping import TargetReached
-from labelchef.selectors import make_selector
+from labelchef.selectors import make_selector, require_suggestions
 from labelchef.store.arrays import ArrayFacts, write_array
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -138,7 +138,9 @@ def check_data(data: CampaignData, settings: CampaignSettings) -> None:
         raise InvalidInputError(
             f"clean labels have {len(data.clean)} entries; expected {len(data.X)}, as the features have", code="labels"
         )
-    make_selector(settings.selector, look_ahead=settings.look_ahead)
+    selector = make_selector(settings.selector, look_ahead=settings.look_ahead)
+    if settings.suggestion_votes:
+        require_suggestions(selector)
     make_constructor(settings.constructor, tol=1e-6)
     TargetReached(settings.target_metric, settings.target or 0.0)
     if settings.target_metric == "f1" and len(data.classes) != 2:

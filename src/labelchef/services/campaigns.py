@@ -89,6 +89,13 @@ def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Campaig
     return create_campaign(ws, name, find_files(folder), settings, by)
 
 
+def selector_choices() -> list[tuple[str, str, bool]]:
+    """What can pick the items: name, what it goes by, whether it suggests labels."""
+    from labelchef.selectors import SELECTORS, hint_of
+
+    return [(name, hint_of(name), bool(getattr(made, "suggests", False))) for name, made in SELECTORS.items()]
+
+
 def list_campaigns(ws: Workspace, person: str | None = None) -> list[CampaignSummary]:
     """All campaigns, or those that a person may see."""
     with ws.reading() as connection:

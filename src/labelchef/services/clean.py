@@ -18,11 +18,13 @@ from labelchef.annotators.strategies import people_needed
 from labelchef.cleaner import CleaningResult, LabelCleaner
 from labelchef.constructors import Constructor, DescentSettings, make_constructor
 from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.campaigns import STRATEGY_VOTERS
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
 from labelchef.io import artefacts, tables
 from labelchef.pipeline.inputs import ClassNames
 from labelchef.report import ReportData, render_report, require_report
+from labelchef.selectors import make_selector, require_suggestions
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def clean(
     if report:
         require_report()
     watcher = watcher or Watcher()
+    _check_voters(settings)
     cleaner = LabelCleaner(
         selector=settings.selector,
         look_ahead=settings.look_ahead,
@@ -172,7 +175,7 @@ def clean(
         history=result.history,
         settings=asdict(settings),
         influence=influence,
-        first_selected=result.rounds[1].batch.influence if len(result.rounds) > 1 else np.empty(0),
+        first_selected=_first_selected(result.rounds, influence),
         asked=_asked(result.rounds, inputs, names, truth),
         target_metric=settings.target_metric,
         target=settings.target,
@@ -195,6 +198,22 @@ def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
         )
     descent = DescentSettings(**given, seed=settings.seed)
     return make_constructor(settings.constructor, descent=descent, provenance=folder / "provenance")
+
+
+def _check_voters(settings: CleanSettings) -> None:
+    """Refuse a strategy that lets the suggestion vote where the selector has none, before any work is done."""
+    people_needed(settings.strategy)
+    selector = make_selector(settings.selector)
+    if STRATEGY_VOTERS[settings.strategy][1]:
+        require_suggestions(selector)
+
+
+def _first_selected(rounds: tuple[RoundRecord, ...], influence: Float64s) -> Float64s:
+    """Influence at the start of what the first batch held: as the selector saw it, or else by INFL."""
+    if len(rounds) < 2:
+        return np.empty(0)
+    batch = rounds[1].batch
+    return np.where(np.isnan(batch.influence), influence[batch.indices], batch.influence)
 
 
 def _fit(cleaner: LabelCleaner, inputs: CleanInputs, on_step: Callable[[int, float, float], None] | None) -> list[Any]:
@@ -340,10 +359,14 @@ def _asked(rounds: tuple[RoundRecord, ...], inputs: CleanInputs, names: list[Any
                 "suggested": _name(names, int(record.batch.suggested[k])),
                 "decided": _name(names, int(decided.labels[k])),
                 "support": round(float(decided.support[k]), 3),
-                "influence": round(float(record.batch.influence[k]), 4),
+                "influence": _rounded(float(record.batch.influence[k])),
             }
             rows.append(row if truth is None else {**row, "truth": _name(names, int(truth[item]))})
     return pd.DataFrame(rows, dtype=object)
+
+
+def _rounded(influence: float) -> float | None:
+    return None if np.isnan(influence) else round(influence, 4)
 
 
 def _name(names: list[Any], class_id: int) -> Any:

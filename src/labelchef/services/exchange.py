@@ -199,9 +199,11 @@ def report(ws: Workspace, campaign: str) -> str:
         if step.row.number == 0:
             influence = folded.cleaner.scores()
         elif first.size == 0:
-            first = step.record.batch.influence
+            batch = step.record.batch
+            first = np.where(np.isnan(batch.influence), influence[batch.indices], batch.influence)
         spent.append(step.row.spent)
-        predicted.append(float(np.nansum(step.record.batch.influence)) / len(keys) if step.row.number else np.nan)
+        foreseen = step.record.batch.influence[np.isfinite(step.record.batch.influence)]
+        predicted.append(float(foreseen.sum()) / len(keys) if foreseen.size else np.nan)
         asked += _asked_rows(step.record, folded.weak, keys, classes)
     if folded is None:
         raise InvalidInputError("the campaign has no model yet; wait until it is trained", code="preparing")
@@ -235,7 +237,7 @@ def _asked_rows(record: Any, weak: Any, keys: list[str], classes: tuple[str, ...
             "suggested": name(int(batch.suggested[k])),
             "decided": name(int(decided.labels[k])),
             "support": round(float(decided.support[k]), 3),
-            "influence": round(float(batch.influence[k]), 4),
+            "influence": round(float(batch.influence[k]), 4) if np.isfinite(batch.influence[k]) else None,
         }
         for k, item in enumerate(decided.items.tolist())
     ]

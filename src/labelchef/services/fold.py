@@ -16,7 +16,7 @@ import numpy as np
 
 from labelchef.cleaner import LabelCleaner
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.campaigns import CampaignSettings, Origin, RoundKind, RoundState, SplitName
+from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
 from labelchef.services.workspace import Workspace
@@ -26,6 +26,9 @@ from labelchef.store.arrays import read_array
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+VOTES_UP_TO = "votes_up_to"
+"""Of a closed round, the newest vote that its record may hold; rounds closed before this was kept hold none."""
 
 _quiet = threading.Lock()
 _TOLERANCE = 1e-6
@@ -87,6 +90,7 @@ class PastRound:
     reopened: Ints
     selected: Ints
     decisions: Decisions
+    votes: Votes
     corrections: int
 
 
@@ -142,7 +146,7 @@ def select(folded: Folded, size: int, ahead: int, reopened: Ints) -> Selected:
     """
     began = time.perf_counter()
     cleaner = folded.cleaner
-    first = cleaner.suggest(reopened)
+    first = cleaner.suggest(reopened) if cleaner.suggests_ else _plain(reopened)
     chosen = cleaner.query(size)
     fresh = _without(chosen, set(reopened.tolist()))
     batch = _joined(first, _head(fresh, max(0, size - len(first))))
@@ -153,9 +157,9 @@ def select(folded: Folded, size: int, ahead: int, reopened: Ints) -> Selected:
     return Selected(batch, more, len(first), time.perf_counter() - began)
 
 
-def decide(folded: Folded, batch: Batch, decisions: Decisions, seconds: dict[str, float]) -> RoundRecord:
-    """Carry decisions into the model."""
-    folded.cleaner.replay(batch, Votes.of([]), decisions, seconds)
+def decide(folded: Folded, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float]) -> RoundRecord:
+    """Carry decisions into the model; the votes they rest on are there for selectors that learn from them."""
+    folded.cleaner.replay(batch, votes, decisions, seconds)
     folded.queried = False
     folded.closed += 1
     return folded.cleaner.rounds_[-1]
@@ -194,7 +198,7 @@ def unfold(ws: Workspace, campaign: Any) -> Iterator[Step]:
         if row.state != RoundState.CLOSED.value:
             yield Step(row, past, folded, found, None, None)
             return
-        record = decide(folded, batch_of(batch, past.decisions), past.decisions, {})
+        record = decide(folded, batch_of(batch, past.decisions), past.votes, past.decisions, {})
         folded.last_labels = labels_hash(folded.cleaner)
         yield Step(row, past, folded, found, folded.last_labels, record)
 
@@ -241,7 +245,25 @@ def past_round(connection: "sa.Connection", row: Any) -> PastRound:
     positions = np.array([s.position for s in batch], dtype=np.int64)
     applied = ledger.decisions_applied(connection, row.id)
     decisions, corrections = merged(positions, applied)
-    return PastRound(row, reopened, positions, decisions, corrections)
+    votes = votes_behind(connection, applied, row.diagnostics.get(VOTES_UP_TO, 0))
+    return PastRound(row, reopened, positions, decisions, votes, corrections)
+
+
+def votes_behind(connection: "sa.Connection", rows: Sequence[Any], upto: int) -> Votes:
+    """The votes that the last decision on each item rests on, as they stood when `upto` was the newest vote.
+
+    A lead who decides says so as a voter does; a decision taken back rests on nothing. A vote may change after its round:
+    what a selector saw then must be what it sees when the ledger is run again.
+    """
+    last = {row.item_id: row for row in rows}
+    standing = [row for row in last.values() if row.kind != DecisionKind.REOPEN.value]
+    found = ledger.votes_behind(connection, standing, upto)
+    ballots: list[tuple[str, object, object]] = []
+    for row in sorted(standing, key=lambda row: int(row.position)):
+        said = [(vote.person, vote.label) for vote in found.get(row.item_id, [])]
+        said += [(row.by, row.label)] if row.kind == DecisionKind.LEAD.value else []
+        ballots += [(who, [row.position], [UNRESOLVED if label is None else label]) for who, label in said]
+    return Votes.of(ballots)
 
 
 def merged(batch: Ints, rows: Sequence[Any]) -> tuple[Decisions, int]:
@@ -322,6 +344,11 @@ def _names(labels: list[int | None], classes: tuple[str, ...]) -> list[str | Non
 def _normed(X: Any) -> Float64s:
     rows = np.asarray(X, dtype=np.float64)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def _plain(items: Ints) -> Batch:
+    """Items without suggestions, of a selector that has none."""
+    return Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
 
 
 def _without(batch: Batch, taken: set[int]) -> Batch:

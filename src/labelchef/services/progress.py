@@ -36,10 +36,13 @@ class RoundProgress:
     validation: dict[str, float]
     test: dict[str, float] | None
     predicted_change: float | None
-    """Of the validation loss: what the suggestions that people followed were predicted to bring."""
+    """Of the validation loss: what the suggestions that people followed were predicted to bring; None where nothing was
+    predicted."""
     realised_change: float | None
     asked: int
     resolved: int
+    suggested: int
+    """Items that had a suggestion."""
     followed: int
     """Items decided as suggested."""
     seconds_per_item: float | None
@@ -169,10 +172,11 @@ def _rounds(
                 spent=turn.spent,
                 validation=turn.metrics["validation"],
                 test=turn.metrics.get("test"),
-                predicted_change=predicted if batch else None,
+                predicted_change=predicted if any(s.influence is not None for s in batch) else None,
                 realised_change=None if before is None else loss - before,
                 asked=len(batch),
                 resolved=sum(label is not None for label in labels.values()),
+                suggested=sum(s.suggested is not None for s in batch),
                 followed=len(followed),
                 seconds_per_item=statistics.median(times) if times else None,
             )

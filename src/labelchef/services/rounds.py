@@ -26,7 +26,7 @@ from labelchef.domain.campaigns import (
     RoundState,
     SplitName,
 )
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.pipeline.stopping import Progress, TargetReached
 from labelchef.services import fold
 from labelchef.services.fold import Folded, Selected
@@ -151,6 +151,8 @@ def _close(ws: Workspace, campaign: Any, row: Any) -> None:
     with ws.reading() as connection:
         past = fold.past_round(connection, row)
         pending = ledger.pending_decisions(connection, campaign.id)
+        upto = ledger.last_vote_id(connection, campaign.id)
+        votes = fold.votes_behind(connection, pending, upto)
         chosen = [s for s in ledger.selections_of(connection, row.id) if s.origin != Origin.AHEAD.value]
     decisions, corrections = fold.merged(past.selected, pending)
     batch = Batch(
@@ -158,7 +160,7 @@ def _close(ws: Workspace, campaign: Any, row: Any) -> None:
         np.array([UNRESOLVED if s.suggested is None else s.suggested for s in chosen], dtype=np.int64),
         np.array([np.nan if s.influence is None else s.influence for s in chosen], dtype=np.float64),
     )
-    record = _decide(ws, campaign, folded, batch, decisions)
+    record = _decide(ws, campaign, folded, batch, votes, decisions)
     spent = row.spent + len(past.selected)
     plan = _plan(ws, campaign, folded, spent)
     model = _write_model(ws, campaign, folded)
@@ -170,7 +172,7 @@ def _close(ws: Workspace, campaign: Any, row: Any) -> None:
             return
         ledger.apply_decisions(connection, row.id, [d.id for d in pending])
         seconds = {**row.seconds, "construct": record.seconds["construct"], "evaluate": record.seconds["evaluate"]}
-        closed = _closed(folded, record, seconds, corrections=corrections, before=row.diagnostics)
+        closed = _closed(folded, record, seconds, upto=upto, corrections=corrections, before=row.diagnostics)
         ledger.update_round(connection, row.id, spent=spent, **closed)
         store.put_array(connection, campaign.id, model)
         _go_on(connection, campaign, folded, plan, number=row.number + 1, spent=spent)
@@ -183,8 +185,10 @@ def _correct(ws: Workspace, campaign: Any, row: Any) -> None:
     folded = fold.current(ws, campaign)
     with ws.reading() as connection:
         pending = ledger.pending_decisions(connection, campaign.id)
+        upto = ledger.last_vote_id(connection, campaign.id)
+        votes = fold.votes_behind(connection, pending, upto)
     decisions, corrections = fold.merged(_NONE, pending)
-    record = _decide(ws, campaign, folded, Batch(_NONE, _NONE, np.empty(0)), decisions)
+    record = _decide(ws, campaign, folded, Batch(_NONE, _NONE, np.empty(0)), votes, decisions)
     model = _write_model(ws, campaign, folded)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
@@ -201,7 +205,7 @@ def _correct(ws: Workspace, campaign: Any, row: Any) -> None:
             ahead=0,
             spent=row.spent,
             selection_hash=None,
-            **_closed(folded, record, dict(record.seconds), corrections=corrections),
+            **_closed(folded, record, dict(record.seconds), upto=upto, corrections=corrections),
         )
         ledger.apply_decisions(connection, round_id, [d.id for d in pending])
         store.put_array(connection, campaign.id, model)
@@ -223,10 +227,12 @@ def _select(ws: Workspace, campaign: Any, row: Any) -> None:
     _forget_unrecorded(ws, campaign)
 
 
-def _decide(ws: Workspace, campaign: Any, folded: Folded, batch: Batch, decisions: Decisions) -> RoundRecord:
+def _decide(
+    ws: Workspace, campaign: Any, folded: Folded, batch: Batch, votes: Votes, decisions: Decisions
+) -> RoundRecord:
     """Move the state in memory; until the ledger says so too it does not count."""
     ws.folded.pop(campaign.id, None)
-    record = fold.decide(folded, fold.batch_of(batch, decisions), decisions, {})
+    record = fold.decide(folded, fold.batch_of(batch, decisions), votes, decisions, {})
     folded.last_labels = fold.labels_hash(folded.cleaner)
     ws.folded[campaign.id] = folded
     return record
@@ -363,6 +369,7 @@ def _closed(
     record: RoundRecord,
     seconds: dict[str, float],
     *,
+    upto: int = 0,
     corrections: int = 0,
     before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -375,6 +382,7 @@ def _closed(
         "diagnostics": {
             **(before or {}),
             "construction": _plain(asdict(record.construction)),
+            fold.VOTES_UP_TO: upto,
             "corrections": corrections,
             "changed": len(record.changed),
             "cleaned": record.cleaned,

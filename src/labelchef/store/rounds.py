@@ -284,6 +284,27 @@ def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, l
     return {item: _live(votes) for item, votes in by_item.items()}
 
 
+def last_vote_id(connection: sa.Connection, campaign_id: int) -> int:
+    """The newest vote of a campaign; writers of a campaign wait for each other, so all older ones are there too."""
+    newest = sa.select(sa.func.max(Vote.id)).where(Vote.campaign_id == campaign_id)
+    return connection.execute(newest).scalar() or 0
+
+
+def votes_behind(connection: sa.Connection, decisions: Sequence[Row], upto: int) -> dict[int, list[Row]]:
+    """Item → the votes that counted on the attempt a decision is about, when `upto` was the newest vote."""
+    attempts = {row.item_id: row.attempt for row in decisions}
+    items, by_item = sorted(attempts), dict[int, list[Row]]()
+    for start in range(0, len(items), 500):
+        chunk = items[start : start + 500]
+        rows = connection.execute(
+            sa.select(Vote.__table__).where(Vote.item_id.in_(chunk), Vote.id <= upto).order_by(Vote.id)
+        )
+        for row in rows:
+            if row.attempt == attempts[row.item_id]:
+                by_item.setdefault(row.item_id, []).append(row)
+    return {item: _live(votes) for item, votes in by_item.items()}
+
+
 def _live(rows: Sequence[Row]) -> list[Row]:
     last: dict[str, Row] = {}
     for row in rows:

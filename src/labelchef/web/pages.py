@@ -6,6 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
+from labelchef.domain.campaigns import CampaignSettings
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.services import accounts, charts
 from labelchef.services import campaigns as service
@@ -75,7 +76,13 @@ def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = No
 @routes.get("/new")
 def new(request: Request, _: Lead, options: Options) -> Response:
     """Make a campaign."""
-    return render(request, "new.html", import_root=options.import_root)
+    return render(
+        request,
+        "new.html",
+        import_root=options.import_root,
+        selectors=service.selector_choices(),
+        defaults=CampaignSettings(),
+    )
 
 
 @routes.get("/account")

@@ -72,9 +72,13 @@ class TaskView(ItemView):
 
     item: str
     classes: list[str]
-    suggestion: int | None = Field(description="Position of the class labelchef suggests; null if blind.")
+    suggestion: int | None = Field(
+        description="Position of the class labelchef suggests; null if blind, or if the selector suggests nothing."
+    )
     blind: bool
-    influence: float | None = Field(description="N times the predicted change of the validation loss; negative helps.")
+    influence: float | None = Field(
+        description="N times the predicted change of the validation loss; negative helps. Null if blind or not predicted."
+    )
     weak: list[float] | None = Field(description="The weak label, a probability a class; null if blind.")
     rank: int
     round: int

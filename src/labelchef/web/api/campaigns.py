@@ -30,6 +30,11 @@ from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, Ver
 routes = router()
 uploads = router(UploadRoute)
 _BAD_FILE = (422, "file", "a file is missing or cannot be used; the code is that of the part, the detail says how")
+_SELECTOR = (
+    (422, "selector", "a selector that is none"),
+    (422, "suggestion", "the suggestion is to vote, but the selector suggests nothing"),
+    (422, "cleanlab", "the selector needs the extra cleanlab, of 2.8 or later"),
+)
 Needed = Annotated[UploadFile, File()]
 Optional = Annotated[UploadFile | None, File()]
 
@@ -45,7 +50,10 @@ def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit 
 
 
 @uploads.post(
-    "/campaigns", status_code=201, tags=["campaigns"], responses=answers(Policy.LEAD, _BAD_FILE, changes=True)
+    "/campaigns",
+    status_code=201,
+    tags=["campaigns"],
+    responses=answers(Policy.LEAD, _BAD_FILE, *_SELECTOR, changes=True),
 )
 def create_campaign(
     who: Lead,
@@ -62,6 +70,7 @@ def create_campaign(
     val_items: Optional = None,
     media: Annotated[list[UploadFile] | None, File()] = None,
     settings: Annotated[str | None, Form(max_length=10000, description="JSON, as in `from-folder`.")] = None,
+    selector: Annotated[str | None, Form(min_length=1, max_length=100)] = None,
     people: Annotated[int | None, Form(ge=0, le=1000)] = None,
     suggestion_votes: Annotated[bool | None, Form()] = None,
     budget: Annotated[int | None, Form(ge=1, le=2**31 - 1)] = None,
@@ -74,7 +83,7 @@ def create_campaign(
 ) -> CampaignView:
     """Make a campaign from uploaded files; the answer comes when they are checked and stored, the model follows."""
     given = {
-        "people": people, "suggestion_votes": suggestion_votes, "budget": budget, "batch_size": batch_size,
+        "selector": selector, "people": people, "suggestion_votes": suggestion_votes, "budget": budget, "batch_size": batch_size,
         "target": target, "blind_share": blind_share, "ahead": ahead, "gamma": gamma, "l2": l2,
     }  # fmt: skip
     whole = _settings_json(settings)
@@ -109,7 +118,11 @@ def _settings_json(text: str | None) -> CampaignSettingsForm:
     status_code=201,
     tags=["campaigns"],
     responses=answers(
-        Policy.LEAD, _BAD_FILE, (403, "folder", "folders outside of the import root are not read"), changes=True
+        Policy.LEAD,
+        _BAD_FILE,
+        *_SELECTOR,
+        (403, "folder", "folders outside of the import root are not read"),
+        changes=True,
     ),
 )
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignView:

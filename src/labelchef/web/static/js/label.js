@@ -92,7 +92,7 @@ function show(task) {
   }
   $("#accept").disabled = suggestion === null;
   $("#round").textContent = task.origin === "ahead" ? `Ahead of round ${task.round + 1}` : `Round ${task.round}`;
-  $("#rank").textContent = task.origin === "reopened" ? "asked again" : `${ordinal(task.rank + 1)} in influence`;
+  $("#rank").textContent = task.origin === "reopened" ? "asked again" : `${ordinal(task.rank + 1)} ${task.influence === null ? "in line" : "in influence"}`;
   if (task.own_vote?.note) { $("#note").value = task.own_vote.note; $("#note-form").hidden = false; }
   drawReason(task);
   $("#heard").textContent = suggestion === null ? "Next item." : `Next item. Suggestion: ${task.classes[suggestion]}.`;

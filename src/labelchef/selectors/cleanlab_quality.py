@@ -1,0 +1,59 @@
+"""cleanlab's label quality (Northcutt et al. 2021; Kuan & Mueller 2022) as a selector: labels least likely right first.
+
+    y_i      = argmax_c Y[i, c]                    the given label: a clean one, or the weak one rounded (equal: the first)
+    score_i  = cleanlab.rank.get_label_quality_scores(y, P, method)[i],   smallest first
+               self_confidence: P[i, y_i];   normalized_margin: P[i, y_i] − max_{c ≠ y_i} P[i, c], scaled to [0, 1];
+               confidence_weighted_entropy: entropy of P[i] over the self-confidence, turned and scaled
+    suggest  = argmax_c P[i, c]
+
+P (N, C) are out-of-fold probabilities of our own model (`out_of_fold`), trained on soft labels and weights as always:
+rounding concerns the label that is judged, not those the model learns from. Cleaned samples teach, and are not asked.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.errors import InvalidInputError
+from labelchef.selectors.baseline import Baseline, Ranking
+from labelchef.selectors.cleanlab_extra import cleanlab_module, require_cleanlab
+from labelchef.selectors.out_of_fold import out_of_fold
+from labelchef.selectors.protocol import SelectionContext
+
+METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
+
+
+@dataclass
+class CleanlabQualitySelector(Baseline):
+    """Labels that cleanlab holds for least likely right."""
+
+    method: str = "self_confidence"
+    folds: int = 5
+    name: ClassVar[str] = "cleanlab_quality"
+    suggests: ClassVar[bool] = True
+    needs: ClassVar[str] = (
+        "weak labels, rounded where they are judged; gamma above 0, or some clean labels; the extra cleanlab"
+    )
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InvalidInputError(f"method is {self.method!r}; expected one of: {', '.join(METHODS)}", code="method")
+        check_folds(self.folds)
+        require_cleanlab(self.name)
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """The library's quality of every given label, and the class the other folds hold for most probable."""
+        P = out_of_fold(context, self.folds)
+        given = context.objective.labels.Y.argmax(axis=1)
+        scores: Float64s = np.asarray(
+            cleanlab_module("rank").get_label_quality_scores(given, P, method=self.method), dtype=np.float64
+        )
+        return Ranking(scores, P.argmax(axis=1))
+
+
+def check_folds(folds: object) -> None:
+    """Refuse what is no number of folds."""
+    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
+        raise InvalidInputError(f"folds is {folds!r}; expected a whole number of at least 2", code="folds")

@@ -1,0 +1,84 @@
+"""O2U-Net (Huang et al., ICCV 2019; the paper's O2U): the samples whose loss stays high while the model swings.
+
+The learning rate runs through cycles, from its largest value down to its smallest along a line,
+
+    η_e = η₁ − (e / (E − 1)) (η₁ − η₂),    e = 0 … E − 1,     η₁ = 1/L,  η₂ = η₁/100,  L = ½ λ_max(X_BᵀX_B / |B|) + λ
+
+and jumps back. The jump throws the model out of where it fits everything, noise included, into underfitting; what is
+learned late in a cycle and lost early in the next has a high mean loss. One step on a mini-batch B of rows is
+
+    W ← W − η_e [ (1/|B|) Σ_B r_i x_i ⊗ (P_i − Y_i) + λ W ],
+
+the descent of the paper's eq. (1). After every epoch the loss of each sample is taken, and
+
+    score_i = −(1/T) Σ_t ℓ_i(W_t),   smallest first, t over the T epochs of all cycles.
+
+O2U-Net subtracts the mean loss of each epoch; that is the same for all samples and changes no order, so it is left out.
+The present model takes the place of its pre-training. ℓ_i is the cross-entropy against the label as it is, soft or hard
+(the paper changes nothing but the objective): a vague label has at least its own entropy as loss, and is asked early.
+
+Shapes: X (N, D), W (D, C), in contrast form Z (k, D) with k = C − 1; losses (N,).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.objective import Objective
+from labelchef.core.softmax import cross_entropies
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.errors import InvalidInputError
+from labelchef.selectors.baseline import Baseline, Ranking
+from labelchef.selectors.protocol import SelectionContext
+
+_RATE_ROWS = 256  # enough to see the largest curvature of the data
+_LOWEST = 0.01  # η₂ of η₁, as in the source
+
+
+@dataclass
+class O2USelector(Baseline):
+    """High mean loss over cycles of the learning rate. Small mini-batches make the model swing, as the source wants."""
+
+    cycles: int = 3
+    epochs: int = 8
+    minibatch: int = 64
+    name: ClassVar[str] = "o2u"
+    needs: ClassVar[str] = (
+        "weak labels, soft or hard; with gamma 0 the weak ones teach nothing and only their loss counts"
+    )
+
+    def __post_init__(self) -> None:
+        for what, least in (("cycles", 1), ("epochs", 2), ("minibatch", 1)):
+            value = getattr(self, what)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidInputError(f"{what} is {value!r}; expected a whole number of at least {least}", code=what)
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Minus the mean loss of every sample over all epochs."""
+        objective = context.objective
+        N, labels = objective.engine.n_rows, objective.labels
+        first = _largest_rate(objective, context.rng.permutation(N)[:_RATE_ROWS])
+        Z, total = contrast(context.point.W), np.zeros(N)
+        for rate in np.tile(np.linspace(first, _LOWEST * first, self.epochs), self.cycles):
+            Z = _epoch(objective, Z, context.rng.permutation(N), self.minibatch, float(rate))
+            logits = objective.engine.sweep(labels, W=Z).logits
+            total += cross_entropies(with_reference(logits), labels.Y)
+        return Ranking(-total / (self.cycles * self.epochs))
+
+
+def _epoch(objective: Objective, Z: Float64s, order: Ints, size: int, rate: float) -> Float64s:
+    """One pass in mini-batches. Contrasts of a full gradient are g_c − g_0, and g_0 is minus the sum of the others."""
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        g = objective.engine.gradient_of_rows(rows, objective.labels, Z) / len(rows)
+        Z = Z - rate * (g + g.sum(axis=0) + objective.l2 * Z)
+    return Z
+
+
+def _largest_rate(objective: Objective, rows: Ints) -> float:
+    """1/L, the largest rate at which a step cannot overshoot, measured on a few rows."""
+    X = objective.engine.rows(rows)
+    gram = X @ X.T if len(X) <= X.shape[1] else X.T @ X
+    return 1.0 / (0.5 * float(np.linalg.eigvalsh(gram)[-1]) / len(X) + objective.l2)
