@@ -227,7 +227,7 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
         result = cleaner.run(GroundTruth(data.y))
         session = cleaner._session
         nothing = session.labels.assign(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.validation.losses)
+        trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.steering.losses)
         off, flipped = _compared(session.construction, trained, first, data)
         figures[name] = {"off": off, "flipped": flipped}
         assert session.test is not None

@@ -52,7 +52,7 @@ def test_budget_ends_the_loop_and_the_model_gets_better(data: dict[str, Any]) ->
     assert history["spent"].tolist() == [*range(0, 91, 10), 95]
     assert history["asked"].iloc[-1] == 5
     assert history["test_f1_macro"].iloc[-1] > history["test_f1_macro"].iloc[0] + 0.05
-    assert history["val_loss"].is_monotonic_decreasing
+    assert history["steer_loss"].is_monotonic_decreasing
     asked = np.concatenate([r.batch.indices for r in result.rounds])
     assert len(np.unique(asked)) == 95
     assert cleaner.cleaned_[asked].sum() == history["cleaned"].iloc[-1]
