@@ -84,3 +84,11 @@ class Gain:
     def as_dict(self) -> dict[str, Any]:
         """Name → value, to be stored."""
         return asdict(self)
+
+
+def note_on(gain: Gain | None) -> str:
+    """What a reader of validation figures should know; `gain` is that on the samples that judge, None if none do."""
+    if gain is None:
+        return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
+    few = "" if gain.doubt is None else f" They are too few to judge by ({gain.doubt})."
+    return f"Validation figures are those of {gain.samples} samples that the selection never saw; the others steer it.{few}"
