@@ -55,7 +55,7 @@ def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
     assert set(_metric(found)["split"]) == {"validation", "steering"}
     assert f"{judges.sum()} samples that the selection never saw" in found.note
     page = exchange.report(ws, campaign)
-    assert f"gain on validation, 95 % of {judges.sum()} samples" in page
+    assert f"gain on validation ({judges.sum()} samples), 95 % interval" in page
 
 
 def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:

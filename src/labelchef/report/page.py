@@ -103,7 +103,10 @@ def _tiles(data: ReportData) -> str:
         if gain is not None:
             few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"
             tiles.append(
-                (f"gain on {split}, 95 % of {gain.samples} samples{few}", f"{gain.low:+.3f} to {gain.high:+.3f}")
+                (
+                    f"gain on {split} ({gain.samples} samples), 95 % interval{few}",
+                    f"{gain.low:+.3f} to {gain.high:+.3f}",
+                )
             )
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
