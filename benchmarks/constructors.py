@@ -221,13 +221,13 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
     for name in list(real.SETS)[:1] if quick else real.SETS:
         data = real.split(real.load(folder, name), 0, 20_000)
         settings = DescentSettings(epochs=150)
-        cleaner = LabelCleaner(constructor=DeltaGradLConstructor(settings), budget=100, l2=0.001)
+        cleaner = LabelCleaner(constructor=DeltaGradLConstructor(settings), budget=100, l2=0.001, holdout=0)
         cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
         first: Construction = cleaner._session.construction
         result = cleaner.run(GroundTruth(data.y))
         session = cleaner._session
         nothing = session.labels.assign(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.validation.losses)
+        trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.steering.losses)
         off, flipped = _compared(session.construction, trained, first, data)
         figures[name] = {"off": off, "flipped": flipped}
         assert session.test is not None

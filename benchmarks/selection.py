@@ -59,7 +59,7 @@ def _campaign(name: str, data: Data, l2: float, b: int) -> list[dict[str, Any]]:
         "theorem 1": Theorem1Selector(),
         "theorem 1, μ-term only": Theorem1Selector(delta_terms=False),
     }
-    cleaner = LabelCleaner(selector="infl", look_ahead=False, l2=l2, budget=None, batch_size=b)
+    cleaner = LabelCleaner(selector="infl", look_ahead=False, l2=l2, budget=None, batch_size=b, holdout=0)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     session = cleaner._session
     measured: dict[str, list[tuple[int, float, bool, bool]]] = {key: [] for key in selectors}

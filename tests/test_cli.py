@@ -251,6 +251,38 @@ def test_deltagrad_resumes_from_its_provenance(files: Path, tmp_path: Path) -> N
     assert "provenance.json that cannot be read" in " ".join(refused.stderr.split())
 
 
+def test_holdout_is_part_of_what_a_campaign_is(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "half"
+    people = ["--truth", files / "truth.csv", "--no-report"]
+    first = labelchef("clean", *inputs(files, out), *people, "--budget", 20, "--holdout", 0.5)
+    assert "too small to judge: 35 validation samples" in " ".join(first.stderr.split())
+    assert "gain on validation (35 samples): too small to judge (35 samples): " in first.stdout
+    gain = json.loads((out / "summary.json").read_text())["gain"]["validation"]
+    history = pd.read_csv(out / "history.csv")
+    assert gain["doubt"] == "35 samples"
+    assert gain["after"] - gain["before"] == pytest.approx(
+        history["val_f1_macro"].iloc[-1] - history["val_f1_macro"].iloc[0]
+    )
+    assert (history["val_loss"] != history["steer_loss"]).all()
+    other = labelchef("clean", *inputs(files, out), *people, "--budget", 40, "--resume", check=2)
+    assert "holdout (0 for one begun before there was any)" in " ".join(other.stderr.split())
+    labelchef("clean", *inputs(files, out), *people, "--budget", 40, "--holdout", "0.50", "--resume")
+    wrong = labelchef("clean", *inputs(files, tmp_path / "no"), *people, "--holdout", "most", check=2)
+    assert "holdout is 'most'; expected 'auto'" in wrong.stderr
+
+
+def test_a_folder_from_before_there_was_a_holdout(files: Path, tmp_path: Path) -> None:
+    out, people = tmp_path / "old", ["--truth", files / "truth.csv", "--no-report"]
+    done = labelchef("clean", *inputs(files, out), *people, "--budget", 20, "--holdout", 0)
+    assert "All of validation steers the selection" in done.stdout
+    identity = json.loads((out / "campaign.json").read_text())
+    del identity["settings"]["holdout"]
+    (out / "campaign.json").write_text(json.dumps(identity))
+    labelchef("clean", *inputs(files, out), *people, "--budget", 30, "--resume", check=2)
+    labelchef("clean", *inputs(files, out), *people, "--budget", 30, "--holdout", 0, "--resume")
+    assert len((out / "rounds.jsonl").read_text().splitlines()) == 3
+
+
 def test_a_warning_is_one_line(files: Path, tmp_path: Path) -> None:
     (tmp_path / "ham.csv").write_text("label\n" + "ham\n" * 70)
     done = labelchef("clean", *inputs(files, tmp_path / "out"), "--val-labels", tmp_path / "ham.csv", "--no-report")

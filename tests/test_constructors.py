@@ -598,13 +598,13 @@ def test_look_ahead_does_not_run_ahead_of_an_early_stop(rng: np.random.Generator
     early = RetrainConstructor(DescentSettings(learning_rate=0.05, epochs=2, minibatch=100))
     cleaner = cleaner_on(problem, constructor=early)
     seen: list[Array] = []
-    validate = cleaner._session.validation.at
+    validate = cleaner._session.steering.at
 
     def watched(W: Array) -> Any:
         seen.append(W)
         return validate(W)
 
-    cleaner._session.validation.at = watched  # type: ignore[method-assign]
+    cleaner._session.steering.at = watched  # type: ignore[method-assign]
     cleaner.query(40)
     away = float(np.linalg.norm(problem.optimum() - cleaner.W_))
     steps = [float(np.linalg.norm(after - before)) for before, after in itertools.pairwise(seen[:-1])]

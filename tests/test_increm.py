@@ -267,7 +267,7 @@ def test_look_ahead_starts_with_the_best_and_leaves_no_trace() -> None:
     np.testing.assert_array_equal(first.indices, again.indices)
     np.testing.assert_array_equal(ahead.W_, W)
     np.testing.assert_array_equal(ahead.labels_, labels)
-    assert ahead._session.validation.at(ahead._session.construction.point.W).W is ahead._session.construction.point.W
+    assert ahead._session.steering.at(ahead._session.construction.point.W).W is ahead._session.construction.point.W
     np.testing.assert_array_equal(ahead.query(1).indices, plain.query(1).indices)
 
 
@@ -305,7 +305,7 @@ def test_the_residual_that_is_claimed_is_the_true_one(
         session = cleaner._session
         linear, point = session.selector.carried, session.construction.point
         assert linear is not None
-        g = session.validation.at(point.W).gradient
+        g = session.steering.at(point.W).gradient
         product, _ = session.objective.hessian_product(point, linear.V)
         true = float(np.linalg.norm(g - product) / np.linalg.norm(g))
         assert true <= batch.diagnostics.residual + 1e-8

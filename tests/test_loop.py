@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score
 
 from labelchef import LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
@@ -52,7 +55,7 @@ def test_budget_ends_the_loop_and_the_model_gets_better(data: dict[str, Any]) ->
     assert history["spent"].tolist() == [*range(0, 91, 10), 95]
     assert history["asked"].iloc[-1] == 5
     assert history["test_f1_macro"].iloc[-1] > history["test_f1_macro"].iloc[0] + 0.05
-    assert history["val_loss"].is_monotonic_decreasing
+    assert history["steer_loss"].is_monotonic_decreasing
     asked = np.concatenate([r.batch.indices for r in result.rounds])
     assert len(np.unique(asked)) == 95
     assert cleaner.cleaned_[asked].sum() == history["cleaned"].iloc[-1]
@@ -285,6 +288,20 @@ def test_metrics_against_their_definitions() -> None:
     apart = evaluate(three, np.array([0, 0]), 3)  # one predicted as class 2, which does not occur
     assert apart.f1 is None
     assert apart.f1_macro == pytest.approx((2 / 3 + 0.0) / 2)
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40),
+    n_classes=st.sampled_from([2, 4]),
+)
+def test_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int]], n_classes: int) -> None:
+    y, predicted = np.array(pairs).T % n_classes
+    logits = np.eye(n_classes)[predicted][:, 1:] - np.eye(n_classes)[predicted][:, :1]
+    found = evaluate(Point(np.zeros((1, n_classes)), logits, 0.5, np.zeros((1, n_classes))), y, n_classes)
+    assert found.f1_macro == pytest.approx(f1_score(y, predicted, average="macro", zero_division=0.0))
+    assert found.accuracy == pytest.approx(accuracy_score(y, predicted))
+    if n_classes == 2:
+        assert found.f1 == pytest.approx(f1_score(y, predicted, zero_division=0.0))
 
 
 @pytest.mark.parametrize("look_ahead", [False, True])

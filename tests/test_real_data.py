@@ -58,6 +58,6 @@ def test_deltagrad_stays_near_retrain_on_real_data(data_folder: Path, name: str)
     first: Construction = session.construction
     cleaner.run(GroundTruth(data.y))
     nothing = session.labels.assign(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.validation.losses)
+    trained = RetrainConstructor(settings).construct(session.objective, first, nothing, session.steering.losses)
     moved = np.linalg.norm(trained.point.W - first.point.W)
     assert np.linalg.norm(cleaner.W_ - trained.point.W) < 0.1 * moved

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 from labelchef.domain.errors import (
     ConvergenceWarning,
     InvalidInputError,
+    JudgeWarning,
     LabelchefError,
     MissingClassWarning,
     MissingExtraError,
 )
 from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
+from labelchef.domain.validation import Gain
 
 if TYPE_CHECKING:
     from labelchef.cleaner import CleaningResult, LabelCleaner
@@ -20,7 +22,9 @@ __all__ = [
     "Batch",
     "CleaningResult",
     "ConvergenceWarning",
+    "Gain",
     "InvalidInputError",
+    "JudgeWarning",
     "LabelCleaner",
     "LabelchefError",
     "MissingClassWarning",

@@ -18,11 +18,13 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.validation import Gain, as_holdout
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.pipeline.history import history_frame
+from labelchef.pipeline.holdout import check_judges, draw_judges
 from labelchef.pipeline.inputs import (
     ClassNames,
     as_evaluation_labels,
@@ -60,7 +62,9 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     l2 : L2 strength, > 0, applied to all parameters, the intercept included
     budget : samples to ask in `run`, None for no limit
     batch_size : samples a round
-    target, target_metric : `run` stops once this metric on validation is reached
+    holdout : share of validation that judges and that selection never sees, drawn by class; 'auto' takes half of 100
+        samples and more; 0 is the paper's behaviour: all of validation steers, and its figures are optimistic
+    target, target_metric : `run` stops once this metric is reached on the validation samples that judge
     stop : a further stopping rule, see `labelchef.pipeline.stopping`
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
         choose by INFL cannot look ahead, and choose as they would without
@@ -108,6 +112,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         target_metric: str = "f1_macro",
         stop: StoppingRule | None = None,
         look_ahead: bool = True,
+        holdout: float | str = "auto",
         fit_intercept: bool = True,
         tol: float = 1e-5,
         random_state: int | np.random.Generator | None = 0,
@@ -122,6 +127,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         self.target_metric = target_metric
         self.stop = stop
         self.look_ahead = look_ahead
+        self.holdout = holdout
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.random_state = random_state
@@ -133,6 +139,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         *,
         X_val: Any,
         y_val: Any,
+        X_judge: Any = None,
+        y_judge: Any = None,
         X_test: Any = None,
         y_test: Any = None,
         y_clean: Any = None,
@@ -145,8 +153,10 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test` and `y_clean` hold
         class names; `y_clean` has −1 (or None) where a training sample is not clean. `on_step(iteration, gradient
         norm, tolerance)` is told of the solver's progress; of a descent, (epoch, gradient norm, NaN).
+
+        Part of validation judges, as `holdout` says; with judges of your own (`X_judge`, `y_judge`) all of it steers.
         """
-        self._settings()
+        loop = self._settings()
         selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
         seed = _seed(self.random_state)
         descent = DescentSettings(seed=seed)
@@ -170,16 +180,20 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
                 )
             known = np.flatnonzero(given != UNRESOLVED)
             table.assign(known, given[known])
-        validation = self._split(X_val, y_val, names, features.shape[1], "val")
-        assert validation is not None
+        own = self._labelled(X_judge, y_judge, names, features.shape[1], "judge")
+        steering, judging = self._parts(self._labelled(X_val, y_val, names, features.shape[1], "val"), own, names, seed)
+        rules = [rule for rule in (loop.target, loop.stop) if rule is not None]
+        check_judges(judging[1], steering[1], as_holdout(self.holdout), read=any(rule.reads_metrics for rule in rules))
+        test = self._labelled(X_test, y_test, names, features.shape[1], "test")
         self._names = names
         self._n_features = features.shape[1]
         self._bias = self.fit_intercept
         session = Session(
             objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, float(self.l2)),
             labels=table,
-            validation=validation,
-            test=self._split(X_test, y_test, names, features.shape[1], "test"),
+            steering=self._split(*steering, names),
+            judging=self._split(*judging, names) if len(judging[1]) else None,
+            test=None if test is None else self._split(*test, names),
             selector=selector,
             constructor=constructor,
             seed=seed,
@@ -330,6 +344,25 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         ids = as_evaluation_labels(y, self._names, len(probability), "y")
         return float(np.mean(probability.argmax(axis=1) == ids))
 
+    def gain(self, metric: str | None = None, *, split: str = "validation") -> Gain | None:
+        """What cleaning has brought so far: the model now against the first one, with a 95 % interval.
+
+        Measured on the validation samples that judge, or on the test set (`split="test"`); None where there are none.
+        """
+        gains, name = self.gains(split), self.target_metric if metric is None else metric
+        if gains is not None and name not in gains:
+            raise InvalidInputError(f"unknown metric {name!r}; expected one of: {', '.join(gains)}", code="metric")
+        return None if gains is None else gains[name]
+
+    def gains(self, split: str = "validation") -> dict[str, Gain] | None:
+        """The gains of all metrics by name, as `gain` gives them."""
+        session = self._fitted()
+        parts = {"validation": session.judging, "test": session.test}
+        if split not in parts:
+            raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
+        part = parts[split]
+        return None if part is None else session.gains(part)
+
     @property
     def W_(self) -> Float64s:  # noqa: N802
         """(D, C) parameters, the intercept in the last row."""
@@ -378,6 +411,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         _number(self.gamma, "gamma", low=0.0, high=1.0)
         _number(self.l2, "l2", low=0.0, above=True)
         _number(self.tol, "tol", low=0.0, above=True)
+        as_holdout(self.holdout)
         _at_least_one(self.batch_size, "batch_size")
         if self.budget is not None:
             _at_least_one(self.budget, "budget")
@@ -391,17 +425,33 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         target = None if self.target is None else reached
         return LoopSettings(self.batch_size, self.budget, target, self.stop)
 
-    def _split(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> Split | None:
-        if name == "test" and X is None and y is None:
+    def _labelled(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> "tuple[Floats, Ints] | None":
+        """Features and class ids of a split, checked; None for one that may be left out and is."""
+        if name != "val" and X is None and y is None:
             return None
         if X is None or y is None:
             raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
         if len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0:
-            remedy = "INFL measures what helps on validation: hold out a few dozen trusted samples"
+            val = "INFL measures what helps on validation: hold out a few dozen trusted samples"
+            remedy = val if name == "val" else "Leave it out if there is none"
             raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
         features = as_features(X, f"X_{name}", columns=columns)
         ids = as_evaluation_labels(y, names, len(features), f"y_{name}", must_cover=name == "val")
-        return Split(features, ids, len(names), bias=self.fit_intercept)
+        return features, ids
+
+    def _parts(
+        self, validation: "tuple[Floats, Ints] | None", own: "tuple[Floats, Ints] | None", names: ClassNames, seed: int
+    ) -> "tuple[tuple[Floats, Ints], tuple[Floats, Ints]]":
+        """What steers and what judges."""
+        assert validation is not None, "X_val and y_val are required"
+        X, y = validation
+        judges = draw_judges(y, len(names), 0.0 if own is not None else as_holdout(self.holdout), seed)
+        if not judges.any():
+            return validation, own if own is not None else (X[:0], y[:0])
+        return (X[~judges], y[~judges]), (X[judges], y[judges])
+
+    def _split(self, X: Floats, y: Ints, names: ClassNames) -> Split:
+        return Split(X, y, len(names), bias=self.fit_intercept)
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
         """The part of the last query that is being answered; what was never asked has no suggestion."""

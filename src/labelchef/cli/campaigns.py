@@ -21,6 +21,7 @@ from labelchef.domain.campaigns import (
     Waiting,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.validation import as_holdout, note_on
 
 if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
@@ -36,6 +37,7 @@ Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `l
 Person = Annotated[str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Who you are; else your login.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HOME = Path("labelchef-home")
+_HOLDOUT = "Share of validation that judges, unseen by the selection: auto, or 0 (none) to below 1."
 _FOLDER = "Folder with features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"
 
 
@@ -73,7 +75,7 @@ def init(
     suggestion_votes: Annotated[bool, typer.Option(help="Count the suggestion as one more vote.")] = False,
     batch_size: Annotated[int, typer.Option(help="Items a round.")] = 10,
     budget: Annotated[int | None, typer.Option(help="Items to ask in all; 0 for no limit.")] = 100,
-    target: Annotated[float | None, typer.Option(help="Finish once the target metric on validation is this good.")] = None,
+    target: Annotated[float | None, typer.Option(help="Finish once the validation samples that judge are this good.")] = None,
     target_metric: Annotated[str, typer.Option(help="accuracy, f1_macro, f1 (two classes) or loss.")] = "f1_macro",
     ahead: Annotated[int, typer.Option(help="Items beyond the batch for people who are done early.")] = 0,
     blind_share: Annotated[float, typer.Option(help="Share of items shown without the suggestion.")] = 0.0,
@@ -84,6 +86,7 @@ def init(
     constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
     gamma: Annotated[float, typer.Option(help="Weight of a weak label, 0 to 1.")] = 0.8,
     l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
+    holdout: Annotated[str, typer.Option(help=_HOLDOUT)] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     person: Person = None,
 ) -> None:  # fmt: skip
@@ -98,6 +101,7 @@ def init(
         people, suggestion_votes = STRATEGY_VOTERS[strategy]
     settings = CampaignSettings(
         selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=gamma, l2=l2, seed=seed, people=people,
+        holdout=as_holdout(holdout),
         suggestion_votes=suggestion_votes, batch_size=batch_size, budget=budget or None, target=target,
         target_metric=target_metric, ahead=ahead, blind_share=blind_share, blind=blind, lease_minutes=lease_minutes,
     )  # fmt: skip
@@ -374,6 +378,10 @@ def _show_status(seen: CampaignStatus) -> None:
         val, test = ((f"{split[metric]:.3f}" if split else "") for split in (one.validation, one.test))
         table.add_row(str(one.number), one.kind, one.state, str(one.spent), val, test)
     console.print(table)
+    closed = [one for one in seen.rounds if one.validation is not None]
+    if closed:
+        gain = (closed[-1].gain or {}).get(metric)
+        console.print(note_on(None) if gain is None else f"gain on validation ({gain.samples} samples): {gain}")
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

@@ -14,6 +14,7 @@ from labelchef.cli import campaigns
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.users import users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
+from labelchef.domain.validation import as_holdout
 
 app = typer.Typer(
     help="Find the few weak labels whose cleaning helps your model most, and clean them.",
@@ -49,7 +50,8 @@ _STRATEGY = (
     "Default: one if there are people, else two."
 )
 _RATE = "Learning rate of retrain and deltagrad_l; taken from the data if not given."
-_TARGET = "Stop once the target metric on validation is this good."
+_TARGET = "Stop once the target metric is this good on the validation samples that judge."
+_HOLDOUT = "Share of validation that judges, unseen by the selection: auto, or 0 (the paper's behaviour) to below 1."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 
 
@@ -75,6 +77,7 @@ def clean(
     minibatch: Annotated[int | None, typer.Option(help="Their mini-batch size; 2000 if not given.")] = None,
     gamma: Annotated[float, typer.Option(help="Weight of a weak label, 0 to 1.")] = 0.8,
     l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
+    holdout: Annotated[str, typer.Option(help=_HOLDOUT)] = "auto",
     budget: Annotated[int, typer.Option(help="Samples to ask in all.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Samples a round.")] = 10,
     target: Annotated[float | None, typer.Option(help=_TARGET)] = None,
@@ -96,7 +99,7 @@ def clean(
     chosen = strategy or ("two" if truth is None and votes is None else "one")
     settings = service.CleanSettings(
         selector=selector, look_ahead=look_ahead, constructor=constructor, learning_rate=learning_rate, epochs=epochs,
-        minibatch=minibatch, gamma=gamma, l2=l2, budget=budget,
+        minibatch=minibatch, gamma=gamma, l2=l2, holdout=as_holdout(holdout), budget=budget,
         batch_size=batch_size, target=target, target_metric=target_metric, strategy=chosen, error_rate=error_rate, seed=seed,
     )  # fmt: skip
     inputs = service.read_inputs(paths)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from labelchef.domain.records import UNRESOLVED, RoundRecord
+from labelchef.domain.validation import note_on
 from labelchef.pipeline.metrics import value_of
 from labelchef.services.clean import CleanOutcome, Watcher
 
@@ -117,6 +118,10 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
     ]
     console.print()
     console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked")
+    for split, gain in outcome.gains.items():
+        console.print(f"gain on {split} ({gain.samples} samples): {gain}")
+    if "validation" not in outcome.gains:
+        console.print(note_on(None))
     console.print(f"stopped: {escape(outcome.message)}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.validation import Gain, as_holdout
 
 SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
@@ -100,6 +101,8 @@ class CampaignSettings:
     constructor: str = "newton"
     gamma: float = 0.8
     l2: float = 0.01
+    holdout: float | str = "auto"
+    """Share of validation that judges and that selection never sees, or 'auto'."""
     seed: int = 0
     people: int = 1
     """People who vote on each item."""
@@ -131,6 +134,7 @@ class CampaignSettings:
         _real(self.blind_share, "blind_share", 0.0, 1.0)
         _real(self.l2, "l2", 1e-300, 1e300)
         _real(self.lease_minutes, "lease_minutes", 1e-9, 1e6)
+        object.__setattr__(self, "holdout", as_holdout(self.holdout))
         if self.target is not None:
             _real(self.target, "target", -1e300, 1e300)
         for name in ("look_ahead", "suggestion_votes", "blind"):
@@ -164,6 +168,15 @@ class CampaignSettings:
                 f"unknown setting {strangers[0]!r}; expected one of: {', '.join(sorted(known))}", code="settings"
             )
         return cls(**values)
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> "CampaignSettings":
+        """Settings as a campaign has them; one made before a setting existed goes on as it was.
+
+        >>> CampaignSettings.stored({"budget": 7}).holdout, CampaignSettings.of({"budget": 7}).holdout
+        (0.0, 'auto')
+        """
+        return cls.of({"holdout": 0.0, **values})
 
     def changed(self, **changes: Any) -> "CampaignSettings":
         """The same with changes, of what may change while a campaign runs."""
@@ -308,6 +321,10 @@ class RoundSummary:
     ahead: int
     spent: int
     validation: Mapping[str, float] | None
+    """On the validation samples that judge; on those that steer where none judges."""
+    steering: Mapping[str, float] | None
+    gain: Mapping[str, Gain] | None
+    """By metric: this model against the first one, on the samples that judge; None where none does."""
     test: Mapping[str, float] | None
     seconds: Mapping[str, float]
     opened_at: datetime

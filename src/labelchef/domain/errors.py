@@ -64,5 +64,9 @@ class ConvergenceWarning(LabelchefWarning):
     """A solver stopped before it reached its tolerance; the diagnostics say by how much."""
 
 
+class JudgeWarning(LabelchefWarning):
+    """No validation sample, or too few of them, are kept from the selection to judge what it brought."""
+
+
 class MissingClassWarning(LabelchefWarning):
     """A class never occurs in the validation set, so nothing there can speak for it."""

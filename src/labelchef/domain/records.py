@@ -180,6 +180,9 @@ class RoundRecord:
     cleaned: int
     """Samples with a clean label so far, given ones included."""
     validation: Metrics
+    """On the validation samples that judge; on those that steer where none judges."""
+    steering: Metrics
+    """On the validation samples that selection sees."""
     test: Metrics | None
     construction: ConstructionDiagnostics
     seconds: Mapping[str, float]

@@ -4,7 +4,7 @@ cleaned_labels.csv   a row a training sample: label, probabilities, where the la
 model.npz            W, classes and settings; `read_model` gives them back
 history.csv          a row a round
 rounds.jsonl         the ledger: a line a round, with every selection, vote and decision
-summary.json         before and after, why it stopped, settings, versions
+summary.json         before and after, the gain with its interval, why it stopped, settings, versions
 """
 
 import json
@@ -75,6 +75,7 @@ def append_round(path: Path, record: RoundRecord) -> None:
         "seconds": dict(record.seconds),
         "diagnostics": {k: _finite(v) for k, v in asdict(record.batch.diagnostics).items()},
         "validation": record.validation.as_dict(),
+        "steering": record.steering.as_dict(),
         "test": None if record.test is None else record.test.as_dict(),
     }
     with path.open("ab") as stream:

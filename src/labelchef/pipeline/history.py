@@ -12,8 +12,9 @@ PHASES = ("select", "annotate", "aggregate", "construct", "evaluate")
 def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
     """One row a round, round 0 being the initialisation.
 
-    `predicted_change` and `realised_change` are changes of the validation loss: what INFL foresaw if every item got
-    its suggested label, and what came of the labels people gave. `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on
+    `val_…` are metrics on the validation samples that judge, `steer_…` on those that selection sees; the same where none
+    judges. `predicted_change` and `realised_change` are changes of the loss on those that steer: what INFL foresaw if every
+    item got its suggested label, and what came of the labels people gave. `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on
     ‖W − W*‖.
     """
     rows = []
@@ -31,9 +32,10 @@ def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
                 "spent": record.spent,
                 "cleaned": record.cleaned,
                 **{f"val_{name}": value for name, value in record.validation.as_dict().items()},
+                **{f"steer_{name}": value for name, value in record.steering.as_dict().items()},
                 **({} if record.test is None else {f"test_{n}": v for n, v in record.test.as_dict().items()}),
                 "predicted_change": float(batch.influence.sum()) / n_train if len(batch) else float("nan"),
-                "realised_change": (record.validation.loss - rounds[k - 1].validation.loss if k else float("nan")),
+                "realised_change": record.steering.loss - rounds[k - 1].steering.loss if k else float("nan"),
                 "candidates": batch.diagnostics.candidates,
                 "refreshed": batch.diagnostics.refreshed,
                 "fell_back": batch.diagnostics.fell_back,

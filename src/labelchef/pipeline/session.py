@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from labelchef.constructors import Construction, Constructor
-from labelchef.core.contrasts import contrast
+from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion
@@ -29,7 +29,9 @@ from labelchef.domain.records import (
     RoundRecord,
     Votes,
 )
+from labelchef.domain.validation import Gain
 from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.pipeline.gain import Judged, gains
 from labelchef.pipeline.metrics import evaluate
 from labelchef.selectors import Examples, SelectionContext, Selector
 
@@ -75,6 +77,15 @@ class Split:
         """Quality at W."""
         return evaluate(self.at(W), self._y, self._n_classes)
 
+    def gains(self, first: Float64s, last: Float64s, seed: int) -> dict[str, Gain]:
+        """What the last parameters are better at than the first ones, with intervals."""
+        return gains(self._y, self._judged(first), self._judged(last), self._n_classes, seed)
+
+    def _judged(self, W: Float64s) -> Judged:
+        A = with_reference(self.at(W).logits)
+        losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self._y]
+        return Judged(self.metrics(W), A.argmax(axis=1), losses)
+
 
 @dataclass
 class Session:
@@ -82,13 +93,18 @@ class Session:
 
     objective: Objective
     labels: LabelTable
-    validation: Split
+    steering: Split
+    """The validation samples that selection sees; no other labelled sample reaches selector or constructor."""
+    judging: Split | None
+    """Those it never sees; None where there are none, and those that steer judge too."""
     test: Split | None
     selector: Selector
     constructor: Constructor
     seed: int
     rounds: list[RoundRecord] = field(default_factory=list)
     _construction: Construction | None = field(default=None, repr=False)
+    _first: Float64s | None = field(default=None, repr=False)
+    """The parameters of round 0."""
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
     _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
     """Of each round not taken back: its items, and the labels and attempts they had before."""
@@ -107,15 +123,20 @@ class Session:
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
-        construction = self.constructor.initialise(self.objective, self.validation.losses, on_step)
+        construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
         nothing = np.empty(0, dtype=np.int64)
         batch = Batch(nothing, nothing, np.empty(0))
         decisions = Decisions(nothing, nothing, np.empty(0))
         timing = {"construct": time.perf_counter() - began}
         record = self._record(construction, batch, Votes.of([]), decisions, nothing, 0, timing)
-        self._construction = construction
+        self._construction, self._first = construction, construction.point.W
         self.rounds.append(record)
         return record
+
+    def gains(self, split: Split) -> dict[str, Gain]:
+        """Of each metric on `split`: the model as it stands against the first one."""
+        assert self._first is not None, "start() comes first"
+        return split.gains(self._first, self.construction.point.W, self.seed)
 
     def select(self, batch_size: int) -> Batch:
         """The samples to ask next: the best of those never asked, then of those asked in vain.
@@ -140,14 +161,14 @@ class Session:
         return SelectionContext(
             self.objective,
             self.construction.point,
-            self.validation.at,
+            self.steering.at,
             eligible,
             self.construction.keeper,
             np.random.default_rng(
                 [self.seed, len(self.rounds)]
             ),  # of the round alone: asked again, it chooses the same
             self.labels.cleaned,
-            self.validation.examples,
+            self.steering.examples,
             self.rounds,
             self.labels.Y_weak,
         )
@@ -217,8 +238,8 @@ class Session:
         carried = self.selector.carried
         companion = None
         if carried is not None:
-            companion = Companion(carried.V, carried.HV, lambda W: self.validation.at(W).gradient)
-        return self.constructor.construct(self.objective, self.construction, change, self.validation.losses, companion)
+            companion = Companion(carried.V, carried.HV, lambda W: self.steering.at(W).gradient)
+        return self.constructor.construct(self.objective, self.construction, change, self.steering.losses, companion)
 
     def _record(
         self,
@@ -231,7 +252,8 @@ class Session:
         seconds: dict[str, float],
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
-        validation = self.validation.metrics(W)
+        steering = self.steering.metrics(W)
+        validation = steering if self.judging is None else self.judging.metrics(W)
         test = None if self.test is None else self.test.metrics(W)
         return RoundRecord(
             number=len(self.rounds),
@@ -242,6 +264,7 @@ class Session:
             spent=self.spent + asked,
             cleaned=int(self.labels.cleaned.sum()),
             validation=validation,
+            steering=steering,
             test=test,
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},

@@ -23,7 +23,15 @@ class Progress:
 
 
 class StoppingRule(ABC):
-    """Base of all rules. A rule says whether it is `met`, and in `str()` what it waits for."""
+    """Base of all rules. A rule says whether it is `met`, and in `str()` what it waits for.
+
+    Metrics are those of the validation samples that judge.
+    """
+
+    @property
+    def reads_metrics(self) -> bool:
+        """Whether it looks at a metric, which someone should judge then."""
+        return False
 
     @abstractmethod
     def met(self, progress: Progress) -> bool:
@@ -43,6 +51,11 @@ class Both(StoppingRule):
     left: StoppingRule
     right: StoppingRule
 
+    @property
+    def reads_metrics(self) -> bool:
+        """Whether one of the rules does."""
+        return self.left.reads_metrics or self.right.reads_metrics
+
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
         return self.left.met(progress) and self.right.met(progress)
@@ -58,6 +71,11 @@ class Either(StoppingRule):
     left: StoppingRule
     right: StoppingRule
 
+    @property
+    def reads_metrics(self) -> bool:
+        """Whether one of the rules does."""
+        return self.left.reads_metrics or self.right.reads_metrics
+
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
         return self.left.met(progress) or self.right.met(progress)
@@ -72,6 +90,7 @@ class TargetReached(StoppingRule):
 
     metric: str
     value: float
+    reads_metrics = True
 
     def __post_init__(self) -> None:
         _check_metric(self.metric)
@@ -106,6 +125,7 @@ class Plateau(StoppingRule):
     metric: str
     patience: int = 5
     min_delta: float = 0.0
+    reads_metrics = True
 
     def __post_init__(self) -> None:
         _check_metric(self.metric)

@@ -35,13 +35,15 @@ def metric_svg(frame: pd.DataFrame, metric: str, target: float | None, theme: st
 
     colours = PALETTES[theme]
     name = _METRICS.get(metric, metric)
+    shown = list(dict.fromkeys(frame["split"]))
+    palette = {"validation": colours.first, "test": colours.second, "steering": colours.faint}
     lines = (
         alt.Chart(frame)
         .mark_line(point={"size": 28, "filled": True}, strokeWidth=2)
         .encode(
             x=_rounds(frame),
             y=alt.Y("value:Q", title=name, scale=_scale([*frame["value"], *([] if target is None else [target])])),
-            color=_colour("split", ["validation", "test"], [colours.first, colours.second]),
+            color=_colour("split", shown, [palette[split] for split in shown]),
         )
     )
     if target is None:
@@ -57,7 +59,7 @@ def metric_svg(frame: pd.DataFrame, metric: str, target: float | None, theme: st
 
 
 def change_svg(frame: pd.DataFrame, theme: str) -> str:
-    """Predicted beside realised change of the validation loss; columns round, change, kind."""
+    """Predicted beside realised change of the loss that steers; columns round, change, kind."""
     import altair as alt
 
     colours = PALETTES[theme]
@@ -66,7 +68,7 @@ def change_svg(frame: pd.DataFrame, theme: str) -> str:
         .mark_line(point={"size": 28, "filled": True}, strokeWidth=2)
         .encode(
             x=_rounds(frame),
-            y=alt.Y("change:Q", title="change of the validation loss", scale=_scale([*frame["change"], 0.0])),
+            y=alt.Y("change:Q", title="change of the steering loss", scale=_scale([*frame["change"], 0.0])),
             color=_colour("kind", ["predicted", "realised"], [colours.second, colours.first]),
         )
     )

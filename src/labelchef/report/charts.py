@@ -13,13 +13,14 @@ _PHASES = ["select", "annotate", "aggregate", "construct", "evaluate"]
 
 
 def metric_chart(history: pd.DataFrame, metric: str, target: float | None = None) -> Any:
-    """A metric per label asked, on validation and test."""
+    """A metric per label asked, on validation (what judges and, where that is apart, what steers) and test."""
     import altair as alt
 
     parts = [
         pd.DataFrame({"asked": history["spent"], "value": history[f"{key}_{metric}"], "split": split})
-        for key, split in (("val", "validation"), ("test", "test"))
+        for key, split in (("val", "validation"), ("test", "test"), ("steer", "steering"))
         if f"{key}_{metric}" in history.columns
+        and not (key == "steer" and history[f"steer_{metric}"].equals(history[f"val_{metric}"]))
     ]
     name = _NAMES[metric]
     chart = (
@@ -28,7 +29,12 @@ def metric_chart(history: pd.DataFrame, metric: str, target: float | None = None
         .encode(
             x=alt.X("asked:Q", title="samples asked"),
             y=alt.Y("value:Q", title=name, scale=alt.Scale(zero=False)),
-            color=alt.Color("split:N", title=None, scale=alt.Scale(range=["#3b6fb6", "#d9822b"])),
+            color=alt.Color(
+                "split:N",
+                title=None,
+                scale=alt.Scale(domain=["validation", "test", "steering"], range=["#3b6fb6", "#d9822b", "#999999"]),
+                legend=alt.Legend(values=[part["split"].iloc[0] for part in parts]),
+            ),
         )
     )
     if target is None:
@@ -49,7 +55,7 @@ def influence_chart(influence: Float64s, selected: Float64s) -> Any:
         alt.Chart(bars, title="Influence of each weak label at the start")
         .mark_bar(color="#3b6fb6")
         .encode(
-            x=alt.X("low:Q", title="N × predicted change of the validation loss (negative helps)"),
+            x=alt.X("low:Q", title="N × predicted change of the steering loss (negative helps)"),
             x2="high:Q",
             y=alt.Y("samples:Q", title="samples", scale=alt.Scale(type="symlog", constant=5)),
             y2="floor:Q",
@@ -75,7 +81,7 @@ def change_chart(history: pd.DataFrame) -> Any:
     ]
     frame = pd.concat(parts).dropna()  # not every selector foresees a change
     chart = (
-        alt.Chart(frame, title="Change of the validation loss, round by round")
+        alt.Chart(frame, title="Change of the steering loss, round by round")
         .mark_line(point={"size": 18})
         .encode(
             x=alt.X("round:Q", title="round"),

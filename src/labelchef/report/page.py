@@ -10,6 +10,7 @@ import pandas as pd
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
+from labelchef.domain.validation import Gain
 from labelchef.report import charts
 
 
@@ -29,6 +30,8 @@ class ReportData:
     target_metric: str = "f1_macro"
     target: float | None = None
     notes: list[str] = field(default_factory=list)
+    gains: dict[str, Gain] = field(default_factory=dict)
+    """Of the target metric by split, where someone judges."""
 
 
 def require_report() -> None:
@@ -98,6 +101,15 @@ def _tiles(data: ReportData) -> str:
         column = f"{key}_{metric}"
         if column in data.history.columns:
             tiles.append((f"{split} {metric}", f"{first[column]:.3f} → {last[column]:.3f}"))
+        gain = data.gains.get(split)
+        if gain is not None:
+            few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"
+            tiles.append(
+                (
+                    f"gain on {split} ({gain.samples} samples), 95 % interval{few}",
+                    f"{gain.low:+.3f} to {gain.high:+.3f}",
+                )
+            )
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
     if "truth" in data.asked.columns and len(data.asked):
@@ -154,6 +166,8 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <h2>Samples asked ({shown} of {total})</h2>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>
-<footer><p>Influence is N times the predicted change of the validation loss: negative helps.</p></footer>
+<footer><p>Influence is N times the predicted change of the loss on the validation samples that steer: negative helps.
+In the table of rounds, <code>val_…</code> is measured on those that judge, <code>steer_…</code> on those that steer.</p>
+</footer>
 </body></html>
 """

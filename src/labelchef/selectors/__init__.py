@@ -5,10 +5,10 @@ from collections.abc import Callable
 from labelchef.domain.errors import InvalidInputError
 from labelchef.selectors.active_lab import ActiveLabSelector
 from labelchef.selectors.anchored import AnchoredSelector
-from labelchef.selectors.direction import InfluenceSelector
-from labelchef.selectors.expected import ExpectedInflSelector
-from labelchef.selectors.duti import DutiSelector
 from labelchef.selectors.cleanlab_quality import CleanlabQualitySelector
+from labelchef.selectors.direction import InfluenceSelector
+from labelchef.selectors.duti import DutiSelector
+from labelchef.selectors.expected import ExpectedInflSelector
 from labelchef.selectors.infl import InflSelector
 from labelchef.selectors.infl_d import InflDSelector
 from labelchef.selectors.infl_y import InflYSelector
@@ -42,8 +42,8 @@ __all__ = [
     "SELECTORS",
     "ActiveLabSelector",
     "AnchoredSelector",
-    "DutiSelector",
     "CleanlabQualitySelector",
+    "DutiSelector",
     "EntropySelector",
     "Examples",
     "ExpectedInflSelector",

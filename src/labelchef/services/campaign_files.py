@@ -15,6 +15,7 @@ from labelchef.domain.campaigns import CampaignFiles, CampaignSettings, SplitNam
 from labelchef.domain.errors import InvalidInputError, StoreError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.io import tables
+from labelchef.pipeline.holdout import check_judges, draw_judges
 from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
 from labelchef.pipeline.stopping import TargetReached
 from labelchef.selectors import make_selector, require_suggestions
@@ -156,6 +157,8 @@ def check_data(data: CampaignData, settings: CampaignSettings) -> None:
         raise InvalidInputError(
             f"the id {min(both)!r} names a training and a validation item; expected distinct ids", code="items"
         )
+    judges = draw_judges(data.y_val, len(data.classes), settings.holdout, settings.seed)
+    check_judges(data.y_val[judges], data.y_val[~judges], settings.holdout, read=settings.target is not None)
 
 
 def store_files(data: CampaignData, folder: Path) -> list[ArrayFacts]:

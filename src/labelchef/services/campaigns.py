@@ -5,7 +5,7 @@ import shutil
 import statistics
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from labelchef.domain.campaigns import (
     RoundSummary,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.validation import Gain
 from labelchef.services.access import moment, moment_or_none, visible_campaign
 from labelchef.services.labelling import class_of, content_of
 from labelchef.services.workspace import Workspace
@@ -118,7 +119,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
     """A campaign in full, as a lead sees it."""
     with ws.reading() as connection:
         row = store.find_campaign(connection, campaign)
-        chosen = CampaignSettings.of(row.settings)
+        chosen = CampaignSettings.stored(row.settings)
         turns = rows.rounds_of(connection, row.id)
         return CampaignStatus(
             summary=_summary(connection, row),
@@ -143,7 +144,7 @@ def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
 def settings(ws: Workspace, campaign: str) -> CampaignSettings:
     """The settings as they are now."""
     with ws.reading() as connection:
-        return CampaignSettings.of(store.find_campaign(connection, campaign).settings)
+        return CampaignSettings.stored(store.find_campaign(connection, campaign).settings)
 
 
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> CampaignSettings:
@@ -153,7 +154,7 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Ca
     """
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
-        before = CampaignSettings.of(row.settings)
+        before = CampaignSettings.stored(row.settings)
         after = before.changed(**changes)
         check_metric(after, len(store.classes_of(connection, row.id)))
         different = {k: v for k, v in changes.items() if getattr(before, k) != v}
@@ -381,11 +382,19 @@ def _round(row: Any) -> RoundSummary:
         ahead=row.ahead,
         spent=row.spent,
         validation=metrics.get("validation"),
+        steering=metrics.get("steering", metrics.get("validation")),
+        gain=gain_of(metrics),
         test=metrics.get("test"),
         seconds=row.seconds,
         opened_at=moment(row.opened_at),
         closed_at=moment_or_none(row.closed_at),
     )
+
+
+def gain_of(metrics: Mapping[str, Any]) -> dict[str, Gain] | None:
+    """The gains that were stored with a round, by metric; None where nothing judges."""
+    found = metrics.get("gain")
+    return None if found is None else {name: Gain(**values) for name, values in found.items()}
 
 
 def _open_round(connection: "sa.Connection", row: Any, settings: CampaignSettings) -> OpenRound | None:

@@ -99,8 +99,8 @@ def _metric(found: ProgressReport) -> pd.DataFrame:
     rows = [
         (one.number, values[found.metric], split)
         for one in found.rounds
-        for split, values in (("validation", one.validation), ("test", one.test))
-        if values is not None and found.metric in values
+        for split, values in (("validation", one.validation), ("test", one.test), ("steering", one.steering))
+        if values is not None and found.metric in values and not (split == "steering" and one.gain is None)
     ]
     return pd.DataFrame(rows, columns=["round", "value", "split"])
 

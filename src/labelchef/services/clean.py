@@ -21,6 +21,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import STRATEGY_VOTERS
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
+from labelchef.domain.validation import Gain, as_holdout, note_on
 from labelchef.io import artefacts, tables
 from labelchef.pipeline.inputs import ClassNames
 from labelchef.report import ReportData, render_report, require_report
@@ -39,6 +40,7 @@ class CleanSettings:
     minibatch: int | None = None
     gamma: float = 0.8
     l2: float = 0.01
+    holdout: float | str = "auto"
     budget: int | None = 100
     batch_size: int = 10
     target: float | None = None
@@ -87,6 +89,8 @@ class CleanOutcome:
     stopped_because: StopReason
     message: str
     files: list[Path] = field(default_factory=list)
+    gains: dict[str, Gain] = field(default_factory=dict)
+    """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ def clean(
         constructor=_constructor(settings, folder),
         gamma=settings.gamma,
         l2=settings.l2,
+        holdout=settings.holdout,
         budget=settings.budget,
         batch_size=settings.batch_size,
         target=settings.target,
@@ -169,6 +174,7 @@ def clean(
             "interrupted; the rounds done are kept, go on with --resume",
             cleaner.rounds_,
         )
+    gains = _gains(cleaner)
     data = ReportData(
         title=title,
         message=f"Stopped: {result.message}.",
@@ -179,11 +185,12 @@ def clean(
         asked=_asked(result.rounds, inputs, names, truth),
         target_metric=settings.target_metric,
         target=settings.target,
-        notes=_notes(settings),
+        notes=_notes(settings, gains),
+        gains=gains,
     )
     with _writing(folder):
-        files = _write(folder, cleaner, result, settings, given, names, data if report else None)
-    return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger])
+        files = _write(folder, cleaner, result, settings, given, names, gains, data if report else None)
+    return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger], gains)
 
 
 def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
@@ -278,7 +285,8 @@ def _check_folder(folder: Path, inputs: CleanInputs, settings: CleanSettings, re
     if ledger.exists() and not _same(folder / "campaign.json", _identity(inputs, settings)):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
-            "selector, look-ahead, constructor and its settings, and seed. Name another --out",
+            "holdout (0 for one begun before there was any), selector, look-ahead, constructor and its settings, and seed. "
+            "Name another --out",
             code="out",
         )
 
@@ -310,13 +318,15 @@ def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
 def _lasting(settings: CleanSettings) -> dict[str, Any]:
     """Settings that may not change within a campaign; budget, target, batch size and people may."""
     kept = ("selector", "look_ahead", "constructor", "learning_rate", "epochs", "minibatch", "gamma", "l2", "seed")
-    return {k: v for k, v in asdict(settings).items() if k in kept}
+    return {**{k: v for k, v in asdict(settings).items() if k in kept}, "holdout": as_holdout(settings.holdout)}
 
 
 def _same(identity: Path, fingerprint: dict[str, Any]) -> bool:
     try:
-        return bool(json.loads(identity.read_text()) == json.loads(json.dumps(fingerprint)))
-    except (OSError, ValueError):
+        found = json.loads(identity.read_text())
+        found["settings"] = {"holdout": 0.0, **found["settings"]}  # before there was such a setting, nothing judged
+        return bool(found == json.loads(json.dumps(fingerprint)))
+    except (OSError, ValueError, TypeError, KeyError):
         return False
 
 
@@ -373,11 +383,21 @@ def _name(names: list[Any], class_id: int) -> Any:
     return None if class_id == UNRESOLVED else names[class_id]
 
 
-def _notes(settings: CleanSettings) -> list[str]:
-    notes = ["Validation steers the selection, so its gain is optimistic; judge by a test split, never seen by it."]
+def _gains(cleaner: LabelCleaner) -> dict[str, Gain]:
+    found = {split: cleaner.gain(split=split) for split in ("validation", "test")}
+    return {split: gain for split, gain in found.items() if gain is not None}
+
+
+def _notes(settings: CleanSettings, gains: dict[str, Gain]) -> list[str]:
+    notes = [note_on(gains.get("validation"))]
     if settings.strategy == "two":
         notes.append("No person was asked: every label is the suggestion itself (strategy two).")
     return notes
+
+
+def _metrics(record: RoundRecord) -> dict[str, Any]:
+    parts = {"validation": record.validation, "steering": record.steering, "test": record.test}
+    return {name: metrics and metrics.as_dict() for name, metrics in parts.items()}
 
 
 def _write(
@@ -387,6 +407,7 @@ def _write(
     settings: CleanSettings,
     given: Bools,
     names: list[Any],
+    gains: dict[str, Gain],
     data: ReportData | None,
 ) -> list[Path]:
     files = [folder / name for name in ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json")]
@@ -400,8 +421,9 @@ def _write(
         {
             "stopped_because": str(result.stopped_because),
             "message": result.message,
-            "before": {"validation": first.validation.as_dict(), "test": first.test and first.test.as_dict()},
-            "after": {"validation": last.validation.as_dict(), "test": last.test and last.test.as_dict()},
+            "before": _metrics(first),
+            "after": _metrics(last),
+            "gain": {split: {**gain.as_dict(), "doubt": gain.doubt} for split, gain in gains.items()},
             "spent": last.spent,
             "cleaned": last.cleaned,
             "settings": asdict(settings),

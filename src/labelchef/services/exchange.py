@@ -13,6 +13,7 @@ from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, R
 from labelchef.domain.errors import InvalidInputError, LabelchefError, MissingExtraError, StoreError
 from labelchef.domain.files import whole_file
 from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.validation import note_on
 from labelchef.io import tables
 from labelchef.services import fold
 from labelchef.services.access import check_person, moment
@@ -189,7 +190,7 @@ def report(ws: Workspace, campaign: str) -> str:
         row = store.find_campaign(connection, campaign)
         classes = store.classes_of(connection, row.id)
         keys = history.train_keys(connection, row.id)
-    settings = CampaignSettings.of(row.settings)
+    settings = CampaignSettings.stored(row.settings)
     influence, first, asked, spent, predicted = np.empty(0), np.empty(0), [], [], []
     folded = None
     for step in fold.unfold(ws, row):
@@ -208,6 +209,8 @@ def report(ws: Workspace, campaign: str) -> str:
     if folded is None:
         raise InvalidInputError("the campaign has no model yet; wait until it is trained", code="preparing")
     frame = folded.cleaner.history_
+    measured = {split: folded.cleaner.gain(split=split) for split in ("validation", "test")}
+    gains = {split: gain for split, gain in measured.items() if gain is not None}
     frame["spent"], frame["predicted_change"] = spent, predicted
     data = ReportData(
         title=f"labelchef: {row.name}",
@@ -219,7 +222,8 @@ def report(ws: Workspace, campaign: str) -> str:
         asked=pd.DataFrame(asked, dtype=object),
         target_metric=settings.target_metric,
         target=settings.target,
-        notes=["Validation steers the selection, so its gain is optimistic; judge by a test split, never seen by it."],
+        notes=[note_on(gains.get("validation"))],
+        gains=gains,
     )
     return render_report(data)
 

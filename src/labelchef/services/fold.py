@@ -17,7 +17,7 @@ import numpy as np
 from labelchef.cleaner import LabelCleaner
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
-from labelchef.domain.errors import ConflictError, LabelchefError, MissingClassWarning
+from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
@@ -96,7 +96,7 @@ class PastRound:
 
 def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], None] | None = None) -> Folded:
     """The first model, from the campaign's arrays."""
-    settings = CampaignSettings.of(campaign.settings)
+    settings = CampaignSettings.stored(campaign.settings)
     with ws.reading() as connection:
         arrays = store.arrays_of(connection, campaign.id)
         classes = store.classes_of(connection, campaign.id)
@@ -108,7 +108,8 @@ def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], Non
     known = any(label is not None for label in train)
     has_test = "test_features" in data
     with _quiet, warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingClassWarning)  # said once, when the campaign was made
+        for said in (MissingClassWarning, JudgeWarning):  # once, when the campaign was made
+            warnings.simplefilter("ignore", said)
         cleaner.fit(
             data["features"],
             data["weak"],
@@ -131,6 +132,7 @@ def new_cleaner(settings: CampaignSettings) -> LabelCleaner:
         constructor=settings.constructor,
         gamma=settings.gamma,
         l2=settings.l2,
+        holdout=settings.holdout,
         budget=None,
         batch_size=settings.batch_size,
         target=settings.target,
@@ -305,13 +307,23 @@ def metrics_of(record: RoundRecord) -> dict[str, Any]:
     """Metrics as they are stored."""
     return {
         "validation": record.validation.as_dict(),
+        "steering": record.steering.as_dict(),
         "test": None if record.test is None else record.test.as_dict(),
     }
 
 
+def gains_of(cleaner: LabelCleaner) -> dict[str, Any] | None:
+    """Gains as they are stored with a round: a few numbers, computed from the first model and the present one."""
+    found = cleaner.gains()
+    return None if found is None else {name: gain.as_dict() for name, gain in found.items()}
+
+
 def same_metrics(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Whether metrics agree to six digits: sums in another order may differ in the last bits."""
-    for split in ("validation", "test"):
+    """Whether metrics agree to six digits: sums in another order may differ in the last bits.
+
+    Rounds stored before validation had two parts have no metrics of the one that steers.
+    """
+    for split in ("validation", "test", *(["steering"] if "steering" in theirs else [])):
         a, b = ours.get(split), theirs.get(split)
         if (a is None) != (b is None):
             return False

@@ -16,6 +16,8 @@ import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignSettings, DecisionKind, Origin, RoundKind, RoundState
+from labelchef.domain.validation import Gain, note_on
+from labelchef.services.campaigns import gain_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
 from labelchef.store import history
@@ -34,10 +36,14 @@ class RoundProgress:
     kind: RoundKind
     spent: int
     validation: dict[str, float]
+    """On the samples that judge; on those that steer where none judges."""
+    steering: dict[str, float]
+    gain: Gain | None
+    """Of the target metric, this model against the first one; None where nothing judges."""
     test: dict[str, float] | None
     predicted_change: float | None
-    """Of the validation loss: what the suggestions that people followed were predicted to bring; None where nothing was
-    predicted."""
+    """Of the loss on the samples that steer: what the suggestions that people followed were predicted to bring; None where
+    nothing was predicted."""
     realised_change: float | None
     asked: int
     resolved: int
@@ -106,6 +112,16 @@ class ProgressReport:
     suggestion: Pull
     people: tuple[PersonQuality, ...]
 
+    @property
+    def gain(self) -> Gain | None:
+        """What cleaning has brought so far."""
+        return self.rounds[-1].gain if self.rounds else None
+
+    @property
+    def note(self) -> str:
+        """What a reader of the metrics should know."""
+        return note_on(self.gain)
+
 
 @dataclass(frozen=True)
 class MapPoint:
@@ -128,14 +144,14 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
         votes = history.live_votes(connection, row.id)
         decided = history.last_decisions(connection, row.id)
         selections = history.selections(connection, row.id)
-    settings = CampaignSettings.of(row.settings)
+    settings = CampaignSettings.stored(row.settings)
     people = [vote for vote in votes if vote.person != SUGGESTION]
     return ProgressReport(
         metric=settings.target_metric,
         target=settings.target,
         spent=row.spent,
         budget=settings.budget,
-        rounds=tuple(_rounds(rounds, selections, decided, people, row.n_items)),
+        rounds=tuple(_rounds(rounds, selections, decided, people, row.n_items, settings.target_metric)),
         pairs=tuple(_pairs(people)),
         fleiss_kappa=_fleiss(people),
         suggestion=_pull(people),
@@ -144,7 +160,12 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
 
 
 def _rounds(
-    rounds: Sequence[Any], selections: Sequence[Any], decided: dict[int, Any], votes: list[Any], n_items: int
+    rounds: Sequence[Any],
+    selections: Sequence[Any],
+    decided: dict[int, Any],
+    votes: list[Any],
+    n_items: int,
+    metric: str,
 ) -> list[RoundProgress]:
     by_round: dict[int, list[Any]] = defaultdict(list)
     for selection in selections:
@@ -162,7 +183,8 @@ def _rounds(
         batch = by_round[turn.id]
         labels = {s.item_id: _label_of(decided, s) for s in batch}
         followed = [s for s in batch if s.suggested is not None and labels[s.item_id] == s.suggested]
-        loss = float(turn.metrics["validation"]["loss"])
+        steering = turn.metrics.get("steering", turn.metrics["validation"])
+        loss, gains = float(steering["loss"]), gain_of(turn.metrics)
         times = [t for s in batch for t in seconds[s.item_id, s.attempt]]
         predicted = sum(s.influence for s in followed if s.influence is not None) / n_items
         found.append(
@@ -171,6 +193,8 @@ def _rounds(
                 kind=RoundKind(turn.kind),
                 spent=turn.spent,
                 validation=turn.metrics["validation"],
+                steering=steering,
+                gain=None if gains is None else gains[metric],
                 test=turn.metrics.get("test"),
                 predicted_change=predicted if any(s.influence is not None for s in batch) else None,
                 realised_change=None if before is None else loss - before,
@@ -316,7 +340,7 @@ def _places(ws: Workspace, campaign: Any) -> Float64s:
     if "map" in arrays:
         return np.asarray(read_array(folder, arrays["map"]))
     X, X_val = read_array(folder, arrays["features"]), read_array(folder, arrays["val_features"])
-    seed = CampaignSettings.of(campaign.settings).seed
+    seed = CampaignSettings.stored(campaign.settings).seed
     rng = np.random.default_rng([seed, 2])
     n_val = min(len(X_val), _MAP_ROWS // 4)
     train = _sample(rng, len(X), _MAP_ROWS - n_val)

@@ -88,7 +88,7 @@ def _fit(ws: Workspace, campaign: Any, _row: Any) -> None:
 
 def _aggregate(ws: Workspace, campaign: Any, row: Any) -> None:
     """Count the votes of a complete batch; pure SQL and counting."""
-    settings = CampaignSettings.of(campaign.settings)
+    settings = CampaignSettings.stored(campaign.settings)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
         now = ledger.last_round(connection, campaign.id)
@@ -256,7 +256,7 @@ def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
     with ws.reading() as connection:
         campaign = store.find_campaign(connection, campaign.public_id)
         reopened = list(ledger.reopened_items(connection, campaign.id))
-    settings = CampaignSettings.of(campaign.settings)
+    settings = CampaignSettings.stored(campaign.settings)
     over = _over(folded, settings, spent)
     if campaign.state not in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value):
         return _Plan(0, 0, None, [], "", settings)
@@ -288,7 +288,7 @@ def _over(folded: Folded, settings: CampaignSettings, spent: int) -> str | None:
 def _go_on(connection: "sa.Connection", campaign: Any, folded: Folded, plan: _Plan, *, number: int, spent: int) -> None:
     """Write the next round, or that there is none; neither if what was planned with holds no more: `select` is due then."""
     now = store.find_campaign(connection, campaign.public_id)
-    settings = CampaignSettings.of(now.settings)
+    settings = CampaignSettings.stored(now.settings)
     active = now.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value)
     ends = plan.selected is None
     void = settings != plan.settings or (ends and ledger.has_pending(connection, campaign.id))
@@ -378,7 +378,7 @@ def _closed(
         "state": RoundState.CLOSED.value,
         "labels_hash": folded.last_labels,
         "model_hash": fold.model_hash(folded.cleaner),
-        "metrics": fold.metrics_of(record),
+        "metrics": {**fold.metrics_of(record), "gain": fold.gains_of(folded.cleaner)},
         "diagnostics": {
             **(before or {}),
             "construction": _plain(asdict(record.construction)),

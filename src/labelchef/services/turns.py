@@ -35,7 +35,7 @@ def due(connection: "sa.Connection", campaign: Any) -> Due | None:
     if row.state == RoundState.AGGREGATED.value:
         return Due("close", row)
     if row.state == RoundState.SELECTED.value:
-        people = CampaignSettings.of(campaign.settings).people
+        people = CampaignSettings.stored(campaign.settings).people
         ready = running and not ledger.batch_incomplete(connection, row.id, people)
         return Due("aggregate", row) if ready else None
     if ledger.has_pending(connection, campaign.id):

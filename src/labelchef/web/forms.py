@@ -1,6 +1,6 @@
 """What the API takes: JSON shapes, checked before any service is called."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -127,6 +127,9 @@ class CampaignSettingsForm(Form):
     constructor: Name | None = None
     gamma: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     l2: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
+    holdout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] | Literal["auto"] | None = Field(
+        None, description="Share of validation that judges and that selection never sees."
+    )
     seed: int | None = Field(None, ge=0, le=2**31 - 1)
     people: int | None = Field(None, ge=0, le=1000)
     suggestion_votes: bool | None = None

@@ -168,6 +168,7 @@ class SettingsView(View):
     constructor: str
     gamma: float
     l2: float
+    holdout: float | str
     seed: int
     people: int
     suggestion_votes: bool
@@ -181,6 +182,18 @@ class SettingsView(View):
     lease_minutes: float
 
 
+class GainView(View):
+    """A model against the first one, on samples that selection never saw, with a 95 % interval of the difference."""
+
+    before: float
+    after: float
+    low: float
+    high: float
+    samples: int
+    rarest: int = Field(description="Samples of the rarest class among them.")
+    doubt: str | None = Field(description="Why they are too few to judge by; null where they are not.")
+
+
 class RoundView(View):
     """A round as it stands."""
 
@@ -190,7 +203,9 @@ class RoundView(View):
     size: int
     ahead: int
     spent: int
-    validation: dict[str, float] | None
+    validation: dict[str, float] | None = Field(description="On the samples that judge, else on those that steer.")
+    steering: dict[str, float] | None = Field(description="On the validation samples that selection sees.")
+    gain: dict[str, GainView] | None = Field(description="By metric, on the samples that judge; null where none does.")
     test: dict[str, float] | None
     seconds: dict[str, float]
     opened_at: datetime

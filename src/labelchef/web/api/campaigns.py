@@ -80,11 +80,13 @@ def create_campaign(
     ahead: Annotated[int | None, Form(ge=0, le=100000)] = None,
     gamma: Annotated[float | None, Form(ge=0, le=1)] = None,
     l2: Annotated[float | None, Form(gt=0, le=1e9)] = None,
+    holdout: Annotated[float | None, Form(ge=0, lt=1, description="Left out: chosen automatically.")] = None,
 ) -> CampaignView:
     """Make a campaign from uploaded files; the answer comes when they are checked and stored, the model follows."""
     given = {
         "selector": selector, "people": people, "suggestion_votes": suggestion_votes, "budget": budget, "batch_size": batch_size,
         "target": target, "blind_share": blind_share, "ahead": ahead, "gamma": gamma, "l2": l2,
+        "holdout": holdout,
     }  # fmt: skip
     whole = _settings_json(settings)
     chosen = whole.model_copy(update={k: v for k, v in given.items() if v is not None})

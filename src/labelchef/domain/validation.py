@@ -1,0 +1,94 @@
+"""Validation in two parts, and what may be said of a gain.
+
+The *steering* part of validation is what selection sees: influence, early stopping, trusted examples. The *judging*
+part it never sees: targets, stopping rules and reported gains read that one.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from labelchef.domain.errors import InvalidInputError
+
+AUTO = "auto"
+FEWEST = 50
+"""Samples a judging part should have."""
+FEWEST_OF_A_CLASS = 5
+WIDEST = 0.05
+"""Half the width of an interval beyond which a gain that may be none is not judged."""
+
+
+def as_holdout(value: Any) -> float | str:
+    """'auto', or the share of validation that judges, also as text.
+
+    >>> as_holdout("0.5"), as_holdout("auto"), as_holdout(0)
+    (0.5, 'auto', 0.0)
+    """
+    if value == AUTO:
+        return AUTO
+    try:
+        share = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        share = float("nan")
+    if not 0.0 <= share < 1.0:
+        raise InvalidInputError(
+            f"holdout is {value!r}; expected 'auto', or a share of validation from 0 (nothing judges) to below 1",
+            code="holdout",
+        )
+    return share
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The model now against the first one, on samples that selection never saw.
+
+    `low` and `high` hold after − before with 95 % confidence. Of 'loss', less is better.
+
+    >>> print(Gain("f1_macro", 0.7, 0.8, 0.06, 0.13, samples=150, rarest=12))
+    +0.100 (95 %: +0.060 to +0.130)
+    >>> print(Gain("f1_macro", 0.7, 0.8, -0.06, 0.22, samples=30, rarest=12))
+    too small to judge (30 samples): +0.100 (95 %: -0.060 to +0.220)
+    """
+
+    metric: str
+    before: float
+    after: float
+    low: float
+    high: float
+    samples: int
+    """How many judge."""
+    rarest: int
+    """Samples of the class that has the fewest of them."""
+
+    @property
+    def change(self) -> float:
+        """After − before."""
+        return self.after - self.before
+
+    @property
+    def doubt(self) -> str | None:
+        """Why there are too few samples to judge, or None.
+
+        An interval that is wide but leaves no doubt whether there is a gain is not doubted: it says how wide it is.
+        """
+        if self.samples < FEWEST:
+            return f"{self.samples} samples"
+        if self.rarest < FEWEST_OF_A_CLASS and self.metric.startswith("f1"):
+            return f"{self.rarest} of a class"
+        half = (self.high - self.low) / 2
+        return f"±{half:.3f}" if half > WIDEST and self.low <= 0.0 <= self.high else None
+
+    def __str__(self) -> str:
+        found = f"{self.change:+.3f} (95 %: {self.low:+.3f} to {self.high:+.3f})"
+        return found if self.doubt is None else f"too small to judge ({self.doubt}): {found}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name → value, to be stored."""
+        return asdict(self)
+
+
+def note_on(gain: Gain | None) -> str:
+    """What a reader of validation figures should know; `gain` is that on the samples that judge, None if none do."""
+    if gain is None:
+        return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
+    few = "" if gain.doubt is None else f" They are too few to judge by ({gain.doubt})."
+    return f"Validation figures are those of {gain.samples} samples that the selection never saw; the others steer it.{few}"

@@ -1,0 +1,153 @@
+"""Campaigns whose validation has two parts, and campaigns from before it had."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from labelchef.domain.campaigns import CampaignSettings, CampaignState
+from labelchef.domain.errors import InvalidInputError, JudgeWarning
+from labelchef.pipeline.holdout import draw_judges
+from labelchef.services import exchange, fold
+from labelchef.services.campaign_files import CampaignData
+from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
+from labelchef.services.charts import _metric
+from labelchef.services.progress import progress
+from labelchef.services.replaying import replay
+from labelchef.services.worker import advance
+from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.store import campaigns as store
+from labelchef.store import rounds as ledger
+from labelchef.store.tables import Campaign, Round
+from tests.store_support import CLASSES, label_all, make, small_data, tasks
+
+
+def data(n_val: int = 140) -> CampaignData:
+    return small_data(60, n_val)
+
+
+def labelled(ws: Workspace, name: str, **chosen: Any) -> str:
+    campaign = make(ws, name, data(), budget=40, **chosen)
+    label_all(ws, campaign, "ann", rounds=2, n=170)
+    return campaign
+
+
+def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
+    campaign = labelled(ws, "Two parts")
+    assert settings(ws, campaign).holdout == "auto"
+    closed = [one for one in rounds(ws, campaign) if one.validation]
+    assert len(closed) == 3
+    judges = draw_judges(data().y_val, len(CLASSES), "auto", 0)
+    for one in closed:
+        assert one.validation is not None
+        assert one.validation != one.steering
+        assert one.gain is not None
+        gain = one.gain["f1_macro"]
+        assert (gain.samples, gain.after) == (judges.sum(), one.validation["f1_macro"])
+        assert gain.low <= gain.change <= gain.high
+    found = progress(ws, campaign)
+    assert found.gain == closed[-1].gain["f1_macro"] if closed[-1].gain else False
+    losses = [one.steering["loss"] for one in found.rounds]
+    np.testing.assert_allclose([one.realised_change for one in found.rounds[1:]], np.diff(losses))  # type: ignore[arg-type]
+    assert set(_metric(found)["split"]) == {"validation", "steering"}
+    assert f"{judges.sum()} samples that the selection never saw" in found.note
+    page = exchange.report(ws, campaign)
+    assert f"gain on validation ({judges.sum()} samples), 95 % interval" in page
+
+
+def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
+    campaign = labelled(ws, "Again", holdout=0.3, seed=5)
+    before = [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)]
+    outcome = replay(ws, campaign)
+    assert outcome.agrees, outcome.message
+    ws.folded.clear()
+    label_all(ws, campaign, "ann", n=170)
+    assert [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)][: len(before) - 1] == before[:-1]
+    with ws.reading() as connection:
+        row = store.find_campaign(connection, campaign)
+    folded = fold.current(ws, row)
+    newest = [one for one in rounds(ws, campaign) if one.gain][-1]
+    assert folded.cleaner.gains() == newest.gain
+
+
+def aged(ws: Workspace, campaign: str) -> None:
+    """Make of a campaign what an earlier version stored: no holdout among the settings, no steering, no gain."""
+    with ws.writing() as connection:
+        row = store.find_campaign(connection, campaign)
+        left = without(row.settings, {"holdout"})
+        connection.execute(sa.update(Campaign).where(Campaign.id == row.id).values(settings=left))
+        for turn in ledger.rounds_of(connection, row.id):
+            if turn.metrics is not None:
+                left = without(turn.metrics, {"steering", "gain"})
+                connection.execute(sa.update(Round).where(Round.id == turn.id).values(metrics=left))
+
+
+def without(values: dict[str, Any], gone: set[str]) -> dict[str, Any]:
+    assert gone <= set(values)
+    return {name: value for name, value in values.items() if name not in gone}
+
+
+def test_a_campaign_from_before_goes_on_as_it_was(ws: Workspace) -> None:
+    old, twin = (labelled(ws, name, holdout=0) for name in ("Old", "Twin"))
+    aged(ws, old)
+    ws.folded.clear()
+    assert settings(ws, old).holdout == 0.0
+    outcome = replay(ws, old)
+    assert outcome.agrees, outcome.message
+    seen = [one for one in status(ws, old).rounds if one.validation]
+    assert all(one.gain is None and one.steering == one.validation for one in seen)
+    found = progress(ws, old)
+    assert found.gain is None
+    assert "optimistic" in found.note
+    assert set(_metric(found)["split"]) == {"validation"}
+    assert found.rounds[1].realised_change == pytest.approx(
+        found.rounds[1].validation["loss"] - found.rounds[0].validation["loss"]
+    )
+    for campaign in (old, twin):
+        label_all(ws, campaign, "ann", n=170)
+    assert [t.item for t in tasks(ws, old, "ann", 4)] == [t.item for t in tasks(ws, twin, "ann", 4)]
+    one, two = ([(r.validation, r.steering) for r in rounds(ws, campaign) if r.validation] for campaign in (old, twin))
+    assert one == two
+    assert "All of validation steers" in exchange.report(ws, old)
+
+
+def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:
+    """Validation whose judges are all mislabelled: what steers is near perfect, and the campaign does not finish."""
+    given = data()
+    judges = draw_judges(given.y_val, len(CLASSES), "auto", 0)
+    X = given.X_val.copy()
+    X[judges] = -9.0 * X[judges]
+    wrong = CampaignData(given.X, given.weak, CLASSES, X, given.y_val, items=given.items)
+    stuck = make(ws, "Stuck", wrong, target=0.6, target_metric="accuracy", budget=40)
+    label_all(ws, stuck, "ann", rounds=3, n=170)
+    last = [one for one in rounds(ws, stuck) if one.validation][-1]
+    assert last.validation is not None
+    assert last.steering is not None
+    assert last.steering["accuracy"] > 0.6 > last.validation["accuracy"]
+    assert summary(ws, stuck).state == CampaignState.RUNNING
+
+
+def test_few_judges_are_said_once_when_it_is_made(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        with pytest.warns(JudgeWarning, match="all 30 validation samples steer") as said:
+            made = create_campaign(ws, "Few", small_data(), CampaignSettings(budget=8), "lead")
+        assert len(said) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            advance(ws, made.slug)
+        with pytest.warns(JudgeWarning, match="holdout is 0, so the target"):
+            create_campaign(ws, "None", data(), CampaignSettings(holdout=0, target=0.9), "lead")
+
+
+@pytest.mark.parametrize("holdout", [1.0, -0.5, "most", None, True])
+def test_no_other_holdout_is_stored(holdout: Any) -> None:
+    with pytest.raises(InvalidInputError, match="holdout is"):
+        CampaignSettings(holdout=holdout)
+
+
+def test_holdout_stays_as_it_was_made(ws: Workspace) -> None:
+    with pytest.raises(InvalidInputError, match="'holdout' cannot change"):
+        CampaignSettings().changed(holdout=0.2)
