@@ -9,7 +9,7 @@ from rich.console import Console
 
 from experiments import comparisons, exp1, scoreboard, speed, tsne
 from experiments.plans import Experiment, Plan
-from experiments.reporting import Report, header
+from experiments.reporting import DOCS, Report, header
 from experiments.running import Outcome, estimated_seconds, run_cells
 from experiments.store import CellStore
 
@@ -18,12 +18,17 @@ EXPERIMENTS = {
     for module in (scoreboard, exp1, comparisons, speed, tsne)
     for experiment in module.EXPERIMENTS
 }
-DOCS = Path(__file__).parent.parent / "docs"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse, run, write; 1 if a cell failed, 130 if interrupted."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in EXPERIMENTS]
+    if unknown:
+        parser.error(f"unknown experiment {unknown[0]!r}; expected one of: {', '.join(EXPERIMENTS)}")
+    if options.quick and options.publish:
+        parser.error("--quick with --publish; expected one of them: a reduced run is no result to publish")
     console = Console(soft_wrap=True, highlight=False, stderr=True)
     chosen = [EXPERIMENTS[name] for name in dict.fromkeys(options.names or EXPERIMENTS)]
     out: Path = options.out or Path("experiments-quick" if options.quick else "experiments-results")
@@ -73,9 +78,7 @@ def _announcement(chosen: list[Experiment], plan: Plan, store: CellStore, jobs: 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="name", choices=[*EXPERIMENTS, []], help=f"of: {', '.join(EXPERIMENTS)}"
-    )
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(EXPERIMENTS)}; all, if none is named")
     parser.add_argument("--quick", action="store_true", help="two sets, two seeds, few samples: every page, reduced")
     parser.add_argument("--out", type=Path, help="folder of cells and pages (experiments-results, experiments-quick)")
     parser.add_argument("--seeds", type=_at_least_one, help="seeds of each cell (10; quick: 2)")

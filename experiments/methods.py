@@ -117,4 +117,4 @@ def data_table(report: Report, frame: pd.DataFrame) -> None:
         source = SOURCES[name]
         lambdas = ", ".join(sorted({f"{value}" for value in part["l2"]}))
         rows.append([name, source.weak, source.people, answers, lambdas, OUR_SET.get(name, "")])
-    report.table(["set", "weak labels", "people", "their majority", "l2", "nearest in the paper"], rows)
+    report.table(["set", "weak labels", "people", "their majority", "l2", "nearest in the paper"], rows, left=6)

@@ -14,6 +14,7 @@ import pandas as pd
 from experiments.store import Result
 from labelchef.report.charts import as_svg
 
+DOCS = Path(__file__).parent.parent / "docs"
 INTRO, COMMENTARY = Path(__file__).parent / "intro", Path(__file__).parent / "commentary"
 
 
@@ -31,9 +32,9 @@ class Report:
         """A paragraph, or a heading."""
         self.parts.append(text.strip())
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A Markdown table: the first column left, the others right."""
-        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
+        """A Markdown table: the first `left` columns left, the others right."""
+        lines = [head, [*["---"] * left, *["---:"] * (len(head) - left)], *rows]
         self.parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
     def figure(self, name: str, caption: str, chart: Any) -> None:
@@ -51,7 +52,7 @@ class Report:
         self.text(text.format(**values) if values else text)
 
     def commentary(self) -> None:
-        """What a person wrote about these results, in `experiments/commentary/`."""
+        """What a person wrote about these results, in `experiments/commentary/`; `{docs}` there is the folder docs/."""
         path = COMMENTARY / f"{self.name}.md"
         if path.exists():
             self.text(path.read_text())
@@ -67,6 +68,7 @@ class Report:
             self.text(f"All figures: [{self.name}.csv]({{assets}}/{self.name}.csv).")
         link = os.path.relpath(assets, page)
         body = "\n\n".join([f"# {self.title}", *self.parts]).replace("{assets}", link)
+        body = body.replace("{docs}", os.path.relpath(DOCS, page))
         path = page / f"{self.name}.md"
         path.write_text(body + "\n")
         return path
@@ -81,7 +83,7 @@ def header(results: Sequence[Result], name: str, quick: bool) -> str:
     warned = sum(bool(result["warnings"]) for result in results)
     lines = [
         f"Generated on {datetime.now(UTC):%d %B %Y} by `python -m experiments {name}{' --quick' if quick else ''}`: "
-        f"{len(results):,} cells, seeds {seeds[0]} to {seeds[-1]}, labelchef {versions} (source {codes}), "
+        f"{len(results):,} cell{'s' * (len(results) > 1)}, {_span(seeds)}, labelchef {versions} (source {codes}), "
         f"Python {platform.python_version()}, {', '.join(parts)}; {os.cpu_count()} cores, {_processor()}.",
     ]
     if quick:
@@ -90,6 +92,10 @@ def header(results: Sequence[Result], name: str, quick: bool) -> str:
         kinds = sorted({kind for result in results for kind in result["warnings"]})
         lines.append(f"{warned:,} cells warned ({', '.join(kinds)}).")
     return "\n".join(lines)
+
+
+def _span(seeds: list[int]) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _processor() -> str:

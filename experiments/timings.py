@@ -6,15 +6,19 @@ from typing import Any
 import numpy as np
 from benchmarks import constructors
 from benchmarks.selection import campaign
-from benchmarks.shapes import SHAPES, make
+from benchmarks.shapes import SHAPES, Shape, make
 
 from experiments.cells import Cell
 from labelchef.constructors import DescentSettings
+
+WARM_UP = Shape("warm-up", 2_000, 64, 100, 100, 0.01)
+"""What is compiled on first use is compiled on this one."""
 
 
 def selection(cell: Cell) -> dict[str, Any]:
     """Every way of finding the top b, in every round of one campaign; the first round is left out."""
     shape = SHAPES[cell.data]
+    campaign(make(WARM_UP), WARM_UP.l2, cell.b, rounds=3)
     measured = campaign(make(shape, seed=cell.seed), shape.l2, cell.b, rounds=cell.labels // cell.b)
     return {
         "n": shape.n_train,
@@ -30,6 +34,7 @@ def construction(cell: Cell) -> dict[str, Any]:
     settings = DescentSettings(
         learning_rate=rate, epochs=epochs, minibatch=constructors.MINIBATCH, early_stopping=False
     )
+    constructors.descents(constructors.problem_of(WARM_UP), DescentSettings(epochs=20, early_stopping=False))
     found, seconds = constructors.newton_updates(problem, 2 * constructors.ROUNDS)
     return {
         "n": SHAPES[cell.data].n_train,

@@ -28,7 +28,7 @@ def _report(report: Report, results: list[Result]) -> None:
         points = pd.DataFrame(result["points"], columns=["x", "y", "kind", "truth", "suggested"])
         first = points[points["kind"] == SELECTORS[0]]
         right = int((first["truth"] == first["suggested"]).sum())
-        near = f" (the paper's {OUR_SET[name]})" if name in OUR_SET else ""
+        near = f" (nearest in the paper: {OUR_SET[name]})" if name in OUR_SET else ""
         report.text(
             f"## {name}{near}\n\nOf the {len(first)} suggestions of `{SELECTORS[0]}`, {right} equal the true class."
         )
