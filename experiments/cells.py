@@ -3,9 +3,11 @@
 import functools
 import hashlib
 import inspect
+import io
 import json
 import time
 import warnings
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,8 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "construction": timings.construction,
     }
     began = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
+    # a library that prints would write over the progress bar
+    with warnings.catch_warnings(record=True) as caught, redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
         found = kinds[cell.kind](cell)
     return {

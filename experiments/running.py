@@ -100,7 +100,7 @@ def _begin() -> None:
 
 
 _ROUND, _START = 0.03, 0.15
-_SLOW = {"duti": 0.35, "o2u": 0.2, "cleanlab_quality": 0.15, "active_lab": 0.2, "tars": 0.05}
+_SLOW = {"duti": 0.08, "o2u": 0.07, "cleanlab_quality": 0.02, "active_lab": 0.65, "tars": 0.02}
 _KINDS = {"selection": 25.0, "construction": 60.0, "tsne": 8.0}
 
 
@@ -109,7 +109,7 @@ def estimated_seconds(cells: Sequence[Cell], jobs: int) -> float:
     total = 0.0
     for cell in cells:
         rounds = -(-cell.labels // cell.b)
-        size = cell.n_train / 3000 * (3 if cell.data == "cifar10n" else 1)
+        size = cell.n_train / 3000 * (3 if cell.data == "cifar10n" else 1)  # ten classes
         campaign = _START + rounds * (_ROUND + _SLOW.get(cell.selector, 0.0)) * size
         total += _KINDS.get(cell.kind, campaign) / (1 if cell.kind in TIMED else jobs)
     return total
