@@ -61,6 +61,8 @@ def _write(experiment: Experiment, plan: Plan, outcome: Outcome, out: Path, publ
         return "nothing to write"
     report = Report(experiment.name, experiment.title)
     report.text(header(results, experiment.name, plan.quick))
+    if outcome.failures:
+        report.text(f"**{len(outcome.failures)} cells failed and are missing below.**")
     experiment.report(report, results)
     if not publish:
         return report.write(out, out)

@@ -1,5 +1,6 @@
 """The t-SNE figure: where the samples that a selector asks first lie among validation and training samples."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,6 @@ SELECTORS = ("increm_infl", "entropy", "random")
 
 def measure(cell: Cell) -> dict[str, Any]:
     """Points (x, y, kind, true class, suggested class or −1) of one data set."""
-    from dataclasses import replace
-
     problem = problem_of(cell)
     d = problem.data
     picked: dict[int, tuple[str, int]] = {}

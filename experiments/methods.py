@@ -34,10 +34,10 @@ def frame_of(results: Sequence[Result]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def f1_table(report: Report, frame: pd.DataFrame, paper: PaperTable | None) -> None:
+def f1_table(report: Report, frame: pd.DataFrame, paper: PaperTable) -> None:
     """The table of one setting: F1 a set, then the paper's figures, then gains over the model before, means over sets."""
     sets = list(dict.fromkeys(frame["data"]))
-    beside = [name for name in sets if paper is not None and OUR_SET.get(name) in paper.f1["uncleaned"]]
+    beside = [name for name in sets if OUR_SET.get(name) in paper.f1["uncleaned"]]
     best = frame.groupby(["data", "method"])["f1"].mean().groupby("data").max()
     head = ["method", *sets, *[f"paper: {OUR_SET[name]}" for name in beside], "gain, all sets", "paper: gain, its sets"]
     rows = [
@@ -51,18 +51,17 @@ def f1_table(report: Report, frame: pd.DataFrame, paper: PaperTable | None) -> N
 
 
 def _row(
-    label: str, part: pd.DataFrame, column: str, sets: list[str], beside: list[str], paper: PaperTable | None,
+    label: str, part: pd.DataFrame, column: str, sets: list[str], beside: list[str], paper: PaperTable,
     theirs: str | None, best: dict[Any, float],
 ) -> list[str]:  # fmt: skip
     cells = []
     for name in sets:
         found = estimate(part.loc[part["data"] == name, column])
-        bold = "**" if found.n and best.get(name) == found.mean else ""
-        cells.append(f"{bold}{found.text()}{bold}")
-    printed = [_figure(None if paper is None else paper.of(theirs, OUR_SET[name])) for name in beside]
+        cells.append(found.text(best=best.get(name)))
+    printed = [_figure(paper.of(theirs, OUR_SET[name])) for name in beside]
     if column == "before":
         return [label, *cells, *printed, "", ""]
-    expected = None if paper is None else paper.mean_gain(theirs)
+    expected = paper.mean_gain(theirs)
     return [label, *cells, *printed, gain_of(part).text(sign=True), "" if expected is None else f"{expected:+.4f}"]
 
 

@@ -7,8 +7,6 @@ formula (a fixed-step SGD stands in for conjugate gradients).
 
 from dataclasses import dataclass
 
-SETS = ("MIMIC", "Retina", "Chexpert", "Fashion", "Fact", "Twitter")
-
 OUR_SET = {"airline_twitter": "Twitter", "fact_google_relations": "Fact", "pneumonia": "MIMIC"}
 """Our set → the paper's nearest one: the same tweets with other labelling functions and embeddings; facts from
 the same corpus, other items, other reference; chest X-rays with random weak labels, as 28 × 28 pixels and not ResNet features."""

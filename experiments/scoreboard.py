@@ -101,8 +101,7 @@ def _by_set(report: Report, frame: pd.DataFrame, column: str) -> None:
         cells = []
         for name in sets:
             found = estimate(frame.loc[(frame["method"] == method) & (frame["data"] == name), column])
-            bold = "**" if found.n and found.mean == best[name] else ""
-            cells.append(f"{bold}{found.text()}{bold}")
+            cells.append(found.text(best=best[name]))
         rows.append([f"`{method}`", *cells])
     report.table(["selector", *sets], rows)
 

@@ -21,8 +21,8 @@ class Estimate:
     half: float
     n: int
 
-    def text(self, digits: int = 3, sign: bool = False) -> str:
-        """As tables show it.
+    def text(self, digits: int = 3, sign: bool = False, best: float | None = None) -> str:
+        """As tables show it; in bold if it is the best.
 
         >>> Estimate(0.91234, 0.0042, 10).text(), Estimate(0.5, float("nan"), 1).text(2), Estimate(0.1, 0.02, 3).text(2, True)
         ('0.912 ± 0.004', '0.50', '+0.10 ± 0.02')
@@ -30,7 +30,8 @@ class Estimate:
         if self.n == 0:
             return "–"
         mean = f"{self.mean:{'+' if sign else ''}.{digits}f}"
-        return mean if np.isnan(self.half) else f"{mean} ± {self.half:.{digits}f}"
+        shown = mean if np.isnan(self.half) else f"{mean} ± {self.half:.{digits}f}"
+        return f"**{shown}**" if best is not None and abs(best - self.mean) < 1e-9 else shown
 
 
 def estimate(values: Any) -> Estimate:

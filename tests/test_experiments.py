@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments import __main__ as command
-from experiments import cells, data, exp1, paper, running, scoreboard, stats
+from experiments import cells, data, exp1, paper, running, scoreboard, speed, stats
 from experiments.cells import SAME_BATCHES, Cell, run_cell
 from experiments.plans import Plan
 from experiments.reporting import Report, header
@@ -297,13 +297,7 @@ def test_the_papers_tables_were_read_whole() -> None:
     assert paper.EXP1[10, 0.0].of("INFL (two)", "Twitter") == 0.8184
     assert paper.TARS[10].of("TARS", "MIMIC") == 0.6025
     assert paper.TARS[10].of("TARS", "Twitter") is None
-    assert set(paper.EXP2) == set(running_shapes())
-
-
-def running_shapes() -> tuple[str, ...]:
-    from experiments.speed import SHAPES_USED
-
-    return SHAPES_USED
+    assert set(paper.EXP2) == set(speed.SHAPES_USED)
 
 
 def test_the_scoreboard_from_made_up_campaigns(tmp_path: Path) -> None:
