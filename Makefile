@@ -7,7 +7,7 @@ export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench experiments experiments-quick clean
 
 demo: $(READY)
 	$(BIN)/labelchef demo
@@ -30,8 +30,16 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev,torch]'
 	$(BIN)/python -m benchmarks
 
+# The paper's experiments and the scoreboard, written to docs/; finished cells are kept, the same command goes on.
+experiments: $(READY)
+	$(BIN)/python -m experiments --publish
+
+# Every table at reduced size, in experiments-quick/; from the start every time.
+experiments-quick: $(READY)
+	$(BIN)/python -m experiments --quick --fresh
+
 clean:
-	rm -rf .venv labelchef-demo labelchef-demo-home bench-results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf .venv labelchef-demo labelchef-demo-home bench-results experiments-quick .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "labelchef needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 1; }

@@ -94,22 +94,31 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
 
 
 def _shape(shape: Shape, rate: float, epochs: int) -> dict[str, Any]:
-    data = make(shape)
+    problem = problem_of(shape)
+    settings = DescentSettings(learning_rate=rate, epochs=epochs, minibatch=MINIBATCH, early_stopping=False)
+    figures = descents(problem, settings)
+    figures["torch"], off = _torch(problem, settings)
+    assert off < 1e-3, f"the loop of torch is another descent: {off}"
+    gc.collect()
+    found, seconds = newton_updates(problem, 2 * ROUNDS)
+    figures |= {"newton": float(np.median(seconds))} | _optima(problem, found)
+    return figures
+
+
+def problem_of(shape: Shape, seed: int = 0) -> Measured:
+    """A problem of that shape, nothing cleaned yet."""
+    data = make(shape, seed=seed)
     labels = LabelTable(data.Y_weak, GAMMA)
     objective = Objective(MemoryEngine(data.X, bias=True), labels.rows, shape.l2)
-    problem = Measured(data, labels, objective, np.random.default_rng(0))
-    settings = DescentSettings(learning_rate=rate, epochs=epochs, minibatch=MINIBATCH, early_stopping=False)
-    figures = _descents(problem, settings)
-    gc.collect()
-    figures |= _optima(problem)
-    return figures
+    return Measured(data, labels, objective, np.random.default_rng(seed))
 
 
 def _no_choice(stack: Any) -> Any:
     return np.zeros(len(stack))
 
 
-def _descents(problem: Measured, settings: DescentSettings) -> dict[str, Any]:
+def descents(problem: Measured, settings: DescentSettings) -> dict[str, Any]:
+    """Median seconds of Retrain and the two replays, how far the replays end from Retrain, how many steps were explicit."""
     deltagrad, retrain = DeltaGradLConstructor(settings), RetrainConstructor(settings)
     unguarded = DeltaGradLConstructor(settings, error_guard=False)
     first = replayed = heedless = deltagrad.initialise(problem.objective, _no_choice)
@@ -123,11 +132,8 @@ def _descents(problem: Measured, settings: DescentSettings) -> dict[str, Any]:
         trained = retrain.construct(problem.objective, first, change, _no_choice)
         seconds["retrain"].append(trained.diagnostics.seconds)
     moved = np.linalg.norm(trained.point.W - first.point.W)
-    torch_seconds, off = _torch(problem, settings)
-    assert off < 1e-3, f"the loop of torch is another descent: {off}"
     return {
         **{name: float(np.median(taken)) for name, taken in seconds.items()},
-        "torch": torch_seconds,
         "off": float(np.linalg.norm(replayed.point.W - trained.point.W) / moved),
         "unguarded_off": float(np.linalg.norm(heedless.point.W - trained.point.W) / moved),
         "steps": f"{replayed.diagnostics.explicit} ({replayed.diagnostics.fell_back}) of {replayed.diagnostics.iterations}",
@@ -162,20 +168,24 @@ def _torch(problem: Measured, settings: DescentSettings) -> tuple[float, float]:
     return seconds, float(np.linalg.norm(ours - theirs) / np.linalg.norm(ours))
 
 
-def _optima(problem: Measured) -> dict[str, Any]:
+def newton_updates(problem: Measured, rounds: int) -> tuple[Construction, list[float]]:
+    """The optimum after so many rounds, and the seconds each took."""
     newton = NewtonConstructor()
     found = newton.initialise(problem.objective, _no_choice)
-    sklearn = _Stacked(problem)
-    seconds: dict[str, list[float]] = {"newton": [], "sklearn": []}
-    for _ in range(2 * ROUNDS):
+    seconds = []
+    for _ in range(rounds):
         found = newton.construct(problem.objective, found, problem.clean(), _no_choice)
-        seconds["newton"].append(found.diagnostics.seconds)
+        seconds.append(found.diagnostics.seconds)
+    return found, seconds
+
+
+def _optima(problem: Measured, found: Construction) -> dict[str, Any]:
+    sklearn, seconds = _Stacked(problem), []
     for _ in range(ROUNDS):
-        change = problem.clean()
-        found = newton.construct(problem.objective, found, change, _no_choice)
-        seconds["sklearn"].append(sklearn.refit(problem))
+        problem.clean()
+        seconds.append(sklearn.refit(problem))
     return {
-        **{name: float(np.median(taken)) for name, taken in seconds.items()},
+        "sklearn": float(np.median(seconds)),
         "newton_norm": found.diagnostics.gradient_norm / (1 + np.linalg.norm(found.point.W)),
         "sklearn_norm": sklearn.gradient_norm(problem),
     }

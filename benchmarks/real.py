@@ -45,12 +45,12 @@ def _labelling_functions(folder: Path, stem: str, label: str, n_classes: int) ->
     return Pool(X, votes, y, trusted, n_classes, n_val=min(300, int(trusted.sum()) // 2))
 
 
-def _crowd_matrix(votes: pd.DataFrame, item: str, label: str, n: int, keep: int = 5) -> NDArray[np.int64]:
-    """The first few votes of each item as columns."""
-    table = np.full((n, keep), -1, dtype=np.int64)
-    place = votes.groupby(item).cumcount().to_numpy()
-    inside = place < keep
-    table[votes[item].to_numpy()[inside], place[inside]] = votes[label].to_numpy()[inside]
+def crowd_matrix(votes: pd.DataFrame, n: int, *, keep: int, skip: int = 0, empty: int = -1) -> NDArray[np.int64]:
+    """Votes (columns item, vote) as a table (n, keep): the first `keep` of each item after `skip`; `empty` for none."""
+    table = np.full((n, keep), empty, dtype=np.int64)
+    place = votes.groupby("item").cumcount().to_numpy() - skip
+    inside = (place >= 0) & (place < keep)
+    table[votes["item"].to_numpy()[inside], place[inside]] = votes["vote"].to_numpy()[inside]
     return table
 
 
@@ -68,7 +68,7 @@ def _sentiment(folder: Path) -> Pool:
     X = np.load(folder / "sentences_minilm_f16.npy").astype(np.float32)
     return Pool(
         X,
-        _crowd_matrix(votes, "item", "vote", len(table), keep=1),
+        crowd_matrix(votes, len(table), keep=1),
         table["label"].to_numpy(dtype=np.int64),
         (table["split"] == "test").to_numpy(),
         2,
@@ -79,7 +79,7 @@ def _facts(folder: Path) -> Pool:
     table = pd.read_parquet(folder / "facts.parquet", columns=["mv"])
     votes = pd.read_parquet(folder / "votes.parquet")
     X = np.load(folder / "facts_minilm_f16.npy").astype(np.float32)
-    matrix = _crowd_matrix(votes[votes["vote"] < 2], "item", "vote", len(table), keep=1)
+    matrix = crowd_matrix(votes[votes["vote"] < 2], len(table), keep=1)
     known = (table["mv"] >= 0).to_numpy()
     trusted = np.random.default_rng(2021).random(int(known.sum())) < 0.3
     return Pool(X[known], matrix[known], table["mv"].to_numpy(dtype=np.int64)[known], trusted, 2)
@@ -109,15 +109,33 @@ def load(folder: Path, name: str) -> Pool:
     return SETS[name](folder / name)
 
 
-def split(pool: Pool, seed: int, n_train: int | None = None) -> Data:
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a pool, each once: trained on, validated on, tested on."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+def rows(pool: Pool, rng: np.random.Generator, *, n_train: int | None = None, n_val: int | None = None) -> Rows:
+    """A random split: of the trusted samples, `n_val` (the pool's own number, if None) validate and the rest tests."""
+    train, held = rng.permutation(np.flatnonzero(~pool.trusted)), rng.permutation(np.flatnonzero(pool.trusted))
+    n_val = pool.n_val if n_val is None else n_val
+    return Rows(np.sort(train[:n_train]), held[:n_val], held[n_val:])
+
+
+def split(pool: Pool, seed: int, n_train: int | None = None, n_val: int | None = None) -> Data:
     """A training problem: trusted samples go to validation and test, the others are trained on."""
     rng = np.random.default_rng([seed, 77])
-    train, held = rng.permutation(np.flatnonzero(~pool.trusted)), rng.permutation(np.flatnonzero(pool.trusted))
-    train = np.sort(train[:n_train])
-    val, test = held[: pool.n_val], held[pool.n_val :]
+    return problem(pool, rows(pool, rng, n_train=n_train, n_val=n_val), rng)
+
+
+def problem(pool: Pool, chosen: Rows, rng: np.random.Generator) -> Data:
+    """The rows with their weak labels: shares of the votes, or drawn at random where there are none."""
     if pool.votes is None:
-        weak: NDArray[Any] = rng.dirichlet(np.ones(pool.n_classes), len(train))
+        weak: NDArray[Any] = rng.dirichlet(np.ones(pool.n_classes), len(chosen.train))
     else:
-        weak = vote_shares(pool.votes[train], pool.n_classes)
-    y = pool.y
-    return Data(pool.X[train], weak, y[train], pool.X[val], y[val], pool.X[test], y[test])
+        weak = vote_shares(pool.votes[chosen.train], pool.n_classes)
+    X, y = pool.X, pool.y
+    return Data(X[chosen.train], weak, y[chosen.train], X[chosen.val], y[chosen.val], X[chosen.test], y[chosen.test])

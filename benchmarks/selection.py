@@ -7,6 +7,7 @@ those that renew anchors included.
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def main(console: Console, *, quick: bool = False) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for name, l2, data in _problems(quick):
         for b in (10,) if quick or name == "million" else BATCHES:
-            rows += _campaign(name, data, l2, b)
+            rows += [_summary(row, name, data, b) for row in campaign(data, l2, b)]
             _print(console, name, data, b, rows)
     frame = pd.DataFrame(rows)
     equal = frame[frame["selector"].str.startswith("anchored")]["equal"].min()
@@ -52,7 +53,29 @@ def _problems(quick: bool) -> Iterator[tuple[str, float, Data]]:
         yield MILLION.name, MILLION.l2, make(MILLION)
 
 
-def _campaign(name: str, data: Data, l2: float, b: int) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Round:
+    """One selector in one round; seconds without the solve of H V = g_val, which all of them share."""
+
+    candidates: int
+    seconds: float
+    full_seconds: float
+    solve_seconds: float
+    equal: bool
+    refreshed: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A selector's rounds, and the memory of its anchor as a share of that of X."""
+
+    selector: str
+    rounds: tuple[Round, ...]
+    memory: float
+
+
+def campaign(data: Data, l2: float, b: int, rounds: int = ROUNDS) -> list[Measured]:
+    """One campaign, every selector asked in every round with the same V."""
     selectors: dict[str, Any] = {
         "anchored, products at hand": AnchoredSelector(),
         "anchored, anchors alone": AnchoredSelector(free_products=False),
@@ -62,39 +85,42 @@ def _campaign(name: str, data: Data, l2: float, b: int) -> list[dict[str, Any]]:
     cleaner = LabelCleaner(selector="infl", look_ahead=False, l2=l2, budget=None, batch_size=b, holdout=0)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     session = cleaner._session
-    measured: dict[str, list[tuple[int, float, bool, bool]]] = {key: [] for key in selectors}
-    for _ in range(ROUNDS):
+    measured: dict[str, list[Round]] = {key: [] for key in selectors}
+    for _ in range(rounds):
         context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+        began = time.perf_counter()
         direction = solve_direction(context, tol=1e-6, max_iterations=500)
+        solve = time.perf_counter() - began
         chosen, full = _full(context, direction, b)
         for key, selector in selectors.items():
             began = time.perf_counter()
             batch = selector.select_along(context, direction, b, began)
             seconds = time.perf_counter() - began
             same = np.array_equal(batch.indices, chosen)
-            measured[key].append((batch.diagnostics.candidates, full / seconds, same, batch.diagnostics.refreshed))
+            found = batch.diagnostics
+            measured[key].append(Round(found.candidates, seconds, full, solve, same, found.refreshed))
         cleaner.query(1)  # so that V rides along with the update
         cleaner.update(chosen, data.y[chosen])
-    rows = []
-    for key, rounds in measured.items():
-        later = rounds[1:]
-        anchor = getattr(selectors[key], "anchor", None)
-        rows.append(
-            {
-                "data": name,
-                "n": len(data.X),
-                "d": data.X.shape[1],
-                "b": b,
-                "selector": key,
-                "candidates": float(np.mean([r[0] for r in later])) / len(data.X),
-                "most": max(r[0] for r in later) / len(data.X),
-                "ratio": float(np.median([r[1] for r in later])),
-                "equal": float(np.mean([r[2] for r in rounds])),
-                "refreshed": sum(r[3] for r in later),
-                "memory": 0.0 if anchor is None else anchor.nbytes / data.X.nbytes,
-            }
-        )
-    return rows
+    anchors = {key: getattr(selector, "anchor", None) for key, selector in selectors.items()}
+    memory = {key: 0.0 if anchor is None else anchor.nbytes / data.X.nbytes for key, anchor in anchors.items()}
+    return [Measured(key, tuple(found), memory[key]) for key, found in measured.items()]
+
+
+def _summary(measured: Measured, name: str, data: Data, b: int) -> dict[str, Any]:
+    later = measured.rounds[1:]
+    return {
+        "data": name,
+        "n": len(data.X),
+        "d": data.X.shape[1],
+        "b": b,
+        "selector": measured.selector,
+        "candidates": float(np.mean([r.candidates for r in later])) / len(data.X),
+        "most": max(r.candidates for r in later) / len(data.X),
+        "ratio": float(np.median([r.full_seconds / r.seconds for r in later])),
+        "equal": float(np.mean([r.equal for r in measured.rounds])),
+        "refreshed": sum(r.refreshed for r in later),
+        "memory": measured.memory,
+    }
 
 
 def _full(context: SelectionContext, direction: Direction, b: int) -> tuple[Any, float]:

@@ -1,0 +1,116 @@
+"""What tables are made of: intervals over seeds, ranks, areas, labels needed.
+
+Curves are test macro-F1 against labels asked, straight between rounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom, rankdata
+from scipy.stats import t as student
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, and half the width of its 95 % interval (NaN for a single value)."""
+
+    mean: float
+    half: float
+    n: int
+
+    def text(self, digits: int = 3, sign: bool = False, best: float | None = None) -> str:
+        """As tables show it; in bold if it is the best.
+
+        >>> Estimate(0.91234, 0.0042, 10).text(), Estimate(0.5, float("nan"), 1).text(2), Estimate(0.1, 0.02, 3).text(2, True)
+        ('0.912 ± 0.004', '0.50', '+0.10 ± 0.02')
+        """
+        if self.n == 0:
+            return "–"
+        mean = f"{self.mean:{'+' if sign else ''}.{digits}f}"
+        shown = mean if np.isnan(self.half) else f"{mean} ± {self.half:.{digits}f}"
+        return f"**{shown}**" if best is not None and abs(best - self.mean) < 1e-9 else shown
+
+
+def estimate(values: Any) -> Estimate:
+    """Mean with Student's interval.
+
+    >>> estimate([1.0, 2.0, 3.0]).text(2)
+    '2.00 ± 2.48'
+    """
+    values = np.asarray(values, dtype=np.float64)
+    n = len(values)
+    if n == 0:
+        return Estimate(float("nan"), float("nan"), 0)
+    half = float(student.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    return Estimate(float(values.mean()), half, n)
+
+
+def at(asked: Sequence[float], f1: Sequence[float], labels: float) -> float:
+    """F1 after so many labels; that of the end if the campaign ended before."""
+    return float(np.interp(labels, asked, f1))
+
+
+def area(asked: Sequence[float], f1: Sequence[float], labels: float) -> float:
+    """Mean F1 from the start to so many labels: the area under the curve over its width.
+
+    >>> area([0, 10, 20], [0.0, 1.0, 1.0], 20)
+    0.75
+    """
+    inside = [x for x in asked if x < labels]
+    grid = np.array([*inside, labels])
+    return float(np.trapezoid(np.interp(grid, asked, f1), grid) / labels)
+
+
+def labels_to_reach(asked: Sequence[float], f1: Sequence[float], level: float) -> float:
+    """Labels until the curve first reaches the level; infinity if it never does.
+
+    >>> labels_to_reach([0, 10, 20], [0.5, 0.7, 0.6], 0.6), labels_to_reach([0, 10], [0.5, 0.7], 0.8)
+    (5.0, inf)
+    """
+    above = np.flatnonzero(np.asarray(f1) >= level)
+    if not above.size:
+        return float("inf")
+    k = int(above[0])
+    if k == 0:
+        return float(asked[0])
+    share = (level - f1[k - 1]) / (f1[k] - f1[k - 1])
+    return float(asked[k - 1] + share * (asked[k] - asked[k - 1]))
+
+
+def median_interval(values: Any) -> tuple[float, float, float]:
+    """Median, and the order statistics that hold the true one with 95 % or, for few values, as nearly as they can.
+
+    >>> median_interval([1.0, 2.0, float("inf")])
+    (2.0, 1.0, inf)
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    n = len(ordered)
+    k = int(binom.ppf(0.025, n, 0.5))
+    k = max(k - 1, 0) if 2 * binom.cdf(k, n, 0.5) > 0.05 and k > 0 else k
+    low, high = ordered[k], ordered[n - 1 - k]
+    middle = (ordered[(n - 1) // 2], ordered[n // 2])
+    median = middle[0] if middle[0] == middle[1] else sum(middle) / 2
+    return float(median), float(low), float(high)
+
+
+def mean_ranks(frame: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Mean rank over data sets of every method: columns method, and one row a seed for each.
+
+    Within a data set and seed methods are ranked by `value`, the largest first, ties sharing their mean rank; ranks are
+    then averaged over the data sets. Data sets and seeds that lack a method are left out for all.
+    """
+    table = frame.pivot_table(index=["seed", "data"], columns="method", values=value).dropna()
+    ranks = pd.DataFrame(rankdata(-table.to_numpy(), axis=1), index=table.index, columns=table.columns)
+    return ranks.groupby(level="seed").mean()
+
+
+def paired_gain(frame: pd.DataFrame, value: str, method: str, against: str) -> Estimate:
+    """Gain of a method over another, paired by data set and seed, averaged over the sets, interval over seeds."""
+    table = frame.pivot_table(index=["seed", "data"], columns="method", values=value)
+    if method not in table or against not in table:
+        return estimate([])
+    gain = (table[method] - table[against]).dropna()
+    return estimate(gain.groupby(level="seed").mean())

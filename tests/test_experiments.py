@@ -1,0 +1,393 @@
+"""The experiments: cells resume and are reproducible, tables say what the cells say."""
+
+import doctest
+import io
+import itertools
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from experiments import __main__ as command
+from experiments import cells, data, exp1, paper, running, scoreboard, speed, stats
+from experiments.cells import SAME_BATCHES, Cell, run_cell
+from experiments.plans import Plan
+from experiments.reporting import Report, header
+from experiments.store import CellStore
+from rich.console import Console
+from scipy.stats import bootstrap, ttest_1samp
+
+from labelchef.domain.records import Batch
+from labelchef.selectors import SELECTORS
+
+SMALL: dict[str, Any] = {"gamma": 0.8, "l2": 0.01, "labels": 20, "n_train": 120, "n_test": 100, "n_val": 60}
+PLAN = Plan(quick=True, seeds=2, sets=("digits",))
+
+
+def cell(**settings: Any) -> Cell:
+    return Cell(**{"experiment": "trial", "data": "digits", "seed": 0, "selector": "random", **SMALL, **settings})
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO())
+
+
+def timeless(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if not key.startswith("seconds")}
+
+
+def campaign(of: Cell, f1: list[float], wrong: float = 0.0) -> dict[str, Any]:
+    """A result as `run_cell` would have written it."""
+    steps = len(f1)
+    return {
+        "key": of.key, "cell": asdict(of), "version": "0", "code": "c", "seconds": 1.0, "warnings": [],
+        "asked": [of.labels * k // (steps - 1) for k in range(steps)], "test_f1": f1, "val_f1": f1,
+        "test_accuracy": [f1[0], f1[-1]], "suggested_true": [None] * (steps - 1), "wrong": wrong, "unresolved": 0.0,
+        "seconds_select": 0.1, "seconds_construct": 0.1,
+    }  # fmt: skip
+
+
+def row_of(report: Report, start: str) -> list[str]:
+    lines = [line for part in report.parts for line in part.splitlines()]
+    found = next(line for line in lines if line.startswith(f"| {start} |"))
+    return [field.strip() for field in found.strip("|").split("|")]
+
+
+# cells
+
+
+def test_a_key_follows_the_settings() -> None:
+    assert cell().key == cell().key
+    others = [cell(seed=1), cell(gamma=1.0), cell(selector="entropy"), cell(b=5), cell(holdout=0.0), cell(n_train=121)]
+    assert len({c.key for c in [cell(), *others]}) == 7
+
+
+def test_a_key_follows_recipe_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cell().key
+    monkeypatch.setattr(cells, "RECIPE", cells.RECIPE + 1)
+    assert cell().key != before
+
+
+def test_a_result_is_plain_json_that_fits_the_cell() -> None:
+    result = run_cell(cell(selector="increm_infl", strategy="two"))
+    assert json.loads(json.dumps(result)) == result
+    assert result["asked"] == [0, 10, 20]
+    assert len(result["test_f1"]) == len(result["val_f1"]) == 3
+    truth_share = np.mean(result["suggested_true"])
+    assert result["wrong"] == pytest.approx(1 - truth_share, abs=1e-3)  # under 'two' the suggestion is the answer
+
+
+def test_a_selector_without_suggestions_has_no_share() -> None:
+    assert run_cell(cell())["suggested_true"] == [None, None]
+
+
+def test_split_validation_is_chosen_where_there_is_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Splitting:
+        def __init__(self, holdout: str = "auto", l2: float = 0.5) -> None: ...
+
+    class Plain:
+        def __init__(self, l2: float = 0.5) -> None: ...
+
+    monkeypatch.setattr(cells, "LabelCleaner", Splitting)
+    assert (cells.whole_validation(), cells.product_default("holdout"), cells.product_default("l2")) == (
+        0.0,
+        "auto",
+        0.5,
+    )
+    monkeypatch.setattr(cells, "LabelCleaner", Plain)
+    assert (cells.whole_validation(), cells.product_default("holdout")) == (None, None)
+
+
+@pytest.mark.slow
+def test_a_cell_alone_equals_the_cell_in_a_pool_and_a_failure_stops_nothing(tmp_path: Path) -> None:
+    good = [cell(selector="increm_infl"), cell(selector="random", seed=1), cell(selector="entropy", strategy="one")]
+    bad = cell(selector="no_such_selector")
+    outcome = running.run_cells([good[2], bad, good[1], good[0]], CellStore(tmp_path), jobs=2, console=quiet())
+    assert [failed for failed, _ in outcome.failures] == [bad]
+    assert "no_such_selector" in outcome.failures[0][1]
+    for one in good:
+        assert timeless(run_cell(one)) == timeless(outcome.results[one.key])
+    assert CellStore(tmp_path).finished([*good, bad]) == outcome.results
+
+
+# resuming
+
+
+def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, done, left = CellStore(tmp_path), cell(), cell(seed=1)
+    store.add(campaign(done, [0.5, 0.6, 0.7]))
+    ran: list[Cell] = []
+    monkeypatch.setattr(running, "_run", lambda part, *_: ran.extend(part))
+    outcome = running.run_cells([done, left, left], store, jobs=2, console=quiet())
+    assert ran == [left]
+    assert outcome.results[done.key]["test_f1"] == [0.5, 0.6, 0.7]
+
+
+def test_a_line_cut_short_is_survived(tmp_path: Path) -> None:
+    store, first, second, third = CellStore(tmp_path), cell(), cell(seed=1), cell(seed=2)
+    store.add(campaign(first, [0.5, 0.6]))
+    path = tmp_path / "cells" / "trial.jsonl"
+    path.write_bytes(path.read_bytes() + json.dumps(campaign(second, [0.1, 0.2])).encode()[:50])
+    assert list(store.finished([first, second])) == [first.key]
+    store.add(campaign(third, [0.7, 0.8]))
+    assert set(store.finished([first, second, third])) == {first.key, third.key}
+
+
+def test_cells_of_other_experiments_and_settings_do_not_count(tmp_path: Path) -> None:
+    store = CellStore(tmp_path)
+    store.add(campaign(cell(), [0.5, 0.6]))
+    assert store.finished([cell(gamma=0.0), cell(experiment="other")]) == {}
+    store.forget(["trial"])
+    assert store.finished([cell()]) == {}
+
+
+def test_the_command_reports_failures_by_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = [(cell(), "ValueError: no")]
+    for failures, code in (([], 0), (failing, 1)):
+        outcome = running.Outcome({}, list(failures))
+        monkeypatch.setattr(command, "run_cells", lambda *_, found=outcome, **__: found)
+        assert command.main(["tsne", "--quick", "--out", str(tmp_path)]) == code
+
+
+def test_an_interrupt_ends_the_command_in_peace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_cells", interrupted)
+    assert command.main(["tsne", "--quick", "--out", str(tmp_path)]) == 130
+
+
+@pytest.mark.parametrize("arguments", [["nothing_of_the_kind"], ["tsne", "--quick", "--publish"], ["--jobs", "0"]])
+def test_the_command_refuses_what_makes_no_sense(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+    assert "expected" in capsys.readouterr().err
+
+
+# grids
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("name", ["exp1", "scoreboard"])
+def test_the_grids_cover_every_selector(name: str, quick: bool) -> None:
+    grid = command.EXPERIMENTS[name].cells(replace(PLAN, quick=quick))
+    assert {c.selector for c in grid} | set(SAME_BATCHES) == set(SELECTORS)
+    assert set(SAME_BATCHES.values()) <= {c.selector for c in grid}
+
+
+def test_exp1_has_every_strategy_batch_size_and_gamma_once() -> None:
+    grid = exp1.grid(PLAN)
+    assert len({c.key for c in grid}) == len(grid)
+    for b, gamma, seed in itertools.product((10, 100), (0.0, 0.8, 1.0), (0, 1)):
+        part = [c for c in grid if (c.b, c.gamma, c.seed) == (b, gamma, seed) and not c.look_ahead]
+        for selector in {c.selector for c in part}:
+            expected = {"one", "two", "three"} if SELECTORS[selector]().suggests else {"one"}
+            assert {c.strategy for c in part if c.selector == selector} == expected
+
+
+def test_the_scoreboard_runs_at_the_defaults_of_the_product() -> None:
+    grid = command.EXPERIMENTS["scoreboard"].cells(PLAN)
+    assert {(c.gamma, c.l2, c.look_ahead, c.strategy) for c in grid} == {
+        (cells.product_default("gamma"), cells.product_default("l2"), cells.product_default("look_ahead"), "one")
+    }
+
+
+def test_full_runs_have_ten_seeds() -> None:
+    assert Plan.of().seeds == 10
+    assert Plan.of(seeds=3).seeds == 3
+
+
+# figures in tables
+
+
+def test_doctests_of_the_statistics() -> None:
+    found = doctest.testmod(stats)
+    assert found.attempted >= 5
+    assert found.failed == 0
+
+
+def test_intervals_are_those_of_students_test(rng: np.random.Generator) -> None:
+    values = rng.normal(size=10)
+    found = stats.estimate(values)
+    low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high))
+    resampled = bootstrap((values,), np.mean, rng=rng, method="basic").confidence_interval
+    assert found.half == pytest.approx((resampled.high - resampled.low) / 2, rel=0.5)
+    assert (stats.estimate([]).text(), stats.estimate([0.25]).text()) == ("–", "0.250")
+
+
+def test_the_interval_of_a_median_covers_it(rng: np.random.Generator) -> None:
+    covered = [low <= 0 <= high for _, low, high in (stats.median_interval(rng.normal(size=10)) for _ in range(4000))]
+    assert 0.95 <= np.mean(covered) <= 0.99
+    assert stats.median_interval([3.0, np.inf, np.inf])[0] == np.inf
+
+
+def test_mean_ranks_share_ties_and_leave_incomplete_sets_out() -> None:
+    values = {
+        ("one", 0): {"a": 0.9, "b": 0.9, "c": 0.1},  # 1.5, 1.5, 3
+        ("two", 0): {"a": 0.2, "b": 0.3, "c": 0.4},  # 3, 2, 1
+        ("one", 1): {"a": 0.5, "b": 0.6, "c": 0.4},  # 2, 1, 3
+        ("two", 1): {"a": 0.9, "b": 0.1},  # c failed: nobody is ranked
+    }
+    rows = [
+        {"data": name, "seed": seed, "method": method, "f1": f1}
+        for (name, seed), found in values.items()
+        for method, f1 in found.items()
+    ]
+    ranks = stats.mean_ranks(pd.DataFrame(rows), "f1")
+    assert ranks.loc[0].to_dict() == {"a": 2.25, "b": 1.75, "c": 2.0}
+    assert ranks.loc[1].to_dict() == {"a": 2.0, "b": 1.0, "c": 3.0}
+
+
+def test_gains_are_paired() -> None:
+    rows = [
+        {"data": "one", "seed": seed, "method": method, "f1": seed + gain}
+        for seed in range(5)
+        for method, gain in (("random", 0.0), ("ours", 0.25))
+    ]
+    gain = stats.paired_gain(pd.DataFrame(rows), "f1", "ours", "random")
+    assert (gain.mean, gain.half) == pytest.approx((0.25, 0.0), abs=1e-9)
+    assert stats.paired_gain(pd.DataFrame(rows), "f1", "ours", "absent").n == 0
+
+
+def test_area_and_labels_against_a_fine_grid(rng: np.random.Generator) -> None:
+    asked, f1 = [0.0, 7.0, 40.0, 60.0, 100.0], rng.random(5).tolist()
+    grid = np.linspace(0, 50, 500_001)
+    curve = np.interp(grid, asked, f1)
+    assert stats.area(asked, f1, 50) == pytest.approx(curve.mean(), abs=1e-5)
+    level = float(curve.mean())
+    expected = grid[np.flatnonzero(curve >= level)[0]] if f1[0] < level else 0.0
+    assert stats.labels_to_reach(asked, f1, level) == pytest.approx(expected, abs=1e-3)
+    assert stats.at(asked, f1, 1000) == f1[-1]
+
+
+def test_the_paper_stands_beside_exp1(tmp_path: Path) -> None:
+    plan = Plan(quick=True, seeds=2, sets=("airline_twitter", "vader_icwsm14"))
+    results = []
+    for c in exp1.grid(plan):
+        lift = 0.2 if (c.selector, c.strategy) == ("increm_infl", "two") else 0.1
+        results.append(campaign(c, [0.5, 0.5 + lift + 0.02 * c.seed]))
+    report = Report("exp1", "Exp1")
+    report.text(header(results, "exp1", quick=True))
+    exp1._report(report, results)
+    row = row_of(report, "increm_infl (two)")
+    assert row[1:3] == ["**0.710 ± 0.127**"] * 2  # t(1) = 12.706, √2·0.01 / √2 · 12.706
+    assert row[3] == "0.6697"
+    assert row[4] == "+0.210 ± 0.127"
+    gains = [
+        b - a for a, b in zip(*(paper.EXP1[10, 0.8].f1[m].values() for m in ("uncleaned", "INFL (two)")), strict=True)
+    ]
+    assert row[5] == f"{np.mean(gains):+.4f}" == "+0.0058"
+    assert row_of(report, "before cleaning")[3] == "0.6485"
+    page = report.write(tmp_path / "page", tmp_path / "assets")
+    for link in ("exp1.csv", "exp1-gamma-0.8.svg"):
+        assert f"(../assets/{link})" in page.read_text()
+        assert (tmp_path / "assets" / link).exists()
+    table = pd.read_csv(tmp_path / "assets" / "exp1.csv")
+    assert len(table) == len(results) / 2
+
+
+def test_the_papers_tables_were_read_whole() -> None:
+    assert {len(table.f1["uncleaned"]) for table in paper.EXP1.values()} == {6}
+    assert paper.EXP1[100, 1.0].of("DUTI", "Twitter") == 0.6230
+    assert paper.EXP1[10, 0.0].of("INFL (two)", "Twitter") == 0.8184
+    assert paper.TARS[10].of("TARS", "MIMIC") == 0.6025
+    assert paper.TARS[10].of("TARS", "Twitter") is None
+    assert set(paper.EXP2) == set(speed.SHAPES_USED)
+
+
+def test_the_scoreboard_from_made_up_campaigns(tmp_path: Path) -> None:
+    """One selector rises at once, one halfway, one never; the others are level with random."""
+    plan = Plan(quick=True, seeds=3, sets=("digits",))
+    shapes = {"increm_infl": [0.4, 0.8, 0.8, 0.8], "entropy": [0.4, 0.4, 0.8, 0.8]}
+    results = [
+        campaign(c, [f + 0.001 * c.seed for f in shapes.get(c.selector, [0.4, 0.4, 0.4, 0.4])])
+        for c in command.EXPERIMENTS["scoreboard"].cells(plan)
+    ]
+    report = Report("scoreboard", "Scoreboard")
+    scoreboard._report(report, results)
+    others = len(scoreboard.frame_of(results)["method"].unique()) - 2
+    best = row_of(report, "`increm_infl`")
+    assert best[1] == "1.00 ± 0.00"
+    assert best[2] == "1.50 ± 0.00"  # level with entropy at the end
+    assert best[4] == "+0.400 ± 0.000"
+    assert row_of(report, "`random`")[1] == f"{(2 + others + 2) / 2:.2f} ± 0.00"  # level with entropy after 100 labels
+    frame = scoreboard.frame_of(results).set_index(["method", "seed"])
+    assert frame.loc[("increm_infl", 0), "area"] == pytest.approx((0.6 + 0.8 + 0.8) / 3)
+    assert scoreboard.levels_of(frame.reset_index()) == pytest.approx([0.501, 0.601, 0.701])
+    needed = next(part for part in report.parts if part.startswith("| selector | digits 0.501"))
+    rows = {line.split("|")[1].strip(): [f.strip() for f in line.split("|")[2:-1]] for line in needed.splitlines()}
+    assert rows["`increm_infl`"][1].startswith("50 (")
+    assert rows["`entropy`"][1].startswith("150 (")
+    assert rows["`random`"][1] == ">300 (>300 to >300)"
+    assert "{" not in report.write(tmp_path, tmp_path).read_text()
+
+
+# data
+
+
+def test_people_who_were_not_asked_do_not_vote() -> None:
+    problem = data.draw("digits", 0, n_train=4, n_test=10)
+    answers = np.array([[0, 1, data.NO_VOTE], [data.NO_VOTE] * 3, [-1, 2, 2], [5, 5, 5]])
+    crowd = replace(problem, answers=answers)
+    batch = Batch(np.arange(4), np.full(4, 7), np.zeros(4))
+    assert [(i, v) for i, _, v in crowd.annotator("one", 0).annotate(batch)] == [
+        (0, 0), (0, 1), (2, -1), (2, 2), (2, 2), (3, 5), (3, 5), (3, 5),
+    ]  # fmt: skip
+    three = list(crowd.annotator("three", 0).annotate(batch))
+    assert sum(who == "suggestion" for _, who, _ in three) == 4
+    assert [(i, v) for i, who, v in three if who != "suggestion"] == [(0, 0), (0, 1), (2, -1), (2, 2), (3, 5), (3, 5)]
+
+
+def test_rounded_labels_are_one_hot_and_the_split_stays() -> None:
+    soft, hard = (data.draw("digits", 3, n_train=50, n_test=20, rounded=rounded).data for rounded in (False, True))
+    np.testing.assert_array_equal(soft.X, hard.X)
+    np.testing.assert_array_equal(hard.Y_weak.argmax(axis=1), soft.Y_weak.argmax(axis=1))
+    assert set(np.unique(hard.Y_weak)) == {0.0, 1.0}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", data.REAL)
+def test_real_sets_have_disjoint_parts_and_people_better_than_chance(data_folder: Path, name: str) -> None:
+    problem = data.draw(name, 0, n_train=800, n_test=300)
+    d = problem.data
+    assert len(d.X) == len(d.y) == len(d.Y_weak) == 800
+    assert len(d.y_test) <= 300
+    batch = Batch(np.arange(800), np.full(800, -1), np.zeros(800))
+    votes = problem.annotator("one", 0).annotate(batch)
+    said = votes.labels >= 0
+    right = np.mean(votes.labels[said] == d.y[votes.items[said]])
+    assert right > 0.7
+    assert said.mean() > 0.7
+    assert len(votes) > 2 * 800
+
+
+@pytest.mark.data
+def test_a_fact_is_not_cleaned_by_the_vote_that_made_its_weak_label(data_folder: Path) -> None:
+    folder = data_folder / "fact_google_relations"
+    votes, facts = pd.read_parquet(folder / "votes.parquet"), pd.read_parquet(folder / "facts.parquet")
+    pool, answers = data._loaded("fact_google_relations", data_folder)
+    assert answers is not None
+    assert pool.votes is not None
+    known = np.flatnonzero(facts["mv"].to_numpy() >= 0)
+    for k in range(0, len(known), 97):
+        given = votes.loc[votes["item"] == known[k], "vote"].tolist()
+        weak = next(vote for vote in given if vote < 2)
+        given.remove(weak)
+        assert pool.votes[k].tolist() == [weak]
+        assert answers[k].tolist() == [vote if vote < 2 else -1 for vote in given[:3]]
+
+
+@pytest.mark.data
+def test_other_votes_of_the_crowd_clean_sentences(data_folder: Path) -> None:
+    votes = pd.read_parquet(data_folder / "sentiment_polarity_mturk" / "votes.parquet")
+    pool, answers = data._loaded("sentiment_polarity_mturk", data_folder)
+    assert answers is not None
+    assert pool.votes is not None
+    for item in range(0, 4999, 331):
+        given = votes.loc[votes["item"] == item, "vote"].tolist()
+        assert [*pool.votes[item].tolist(), *answers[item].tolist()] == given[:4]
