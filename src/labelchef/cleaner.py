@@ -21,6 +21,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import Gain, as_holdout
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.pipeline.history import history_frame
@@ -35,6 +36,7 @@ from labelchef.pipeline.inputs import (
 from labelchef.pipeline.loop import LoopSettings, run_rounds
 from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
 from labelchef.pipeline.stopping import StoppingRule, TargetReached
+from labelchef.pipeline.tuning import Tuned, tune
 from labelchef.selectors import InflSelector, Selector, make_selector, require_suggestions
 
 
@@ -56,10 +58,11 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`
+    selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`; 'increm_infl' is the paper's
     constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`
-    gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1
-    l2 : L2 strength, > 0, applied to all parameters, the intercept included
+    gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
+        the validation samples that steer
+    l2 : L2 strength, > 0, applied to all parameters, the intercept included; 'auto' chooses it along with gamma
     budget : samples to ask in `run`, None for no limit
     batch_size : samples a round
     holdout : share of validation that judges and that selection never sees, drawn by class; 'auto' takes half of 100
@@ -79,6 +82,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     cleaned_ : (N,) which samples have a clean label
     classes_ : class names in the order of the columns
     history_ : a row a round so far
+    gamma_, l2_ : the strengths in use, given or chosen
+    tuned_ : what was tried to choose them (`labelchef.pipeline.tuning.Tuned`), None if both were given
 
     Examples
     --------
@@ -98,14 +103,17 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     """
 
     _session: Session
+    gamma_: float
+    l2_: float
+    tuned_: Tuned | None
     classes_: "np.ndarray[Any, Any]"
 
     def __init__(
         self,
-        selector: str | Selector = "increm_infl",
+        selector: str | Selector = "expected_infl",
         constructor: str | Constructor = "newton",
-        gamma: float = 0.8,
-        l2: float = 0.01,
+        gamma: float | str = "auto",
+        l2: float | str = "auto",
         budget: int | None = 100,
         batch_size: int = 10,
         target: float | None = None,
@@ -170,7 +178,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
                 "F1 of one class is for two classes",
                 code="metric",
             )
-        table = LabelTable(weak, self.gamma)
+        given = np.full(len(features), UNRESOLVED, dtype=np.int64)
         if y_clean is not None:
             given = names.encode(y_clean, "y_clean", allow_missing=True)
             if len(given) != len(features):
@@ -178,18 +186,25 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
                     f"y_clean has {len(given)} entries; expected {len(features)}, as X has, −1 where not clean",
                     code="labels",
                 )
-            known = np.flatnonzero(given != UNRESOLVED)
-            table.assign(known, given[known])
         own = self._labelled(X_judge, y_judge, names, features.shape[1], "judge")
         steering, judging = self._parts(self._labelled(X_val, y_val, names, features.shape[1], "val"), own, names, seed)
         rules = [rule for rule in (loop.target, loop.stop) if rule is not None]
         check_judges(judging[1], steering[1], as_holdout(self.holdout), read=any(rule.reads_metrics for rule in rules))
         test = self._labelled(X_test, y_test, names, features.shape[1], "test")
+        gamma, l2 = fixed(as_gamma(self.gamma)), fixed(as_l2(self.l2))
+        tuned = None
+        if gamma is None or l2 is None:
+            tuned = tune(features, weak, given, *steering, gamma=gamma, l2=l2, bias=self.fit_intercept, seed=seed)
+            gamma, l2 = tuned.gamma, tuned.l2
+        table = LabelTable(weak, gamma)
+        known = np.flatnonzero(given != UNRESOLVED)
+        table.assign(known, given[known])
+        self.gamma_, self.l2_, self.tuned_ = gamma, l2, tuned
         self._names = names
         self._n_features = features.shape[1]
         self._bias = self.fit_intercept
         session = Session(
-            objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, float(self.l2)),
+            objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, l2),
             labels=table,
             steering=self._split(*steering, names),
             judging=self._split(*judging, names) if len(judging[1]) else None,
@@ -408,8 +423,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> LoopSettings:
         """Check the parameters; read again at every call, so that a user may raise the budget between runs."""
-        _number(self.gamma, "gamma", low=0.0, high=1.0)
-        _number(self.l2, "l2", low=0.0, above=True)
+        as_gamma(self.gamma)
+        as_l2(self.l2)
         _number(self.tol, "tol", low=0.0, above=True)
         as_holdout(self.holdout)
         _at_least_one(self.batch_size, "batch_size")

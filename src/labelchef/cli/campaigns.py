@@ -21,6 +21,7 @@ from labelchef.domain.campaigns import (
     Waiting,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.strengths import as_gamma, as_l2
 from labelchef.domain.validation import as_holdout, note_on
 
 if TYPE_CHECKING:
@@ -81,11 +82,11 @@ def init(
     blind_share: Annotated[float, typer.Option(help="Share of items shown without the suggestion.")] = 0.0,
     blind: Annotated[bool, typer.Option(help="Show no suggestion at all.")] = False,
     lease_minutes: Annotated[float, typer.Option(help="How long an item stays with a person.")] = 15.0,
-    selector: Annotated[str, typer.Option(help="What picks the items.")] = "increm_infl",
+    selector: Annotated[str, typer.Option(help="What picks the items.")] = "expected_infl",
     look_ahead: Annotated[bool, typer.Option(help="Let the picks of a batch account for each other.")] = True,
     constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
-    gamma: Annotated[float, typer.Option(help="Weight of a weak label, 0 to 1.")] = 0.8,
-    l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
+    gamma: Annotated[str, typer.Option(help="Weight of a weak label: 0 to 1, or auto.")] = "auto",
+    l2: Annotated[str, typer.Option(help="L2 strength: above 0, or auto.")] = "auto",
     holdout: Annotated[str, typer.Option(help=_HOLDOUT)] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     person: Person = None,
@@ -100,7 +101,7 @@ def init(
             raise InvalidInputError(f"unknown strategy {strategy!r}; expected one of: {known}", code="strategy")
         people, suggestion_votes = STRATEGY_VOTERS[strategy]
     settings = CampaignSettings(
-        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=gamma, l2=l2, seed=seed, people=people,
+        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=as_gamma(gamma), l2=as_l2(l2), seed=seed, people=people,
         holdout=as_holdout(holdout),
         suggestion_votes=suggestion_votes, batch_size=batch_size, budget=budget or None, target=target,
         target_metric=target_metric, ahead=ahead, blind_share=blind_share, blind=blind, lease_minutes=lease_minutes,

@@ -14,6 +14,7 @@ from labelchef.cli import campaigns
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.users import users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
+from labelchef.domain.strengths import as_gamma, as_l2
 from labelchef.domain.validation import as_holdout
 
 app = typer.Typer(
@@ -69,14 +70,14 @@ def clean(
     votes: Annotated[Path | None, typer.Option(help=_VOTES)] = None,
     strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
-    selector: Annotated[str, typer.Option(help="What picks the samples.")] = "increm_infl",
+    selector: Annotated[str, typer.Option(help="What picks the samples.")] = "expected_infl",
     look_ahead: Annotated[bool, typer.Option(help="Let the picks of a batch account for each other.")] = True,
     constructor: Annotated[str, typer.Option(help="What updates the model: newton, retrain or deltagrad_l.")] = "newton",
     learning_rate: Annotated[float | None, typer.Option(help=_RATE)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of retrain and deltagrad_l; 150 if not given.")] = None,
     minibatch: Annotated[int | None, typer.Option(help="Their mini-batch size; 2000 if not given.")] = None,
-    gamma: Annotated[float, typer.Option(help="Weight of a weak label, 0 to 1.")] = 0.8,
-    l2: Annotated[float, typer.Option(help="L2 strength, above 0.")] = 0.01,
+    gamma: Annotated[str, typer.Option(help="Weight of a weak label: 0 to 1, or auto.")] = "auto",
+    l2: Annotated[str, typer.Option(help="L2 strength: above 0, or auto.")] = "auto",
     holdout: Annotated[str, typer.Option(help=_HOLDOUT)] = "auto",
     budget: Annotated[int, typer.Option(help="Samples to ask in all.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Samples a round.")] = 10,
@@ -99,7 +100,7 @@ def clean(
     chosen = strategy or ("two" if truth is None and votes is None else "one")
     settings = service.CleanSettings(
         selector=selector, look_ahead=look_ahead, constructor=constructor, learning_rate=learning_rate, epochs=epochs,
-        minibatch=minibatch, gamma=gamma, l2=l2, holdout=as_holdout(holdout), budget=budget,
+        minibatch=minibatch, gamma=as_gamma(gamma), l2=as_l2(l2), holdout=as_holdout(holdout), budget=budget,
         batch_size=batch_size, target=target, target_metric=target_metric, strategy=chosen, error_rate=error_rate, seed=seed,
     )  # fmt: skip
     inputs = service.read_inputs(paths)

@@ -122,6 +122,7 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
         console.print(f"gain on {split} ({gain.samples} samples): {gain}")
     if "validation" not in outcome.gains:
         console.print(note_on(None))
+    console.print(f"strengths: gamma {outcome.settings.gamma:g}, l2 {outcome.settings.l2:.3g}")
     console.print(f"stopped: {escape(outcome.message)}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.strengths import as_gamma, as_l2
 from labelchef.domain.validation import Gain, as_holdout
 
 SUGGESTION = "suggestion"
@@ -96,11 +97,13 @@ class CampaignSettings:
     2
     """
 
-    selector: str = "increm_infl"
+    selector: str = "expected_infl"
     look_ahead: bool = True
     constructor: str = "newton"
-    gamma: float = 0.8
-    l2: float = 0.01
+    gamma: float | str = "auto"
+    """Weight of a weak sample, 0 to 1; 'auto' becomes a number when the campaign is made."""
+    l2: float | str = "auto"
+    """L2 strength, likewise."""
     holdout: float | str = "auto"
     """Share of validation that judges and that selection never sees, or 'auto'."""
     seed: int = 0
@@ -130,9 +133,9 @@ class CampaignSettings:
         _whole(self.seed, "seed", 0)
         if self.budget is not None:
             _whole(self.budget, "budget", 1)
-        _real(self.gamma, "gamma", 0.0, 1.0)
+        object.__setattr__(self, "gamma", as_gamma(self.gamma))
+        object.__setattr__(self, "l2", as_l2(self.l2))
         _real(self.blind_share, "blind_share", 0.0, 1.0)
-        _real(self.l2, "l2", 1e-300, 1e300)
         _real(self.lease_minutes, "lease_minutes", 1e-9, 1e6)
         object.__setattr__(self, "holdout", as_holdout(self.holdout))
         if self.target is not None:

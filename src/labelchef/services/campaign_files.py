@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,10 +14,12 @@ from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.campaigns import CampaignFiles, CampaignSettings, SplitName
 from labelchef.domain.errors import InvalidInputError, StoreError
 from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.strengths import fixed
 from labelchef.io import tables
 from labelchef.pipeline.holdout import check_judges, draw_judges
 from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
 from labelchef.pipeline.stopping import TargetReached
+from labelchef.pipeline.tuning import tune
 from labelchef.selectors import make_selector, require_suggestions
 from labelchef.store.arrays import ArrayFacts, write_array
 
@@ -159,6 +161,17 @@ def check_data(data: CampaignData, settings: CampaignSettings) -> None:
         )
     judges = draw_judges(data.y_val, len(data.classes), settings.holdout, settings.seed)
     check_judges(data.y_val[judges], data.y_val[~judges], settings.holdout, read=settings.target is not None)
+
+
+def with_strengths(data: CampaignData, settings: CampaignSettings) -> CampaignSettings:
+    """The settings with gamma and l2 as numbers: 'auto' is chosen once, by the samples that steer, and stays."""
+    gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
+    if gamma is not None and l2 is not None:
+        return settings
+    steer = ~draw_judges(data.y_val, len(data.classes), settings.holdout, settings.seed)
+    clean = np.full(len(data.X), UNRESOLVED) if data.clean is None else data.clean
+    tuned = tune(data.X, data.weak, clean, data.X_val[steer], data.y_val[steer], gamma=gamma, l2=l2, seed=settings.seed)
+    return replace(settings, gamma=tuned.gamma, l2=tuned.l2)
 
 
 def store_files(data: CampaignData, folder: Path) -> list[ArrayFacts]:

@@ -53,10 +53,11 @@ def create_campaign(
         raise InvalidInputError(
             f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters", code="name"
         )
-    from labelchef.services.campaign_files import check_data, read_files, store_files
+    from labelchef.services.campaign_files import check_data, read_files, store_files, with_strengths
 
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     check_data(data, settings)
+    settings = with_strengths(data, settings)
     public_id = store.new_public_id()
     folder = ws.home / "campaigns" / public_id
     try:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,14 @@ from labelchef.selectors import make_selector, require_suggestions
 class CleanSettings:
     """Everything of `labelchef clean` that is not a file."""
 
-    selector: str = "increm_infl"
+    selector: str = "expected_infl"
     look_ahead: bool = True
     constructor: str = "newton"
     learning_rate: float | None = None
     epochs: int | None = None
     minibatch: int | None = None
-    gamma: float = 0.8
-    l2: float = 0.01
+    gamma: float | str = "auto"
+    l2: float | str = "auto"
     holdout: float | str = "auto"
     budget: int | None = 100
     batch_size: int = 10
@@ -91,6 +91,8 @@ class CleanOutcome:
     files: list[Path] = field(default_factory=list)
     gains: dict[str, Gain] = field(default_factory=dict)
     """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
+    settings: CleanSettings = field(default_factory=CleanSettings)
+    """As they were used: gamma and l2 are numbers, given or chosen."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,10 @@ def clean(
     )
     with _writing(folder):
         _check_folder(folder, inputs, settings, resume)
+        if resume:
+            cleaner.set_params(**_chosen(folder))
     names = _fit(cleaner, inputs, watcher.on_step)
+    settled = replace(settings, gamma=cleaner.gamma_, l2=cleaner.l2_)
     truth = _truth(cleaner, inputs.truth)
     who = _annotator(cleaner, inputs, settings, truth)
     given = cleaner.cleaned_
@@ -179,7 +184,7 @@ def clean(
         title=title,
         message=f"Stopped: {result.message}.",
         history=result.history,
-        settings=asdict(settings),
+        settings=asdict(settled),
         influence=influence,
         first_selected=_first_selected(result.rounds, influence),
         asked=_asked(result.rounds, inputs, names, truth),
@@ -189,8 +194,10 @@ def clean(
         gains=gains,
     )
     with _writing(folder):
-        files = _write(folder, cleaner, result, settings, given, names, gains, data if report else None)
-    return CleanOutcome(folder, result.history, result.stopped_because, result.message, [*files, ledger], gains)
+        files = _write(folder, cleaner, result, settled, given, names, gains, data if report else None)
+    return CleanOutcome(
+        folder, result.history, result.stopped_because, result.message, [*files, ledger], gains, settled
+    )
 
 
 def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
@@ -295,7 +302,8 @@ def _open_ledger(folder: Path, cleaner: LabelCleaner, inputs: CleanInputs, setti
     """The ledger to append to: new, or taken up again after its decisions have been applied."""
     ledger = folder / artefacts.LEDGER
     if not ledger.exists():
-        artefacts.write_json(folder / "campaign.json", _identity(inputs, settings))
+        chosen = {"gamma": cleaner.gamma_, "l2": cleaner.l2_}
+        artefacts.write_json(folder / "campaign.json", {**_identity(inputs, settings), "chosen": chosen})
         ledger.touch()
         return ledger
     for past in artefacts.read_ledger(ledger):
@@ -306,6 +314,13 @@ def _open_ledger(folder: Path, cleaner: LabelCleaner, inputs: CleanInputs, setti
 
 def _identity(inputs: CleanInputs, settings: CleanSettings) -> dict[str, Any]:
     return {"settings": _lasting(settings), "data": _fingerprint(inputs)}
+
+
+def _chosen(folder: Path) -> dict[str, float]:
+    """The strengths that a campaign began with; one from before they could be chosen has them in its settings."""
+    found = json.loads((folder / "campaign.json").read_text())
+    chosen = found.get("chosen", found["settings"])
+    return {name: chosen[name] for name in ("gamma", "l2")}
 
 
 def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
@@ -324,6 +339,7 @@ def _lasting(settings: CleanSettings) -> dict[str, Any]:
 def _same(identity: Path, fingerprint: dict[str, Any]) -> bool:
     try:
         found = json.loads(identity.read_text())
+        found.pop("chosen", None)
         found["settings"] = {"holdout": 0.0, **found["settings"]}  # before there was such a setting, nothing judged
         return bool(found == json.loads(json.dumps(fingerprint)))
     except (OSError, ValueError, TypeError, KeyError):

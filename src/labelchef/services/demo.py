@@ -10,7 +10,7 @@ from labelchef.services.clean import CleanInputs, CleanOutcome, CleanSettings, W
 
 def demo_settings(seed: int = 0) -> CleanSettings:
     """What the demo runs with."""
-    return CleanSettings(gamma=0.8, l2=0.01, budget=200, batch_size=10, strategy="one", seed=seed)
+    return CleanSettings(budget=200, batch_size=10, strategy="one", seed=seed)
 
 
 def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher | None = None) -> CleanOutcome:

@@ -125,8 +125,12 @@ class CampaignSettingsForm(Form):
     selector: Name | None = None
     look_ahead: bool | None = None
     constructor: Name | None = None
-    gamma: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    l2: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
+    gamma: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | Literal["auto"] | None = Field(
+        None, description="Weight of a weak label. Left out or 'auto': chosen by cross-validation."
+    )
+    l2: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | Literal["auto"] | None = Field(
+        None, description="L2 strength, likewise."
+    )
     holdout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] | Literal["auto"] | None = Field(
         None, description="Share of validation that judges and that selection never sees."
     )

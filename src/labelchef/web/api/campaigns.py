@@ -78,8 +78,8 @@ def create_campaign(
     target: Annotated[float | None, Form(allow_inf_nan=False)] = None,
     blind_share: Annotated[float | None, Form(ge=0, le=1)] = None,
     ahead: Annotated[int | None, Form(ge=0, le=100000)] = None,
-    gamma: Annotated[float | None, Form(ge=0, le=1)] = None,
-    l2: Annotated[float | None, Form(gt=0, le=1e9)] = None,
+    gamma: Annotated[float | None, Form(ge=0, le=1, description="Left out: chosen automatically.")] = None,
+    l2: Annotated[float | None, Form(gt=0, le=1e9, description="Left out: chosen automatically.")] = None,
     holdout: Annotated[float | None, Form(ge=0, lt=1, description="Left out: chosen automatically.")] = None,
 ) -> CampaignView:
     """Make a campaign from uploaded files; the answer comes when they are checked and stored, the model follows."""
