@@ -101,7 +101,8 @@ def init(
             raise InvalidInputError(f"unknown strategy {strategy!r}; expected one of: {known}", code="strategy")
         people, suggestion_votes = STRATEGY_VOTERS[strategy]
     settings = CampaignSettings(
-        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=as_gamma(gamma), l2=as_l2(l2), seed=seed, people=people,
+        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=as_gamma(gamma), l2=as_l2(l2),
+        seed=seed, people=people,
         holdout=as_holdout(holdout),
         suggestion_votes=suggestion_votes, batch_size=batch_size, budget=budget or None, target=target,
         target_metric=target_metric, ahead=ahead, blind_share=blind_share, blind=blind, lease_minutes=lease_minutes,
