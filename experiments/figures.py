@@ -84,6 +84,7 @@ def map_of(points: pd.DataFrame, *, title: str) -> Any:
 
 def _sized(chart: Any, height: int) -> Any:
     return chart.properties(width=WIDTH, height=height, background="white").configure(
+        aria=False,  # a label for each point would be most of the file
         font="system-ui, sans-serif",
         view={"stroke": None},
         axis={"gridColor": "#eee", "domainColor": "#888", "tickColor": "#888", "labelColor": "#444", "labelLimit": 260},
