@@ -8,7 +8,7 @@ import json
 import time
 import warnings
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Cell:
     constructor: str = "newton"
     holdout: Setting = None
     rounded: bool = False
+    standardised: bool = False
     n_train: int = 3000
     n_test: int = 2000
     n_val: int | None = None
@@ -119,9 +120,24 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     }
 
 
+@functools.lru_cache(maxsize=64)
+def strengths(problem_cell: Cell) -> tuple[float, float]:
+    """(gamma, l2) as `LabelCleaner` chooses them: the same for all selectors, so they are chosen once a problem."""
+    d = problem_of(problem_cell).data
+    settings = {name: getattr(problem_cell, name) for name in ("gamma", "l2", "holdout")}
+    cleaner = LabelCleaner(
+        random_state=problem_cell.seed, **{name: value for name, value in settings.items() if value is not None}
+    )
+    cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val)
+    return cleaner.gamma_, cleaner.l2_
+
+
 def cleaner_of(cell: Cell) -> LabelCleaner:
-    """The cleaner with the cell's settings."""
+    """The cleaner with the cell's settings; what it would choose by itself is chosen once for all cells of a problem."""
     settings = {name: getattr(cell, name) for name in ("gamma", "l2", "holdout")}
+    if "auto" in (cell.gamma, cell.l2):
+        same = replace(cell, experiment="", selector="", strategy="", b=0, labels=0, look_ahead=False, constructor="")
+        settings["gamma"], settings["l2"] = strengths(same)
     return LabelCleaner(
         selector=cell.selector,
         constructor=cell.constructor,
@@ -136,8 +152,9 @@ def cleaner_of(cell: Cell) -> LabelCleaner:
 def problem_of(cell: Cell) -> data.Problem:
     """The data of the cell."""
     return data.draw(
-        cell.data, cell.seed, n_train=cell.n_train, n_test=cell.n_test, n_val=cell.n_val, rounded=cell.rounded
-    )
+        cell.data, cell.seed, n_train=cell.n_train, n_test=cell.n_test, n_val=cell.n_val, rounded=cell.rounded,
+        standardised=cell.standardised,
+    )  # fmt: skip
 
 
 def campaign(cell: Cell) -> dict[str, Any]:
@@ -150,6 +167,8 @@ def campaign(cell: Cell) -> dict[str, Any]:
     history, asked = result.history, result.rounds[1:]
     phases = history.iloc[1:]
     return {
+        "gamma": cleaner.gamma_,
+        "l2": cleaner.l2_,
         "asked": history["spent"].tolist(),
         "test_f1": _rounded(history["test_f1_macro"]),
         "val_f1": _rounded(history["val_f1_macro"]),

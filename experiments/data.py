@@ -190,9 +190,19 @@ def _loaded(name: str, folder: Path) -> tuple[real.Pool, NDArray[np.int64] | Non
 
 
 def draw(
-    name: str, seed: int, *, n_train: int, n_test: int, n_val: int | None = None, rounded: bool = False
+    name: str,
+    seed: int,
+    *,
+    n_train: int,
+    n_test: int,
+    n_val: int | None = None,
+    rounded: bool = False,
+    standardised: bool = False,
 ) -> Problem:
-    """The problem of a seed; every set is read once a process. `rounded` makes weak labels one-hot."""
+    """The problem of a seed; every set is read once a process.
+
+    `rounded` makes weak labels one-hot, `standardised` gives every feature mean 0 and variance 1 in training.
+    """
     pool, answers = _loaded(name, Path(os.environ.get("LABELCHEF_DATA") or "."))
     rng = np.random.default_rng([seed, 77])
     chosen = real.rows(pool, rng, n_train=n_train, n_val=n_val)
@@ -200,4 +210,7 @@ def draw(
     data = real.problem(pool, chosen, rng)
     if rounded:
         data = replace(data, Y_weak=np.eye(pool.n_classes)[data.Y_weak.argmax(axis=1)])
+    if standardised:
+        mean, spread = data.X.mean(axis=0), data.X.std(axis=0) + 1e-8
+        data = replace(data, **{part: (getattr(data, part) - mean) / spread for part in ("X", "X_val", "X_test")})
     return Problem(data, None if answers is None else answers[chosen.train])
