@@ -12,7 +12,7 @@ Its two inputs are ours:
   cleaned samples too: there it meets the votes of people, which is how the trust in it is learned.
   *Everyone who voted* is one; of each sample the votes that its last decision rests on count. 'Ambiguous' abstains. The
   suggestion, where it votes, is left out: it is the model's voice, which has its own weight.
-  *Clean labels nobody voted on* (given with the data, or decided by a lead) are one more.
+  *Clean labels nobody voted on*, known with the data, are one more.
 
 A sample that nobody labelled is scored as the library scores unlabelled ones. The library breaks exact ties of P by a coin
 nobody has seeded; so P is kept above 1e-12 and bent by a billionth in favour of the lower class id.

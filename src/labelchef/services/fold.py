@@ -16,7 +16,7 @@ import numpy as np
 
 from labelchef.cleaner import LabelCleaner
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.campaigns import CampaignSettings, Origin, RoundKind, RoundState, SplitName
+from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
 from labelchef.services.workspace import Workspace
@@ -252,17 +252,18 @@ def past_round(connection: "sa.Connection", row: Any) -> PastRound:
 def votes_behind(connection: "sa.Connection", rows: Sequence[Any], upto: int) -> Votes:
     """The votes that the last decision on each item rests on, as they stood when `upto` was the newest vote.
 
-    A vote may change after its round; what a selector saw then must be what it sees when the ledger is run again.
+    A lead who decides says so as a voter does; a decision taken back rests on nothing. A vote may change after its round:
+    what a selector saw then must be what it sees when the ledger is run again.
     """
     last = {row.item_id: row for row in rows}
-    found = ledger.votes_behind(connection, list(last.values()), upto)
-    return Votes.of(
-        [
-            (vote.person, [row.position], [UNRESOLVED if vote.label is None else vote.label])
-            for row in sorted(last.values(), key=lambda row: int(row.position))
-            for vote in found.get(row.item_id, [])
-        ]
-    )
+    standing = [row for row in last.values() if row.kind != DecisionKind.REOPEN.value]
+    found = ledger.votes_behind(connection, standing, upto)
+    ballots: list[tuple[str, object, object]] = []
+    for row in sorted(standing, key=lambda row: int(row.position)):
+        said = [(vote.person, vote.label) for vote in found.get(row.item_id, [])]
+        said += [(row.by, row.label)] if row.kind == DecisionKind.LEAD.value else []
+        ballots += [(who, [row.position], [UNRESOLVED if label is None else label]) for who, label in said]
+    return Votes.of(ballots)
 
 
 def merged(batch: Ints, rows: Sequence[Any]) -> tuple[Decisions, int]:
