@@ -440,3 +440,49 @@ def test_the_mouse_and_the_tab_key_work_as_well(ws: Workspace, laptop: str, open
     assert votes[2].label == 1
     assert votes[1].label == votes[1].what["suggested"], "after a click, Enter is for the suggestion again"
     assert votes[0].label == 0, "on a button that has the focus, Enter presses it"
+
+
+def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
+    ws: Workspace, laptop: str, opened: Open, tmp_path: Path
+) -> None:
+    page = opened(laptop, viewport=PHONE)
+    enter(ws, page, "/new")
+    page.get_by_label("Name").first.fill("By chance")
+    for name, path in upload_files(tmp_path / "up").items():
+        page.locator(f"#f-{name}").set_input_files(path)
+    page.locator("#from-files summary").click()
+    page.locator("#batch").fill("2")
+    page.get_by_label("What picks the items").first.select_option("random")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.get_by_label("The suggestion is one more voter").first.check()
+    make = page.locator("#from-files").get_by_role("button", name="Make the campaign")
+    make.click()
+    expect(page.locator("#from-files .told")).to_contain_text("suggests no labels")
+    page.get_by_label("The suggestion is one more voter").first.uncheck()
+    page.set_viewport_size(WIDE)
+    make.click()
+    page.wait_for_selector(SHOWN)
+    first = item(page)
+    expect(page.locator(".class.suggested")).to_have_count(0)
+    expect(page.locator("#accept")).to_be_disabled()
+    expect(page.locator("#suggestion")).to_have_text("none")
+    expect(page.locator("#effect")).to_have_text("")
+    expect(page.locator("#rank")).to_have_text("1st in line")
+    page.keyboard.press("Enter")
+    expect(page.locator("#toast")).to_contain_text("no suggestion to accept")
+    assert item(page) == first
+    for _ in range(2):
+        page.wait_for_selector(SHOWN)
+        press(page, "1")
+    saved(page)
+    page.wait_for_selector(SHOWN)
+    expect(page.locator("#round")).to_have_text("Round 2")
+    page.get_by_role("link", name="Progress").click()
+    page.wait_for_function(
+        "() => [...document.images].filter(i => i.offsetParent).every(i => i.complete && i.naturalWidth > 0)"
+    )
+    page.locator("#every-round summary").click()
+    row = page.locator("#every-round tbody tr").first
+    expect(row.locator("td").nth(3)).to_have_text("–")
+    expect(row.locator("td").nth(6)).to_have_text("")
+    assert campaigns.settings(ws, "by-chance").selector == "random"
