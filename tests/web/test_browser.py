@@ -459,7 +459,7 @@ def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
     make.click()
     expect(page.locator("#from-files .told")).to_contain_text("suggests no labels")
     page.get_by_label("The suggestion is one more voter").first.uncheck()
-    page.set_viewport_size(WIDE)
+    page.set_viewport_size({"width": WIDE["width"], "height": WIDE["height"]})
     make.click()
     page.wait_for_selector(SHOWN)
     first = item(page)

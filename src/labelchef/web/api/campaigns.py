@@ -30,6 +30,11 @@ from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, Ver
 routes = router()
 uploads = router(UploadRoute)
 _BAD_FILE = (422, "file", "a file is missing or cannot be used; the code is that of the part, the detail says how")
+_SELECTOR = (
+    (422, "selector", "a selector that is none"),
+    (422, "suggestion", "the suggestion is to vote, but the selector suggests nothing"),
+    (422, "cleanlab", "the selector needs the extra cleanlab, of 2.8 or later"),
+)
 Needed = Annotated[UploadFile, File()]
 Optional = Annotated[UploadFile | None, File()]
 
@@ -45,7 +50,10 @@ def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit 
 
 
 @uploads.post(
-    "/campaigns", status_code=201, tags=["campaigns"], responses=answers(Policy.LEAD, _BAD_FILE, changes=True)
+    "/campaigns",
+    status_code=201,
+    tags=["campaigns"],
+    responses=answers(Policy.LEAD, _BAD_FILE, *_SELECTOR, changes=True),
 )
 def create_campaign(
     who: Lead,
@@ -110,7 +118,11 @@ def _settings_json(text: str | None) -> CampaignSettingsForm:
     status_code=201,
     tags=["campaigns"],
     responses=answers(
-        Policy.LEAD, _BAD_FILE, (403, "folder", "folders outside of the import root are not read"), changes=True
+        Policy.LEAD,
+        _BAD_FILE,
+        *_SELECTOR,
+        (403, "folder", "folders outside of the import root are not read"),
+        changes=True,
     ),
 )
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignView:
