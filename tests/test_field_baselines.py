@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import math
+import threading
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.pipeline.stopping import NoPredictedGain, Progress
 from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector, O2USelector, make_selector
 from labelchef.selectors.active_lab import annotations
+from labelchef.selectors.cleanlab_extra import quietly
 from labelchef.selectors.out_of_fold import deal_folds, out_of_fold
 from labelchef.selectors.protocol import SelectionContext
 
@@ -302,6 +304,27 @@ def test_active_lab_leaves_the_suggestion_out() -> None:
     cleaner = world.cleaner("cleanlab_quality", budget=8)
     cleaner.run(Panel((Suggestion(), GroundTruth(world.y[:N]))))
     assert annotations(context_of(cleaner)).shape[1] == 2
+
+
+def test_the_library_says_nothing_on_our_streams(capfd: pytest.CaptureFixture[str]) -> None:
+    """It prints its advice; what other threads print goes through."""
+    world = World(4)
+    world.weak[:, 3] = 0.0
+    world.weak /= world.weak.sum(axis=1, keepdims=True)
+    world.weak[0] = np.eye(4)[3]
+    cleaner = world.cleaner("active_lab").update([0, 1, 2], [0, 1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        get_active_learning_scores(annotations(context_of(cleaner)), context_of(cleaner).probabilities)
+    assert "CAUTION" in capfd.readouterr().out
+    cleaner.query(5)
+    assert capfd.readouterr() == ("", "")
+    with quietly():
+        other = threading.Thread(target=print, args=("from elsewhere",))
+        other.start()
+        other.join()
+        print("from the library")
+    assert capfd.readouterr().out == "from elsewhere\n"
 
 
 def test_ties_are_broken_without_a_coin() -> None:

@@ -20,8 +20,6 @@ nobody has seeded; so P is kept above 1e-12 and bent by a billionth in favour of
 ActiveLab says where to ask, not what the answer is: there is no suggestion.
 """
 
-import threading
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,14 +30,13 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.selectors.baseline import Baseline, Ranking
-from labelchef.selectors.cleanlab_extra import cleanlab_module, require_cleanlab
+from labelchef.selectors.cleanlab_extra import cleanlab_module, quietly, require_cleanlab
 from labelchef.selectors.cleanlab_quality import check_folds
 from labelchef.selectors.out_of_fold import out_of_fold
 from labelchef.selectors.protocol import SelectionContext
 
 _NO_PERSON = (SUGGESTION, "undo")  # workers of a record that are no annotators
 _FLOOR, _BEND = 1e-12, 1e-9
-_quiet = threading.Lock()
 
 
 @dataclass
@@ -60,8 +57,7 @@ class ActiveLabSelector(Baseline):
         labels = annotations(context)
         known = ~np.isnan(labels).all(axis=1)
         score = cleanlab_module("multiannotator").get_active_learning_scores
-        with _quiet, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that annotators agree on nothing is no error early on
+        with quietly():  # that annotators agree on nothing is no news early on
             labelled, others = score(
                 labels[known] if known.any() else None,
                 P[known] if known.any() else None,

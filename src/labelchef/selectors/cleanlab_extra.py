@@ -3,14 +3,21 @@
 cleanlab is licensed under the AGPL below 2.8 and under the Apache licence from 2.8 on; older ones are not imported.
 """
 
+import contextlib
 import importlib
 import importlib.metadata
+import io
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from labelchef.domain.errors import MissingExtraError
 
 OLDEST = (2, 8)
 _REMEDY = "pip install 'labelchef[cleanlab]'"
+_quiet = threading.Lock()
 
 
 def require_cleanlab(selector: str) -> None:
@@ -30,6 +37,36 @@ def require_cleanlab(selector: str) -> None:
 def cleanlab_module(name: str) -> Any:
     """A module of cleanlab; its import takes seconds, so it is left to the first selection."""
     return importlib.import_module(f"cleanlab.{name}")
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Let the library keep its advice to itself: it warns and, with no way to tell it not to, prints.
+
+    What other threads print meanwhile is printed.
+    """
+    with _quiet, warnings.catch_warnings(), contextlib.redirect_stdout(_Muted(sys.stdout)):
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+class _Muted(io.TextIOBase):
+    """A stream that swallows what the thread that made it writes, and passes on the rest."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._thread = stream, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """Write, or do as if."""
+        return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
+
+    def flush(self) -> None:
+        """Flush what is behind."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether a terminal is behind."""
+        return bool(self._stream.isatty())
 
 
 def _release(version: str) -> tuple[int, ...]:

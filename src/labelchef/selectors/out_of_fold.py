@@ -21,7 +21,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import minimise
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.engines import RowLabels
 from labelchef.selectors.protocol import SelectionContext
@@ -64,9 +64,7 @@ def out_of_fold(context: SelectionContext, count: int) -> Float64s:
     return P
 
 
-def _solve_without(
-    context: SelectionContext, left_out: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
-) -> tuple[Float64s, float]:
+def _solve_without(context: SelectionContext, left_out: Bools) -> tuple[Float64s, float]:
     """Logits of all samples at the optimum without some, and ‖∇F‖ there as a multiple of what was asked for."""
     whole, N = context.objective, len(left_out)
     kept = max(1, N - int(left_out.sum()))
