@@ -17,11 +17,7 @@ import numpy as np
 from labelchef.cleaner import LabelCleaner
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
-<<<<<<< HEAD
 from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError, MissingClassWarning
-=======
-from labelchef.domain.errors import ConflictError, LabelchefError, MissingClassWarning
->>>>>>> pb/part-b
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
