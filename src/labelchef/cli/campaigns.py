@@ -38,7 +38,7 @@ Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `l
 Person = Annotated[str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Who you are; else your login.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HOME = Path("labelchef-home")
-_HOLDOUT = "Share of validation that judges, unseen by the selection: auto, or 0 (none) to below 1."
+HOLDOUT = "Share of validation that judges, unseen by the selection: auto, or 0 (the paper's behaviour) to below 1."
 _FOLDER = "Folder with features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"
 
 
@@ -87,7 +87,7 @@ def init(
     constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
     gamma: Annotated[str, typer.Option(help="Weight of a weak label: 0 to 1, or auto.")] = "auto",
     l2: Annotated[str, typer.Option(help="L2 strength: above 0, or auto.")] = "auto",
-    holdout: Annotated[str, typer.Option(help=_HOLDOUT)] = "auto",
+    holdout: Annotated[str, typer.Option(help=HOLDOUT)] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     person: Person = None,
 ) -> None:  # fmt: skip

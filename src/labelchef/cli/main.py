@@ -52,7 +52,6 @@ _STRATEGY = (
 )
 _RATE = "Learning rate of retrain and deltagrad_l; taken from the data if not given."
 _TARGET = "Stop once the target metric is this good on the validation samples that judge."
-_HOLDOUT = "Share of validation that judges, unseen by the selection: auto, or 0 (the paper's behaviour) to below 1."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 
 
@@ -78,7 +77,7 @@ def clean(
     minibatch: Annotated[int | None, typer.Option(help="Their mini-batch size; 2000 if not given.")] = None,
     gamma: Annotated[str, typer.Option(help="Weight of a weak label: 0 to 1, or auto.")] = "auto",
     l2: Annotated[str, typer.Option(help="L2 strength: above 0, or auto.")] = "auto",
-    holdout: Annotated[str, typer.Option(help=_HOLDOUT)] = "auto",
+    holdout: Annotated[str, typer.Option(help=campaigns.HOLDOUT)] = "auto",
     budget: Annotated[int, typer.Option(help="Samples to ask in all.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Samples a round.")] = 10,
     target: Annotated[float | None, typer.Option(help=_TARGET)] = None,

@@ -23,7 +23,7 @@ def as_holdout(value: Any) -> float | str:
     >>> as_holdout("0.5"), as_holdout("auto"), as_holdout(0)
     (0.5, 'auto', 0.0)
     """
-    if value == AUTO:
+    if isinstance(value, str) and value == AUTO:
         return AUTO
     try:
         share = float("nan") if isinstance(value, bool) else float(value)
@@ -57,7 +57,7 @@ class Gain:
     samples: int
     """How many judge."""
     rarest: int
-    """Samples of the class that has the fewest of them."""
+    """Samples of the class that has the fewest of them, 0 for one that none of them is of."""
 
     @property
     def change(self) -> float:

@@ -42,7 +42,7 @@ def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> 
     bounds = {name: _between(values, tail) for name, values in drawn.items()}
     bounds["loss"] = _mean_bounds(after.losses - before.losses)
     first, last = before.metrics.as_dict(), after.metrics.as_dict()
-    rarest = int(np.bincount(y)[np.unique(y)].min())
+    rarest = int(np.bincount(y, minlength=n_classes).min())
     return {name: Gain(name, first[name], last[name], *bounds[name], len(y), rarest) for name in first}
 
 
