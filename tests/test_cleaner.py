@@ -66,7 +66,7 @@ def test_the_documented_session(data: dict[str, Any]) -> None:
 
 
 def test_the_model_is_the_optimum_after_every_update(data: dict[str, Any]) -> None:
-    cleaner = fit(data)
+    cleaner = fit(data, {"gamma": 0.8, "l2": 0.01})
     cleaner.update([3, 4, 5], [0, 1, 0]).update([4], [-1])
     X = np.hstack([data["X"], np.ones((120, 1))])
     P = cleaner.predict_proba(data["X"])
@@ -247,7 +247,7 @@ def test_bad_data_is_refused(data: dict[str, Any], what: str) -> None:
         ({"gamma": 1.5}, "gamma is 1.5"),
         ({"gamma": -0.1}, "gamma is -0.1"),
         ({"gamma": float("nan")}, "gamma is nan"),
-        ({"l2": 0.0}, "l2 is 0.0; expected a number above 0"),
+        ({"l2": 0.0}, "l2 is 0.0; expected 'auto' or a number above 0"),
         ({"l2": "much"}, "l2 is 'much'"),
         ({"tol": -1}, "tol is -1"),
         ({"selector": "magic"}, "unknown selector 'magic'; expected one of: .*increm_infl, "),
@@ -432,7 +432,7 @@ def test_memory_beyond_the_features_is_a_fraction_of_them(rng: np.random.Generat
     weak = rng.dirichlet([1, 1], 40_000)
     LabelCleaner().fit(X[:500], weak[:500], X_val=X[:99], y_val=y[:99]).query()  # compiles what is to be compiled
     tracemalloc.start()
-    cleaner = LabelCleaner().fit(X, weak, X_val=X[:500], y_val=y[:500])
+    cleaner = LabelCleaner(gamma=0.8, l2=0.01).fit(X, weak, X_val=X[:500], y_val=y[:500])
     for _ in range(2):
         batch = cleaner.query()
         cleaner.update(batch.indices, y[batch.indices])

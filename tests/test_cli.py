@@ -331,3 +331,12 @@ def test_importing_is_light() -> None:
     code = f"import sys, labelchef, labelchef.cli.main; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_strengths_are_chosen_and_told(files: Path, tmp_path: Path) -> None:
+    people = ["--truth", files / "truth.csv"]
+    done = labelchef("clean", *inputs(files, tmp_path / "out"), *people, "--budget", 10, "--no-report")
+    assert "strengths: gamma " in done.stdout
+    wrong = labelchef("clean", *inputs(files, tmp_path / "no"), "--gamma", "much", check=2)
+    assert "gamma is 'much'; expected 'auto' or a number from 0 to 1" in wrong.stderr
+    assert not (tmp_path / "no").exists()

@@ -74,7 +74,11 @@ def test_the_record_is_complete(data: dict[str, Any]) -> None:
 
 
 def test_predicted_and_realised_change_agree(data: dict[str, Any]) -> None:
-    history = fitted(data, budget=50, batch_size=1, gamma=1.0).run(Suggestion()).history.iloc[1:]
+    history = (
+        fitted(data, budget=50, batch_size=1, gamma=1.0, l2=0.01, selector="increm_infl")
+        .run(Suggestion())
+        .history.iloc[1:]
+    )
     ratio = history["realised_change"].sum() / history["predicted_change"].sum()
     assert ratio == pytest.approx(1.0, abs=0.15)
 
@@ -306,7 +310,7 @@ def test_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int]], n_class
 
 @pytest.mark.parametrize("look_ahead", [False, True])
 def test_a_warm_round_costs_fewer_sweeps_than_a_cold_one(data: dict[str, Any], look_ahead: bool) -> None:
-    history = fitted(data, budget=100, look_ahead=look_ahead, l2=0.05).run(GroundTruth(data["y"])).history
+    history = fitted(data, budget=100, look_ahead=look_ahead, gamma=0.8, l2=0.05).run(GroundTruth(data["y"])).history
     first, later = history.iloc[1], history.iloc[3:]
     assert later["iterations"].median() < first["iterations"]
     assert later["iterations"].median() <= 2  # V has ridden along

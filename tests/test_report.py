@@ -14,7 +14,15 @@ def history(look_ahead: bool = False) -> tuple[pd.DataFrame, int]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 3200)
     X = rng.normal(size=(3200, 4)) + y[:, None]
-    cleaner = LabelCleaner(budget=50, look_ahead=look_ahead, target=0.9, target_metric="accuracy")
+    cleaner = LabelCleaner(
+        selector="increm_infl",
+        gamma=0.8,
+        l2=0.01,
+        budget=50,
+        look_ahead=look_ahead,
+        target=0.9,
+        target_metric="accuracy",
+    )
     cleaner.fit(X[:3000], rng.dirichlet([1, 1], 3000), X_val=X[3000:], y_val=y[3000:])
     return cleaner.run(lambda batch: y[batch.indices]).history, 3000
 

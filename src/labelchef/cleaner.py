@@ -37,7 +37,7 @@ from labelchef.pipeline.loop import LoopSettings, run_rounds
 from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
 from labelchef.pipeline.stopping import StoppingRule, TargetReached
 from labelchef.pipeline.tuning import Tuned, tune
-from labelchef.selectors import InflSelector, Selector, make_selector, require_suggestions
+from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
 
 
 @dataclass(frozen=True)
@@ -236,19 +236,21 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         return batch
 
     def scores(self) -> Float64s:
-        """Influence of every training sample's best relabelling, (N,): smallest first is the order of INFL.
+        """Influence of every training sample, (N,), smallest first: expected with 'expected_infl', INFL's best case otherwise.
 
         NaN where a sample is clean already, or was given up.
         """
         session = self._fitted()
         found = np.full(session.objective.engine.n_rows, np.nan)
         for eligible in session.labels.tiers(MOST_ATTEMPTS):
-            batch = InflSelector().select(session.context(eligible), int(eligible.sum()))
+            batch = plain_influence(session.selector).select(session.context(eligible), int(eligible.sum()))
             found[batch.indices] = batch.influence
         return found
 
     def suggest(self, indices: Any) -> Batch:
-        """What INFL suggests for these samples, in their order, each standing for itself, whatever the selector.
+        """What influence suggests for these samples, in their order, each standing for itself.
+
+        With 'expected_infl' the answer to be expected, with any other selector INFL's: the one that would help most.
 
         Samples that have a clean label, or were given up, are scored as if they could be asked.
         """
@@ -258,7 +260,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             return Batch(items, items, np.empty(0))
         eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
-        found = InflSelector().select(session.context(eligible), len(items))
+        found = plain_influence(session.selector).select(session.context(eligible), len(items))
         place = {item: k for k, item in enumerate(found.indices.tolist())}
         order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
         return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)

@@ -111,10 +111,10 @@ class _Search:
         rng = np.random.default_rng([seed, 0x7E57])
         N, C = Y.shape
         rows = np.arange(N) if N <= ROWS else np.sort(rng.choice(N, ROWS, replace=False))
-        weak, trusted = np.asarray(X[rows], dtype=np.float64), np.asarray(X_trusted, dtype=np.float64)
-        self.scale = float(np.einsum("ij,ij->", weak, weak)) / len(rows) or 1.0
-        stack = _fewer_columns(np.concatenate([weak, trusted]))
-        self._engine = MemoryEngine(np.ascontiguousarray(stack), bias=bias)
+        stack = np.concatenate([X[rows], X_trusted.astype(X.dtype)])
+        lengths = np.einsum("ij,ij->i", stack[: len(rows)], stack[: len(rows)])
+        self.scale = float(lengths.mean(dtype=np.float64)) or 1.0
+        self._engine = MemoryEngine(_fewer_columns(stack), bias=bias)
         self._Y = np.concatenate([Y[rows], np.eye(C)[y_trusted]])
         known = clean[rows] >= 0
         self._Y[: len(rows)][known] = np.eye(C)[clean[rows][known]]
@@ -180,12 +180,13 @@ def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
     return list(KFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y))))
 
 
-def _fewer_columns(rows: Float64s) -> Float64s:
-    """The rows in the directions of most variance, lengths kept; all of them where there are few."""
+def _fewer_columns(rows: Floats) -> Floats:
+    """The rows in the directions of most variance, lengths kept; as they are where there are few columns."""
     if rows.shape[1] <= COLUMNS:
         return rows
-    _, E = np.linalg.eigh(rows.T @ rows) if rows.shape[1] <= rows.shape[0] else (None, _row_basis(rows))
-    return np.asarray(rows @ E[:, -COLUMNS:])
+    R = rows.astype(np.float64)
+    E = np.linalg.eigh(R.T @ R)[1] if R.shape[1] <= R.shape[0] else _row_basis(R)
+    return np.ascontiguousarray(R @ E[:, -COLUMNS:])
 
 
 def _row_basis(rows: Float64s) -> Float64s:

@@ -61,6 +61,7 @@ __all__ = [
     "Theorem1Selector",
     "hint_of",
     "make_selector",
+    "plain_influence",
     "require_suggestions",
 ]
 
@@ -82,6 +83,16 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
     if look_ahead and isinstance(chosen, InfluenceSelector) and chosen.looks_ahead:
         return LookAheadSelector(chosen)
     return chosen
+
+
+def plain_influence(selector: Selector) -> InfluenceSelector:
+    """What scores every sample for itself in the measure of a selector; INFL where it has another.
+
+    >>> plain_influence(make_selector("expected_infl", look_ahead=True)).name, plain_influence(make_selector("margin")).name
+    ('expected_infl', 'infl')
+    """
+    base = selector.base if isinstance(selector, LookAheadSelector) else selector
+    return ExpectedInflSelector() if isinstance(base, ExpectedInflSelector) else InflSelector()
 
 
 def require_suggestions(selector: Selector) -> None:

@@ -1,0 +1,126 @@
+"""gamma and l2 chosen by the product: in Python, from files, in campaigns."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelchef import LabelCleaner
+from labelchef.domain.campaigns import CampaignSettings
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.strengths import as_gamma, as_l2
+from labelchef.pipeline.holdout import draw_judges
+from labelchef.pipeline.tuning import GAMMAS, tune
+from labelchef.services.campaigns import create_campaign, settings
+from labelchef.services.clean import CleanInputs, CleanSettings, clean
+from labelchef.services.replaying import replay
+from labelchef.services.worker import advance
+from labelchef.services.workspace import Workspace
+from tests.store_support import CLASSES, small_data
+
+
+def problem(seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, 600)
+    X = rng.normal(size=(600, 4)) + y[:, None]
+    weak = np.eye(2)[np.where(rng.random(400) < 0.4, 1 - y[:400], y[:400])]
+    return {"X": X[:400], "Y_weak": weak, "X_val": X[400:], "y_val": y[400:], "y": y[:400]}
+
+
+def fitted(data: dict[str, Any], **chosen: Any) -> LabelCleaner:
+    given = {name: data[name] for name in ("X", "Y_weak", "X_val", "y_val")}
+    return LabelCleaner(**chosen).fit(given.pop("X"), given.pop("Y_weak"), **given)
+
+
+def test_the_cleaner_takes_what_the_steering_samples_choose() -> None:
+    data = problem()
+    cleaner = fitted(data, random_state=3)
+    steer = ~draw_judges(data["y_val"], 2, "auto", 3)
+    alone = tune(data["X"], data["Y_weak"], np.full(400, -1), data["X_val"][steer], data["y_val"][steer], seed=3)
+    assert (cleaner.gamma_, cleaner.l2_) == (alone.gamma, alone.l2)
+    assert cleaner.tuned_ is not None
+    assert cleaner.gamma == "auto"  # a parameter stays what was given, as scikit-learn has it
+    np.testing.assert_array_equal(np.unique(cleaner._session.labels.weight), [alone.gamma])
+    assert cleaner._session.objective.l2 == alone.l2
+
+
+def test_judges_have_no_say_in_it() -> None:
+    data = problem()
+    judges = draw_judges(data["y_val"], 2, "auto", 0)
+    before = fitted(data)
+    data["X_val"] = data["X_val"].copy()
+    data["X_val"][judges] = 1e3
+    after = fitted(data)
+    assert (before.gamma_, before.l2_) == (after.gamma_, after.l2_)
+
+
+def test_numbers_are_taken_as_they_are() -> None:
+    cleaner = fitted(problem(), gamma=0.45, l2=0.02)
+    assert (cleaner.gamma_, cleaner.l2_, cleaner.tuned_) == (0.45, 0.02, None)
+    one = fitted(problem(), gamma=0.45)
+    assert one.gamma_ == 0.45
+    assert one.tuned_ is not None
+    assert fitted(problem(), l2=0.02).gamma_ in GAMMAS
+
+
+@pytest.mark.parametrize("value", ["Auto", "", None, True, -0.1, 1.1, float("nan"), float("inf"), [0.5]])
+def test_what_is_no_gamma(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match="expected 'auto' or a number from 0 to 1"):
+        as_gamma(value)
+
+
+@pytest.mark.parametrize("value", ["Auto", "", None, False, 0, -1.0, float("nan"), float("inf"), {}])
+def test_what_is_no_l2(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match="expected 'auto' or a number above 0"):
+        as_l2(value)
+
+
+def test_a_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
+    data = small_data(60, 140)
+    made = create_campaign(ws, "Chosen", data, CampaignSettings(people=1, seed=2), "lead")
+    kept = settings(ws, made.slug)
+    steer = ~draw_judges(data.y_val, len(CLASSES), "auto", 2)
+    alone = tune(data.X, data.weak, np.full(len(data.X), -1), data.X_val[steer], data.y_val[steer], seed=2)
+    assert (kept.gamma, kept.l2) == (alone.gamma, alone.l2)
+    advance(ws, made.slug)
+    assert replay(ws, made.slug).agrees
+    given = create_campaign(ws, "Given", data, CampaignSettings(people=1, gamma=0.5, l2=0.1), "lead")
+    assert (settings(ws, given.slug).gamma, settings(ws, given.slug).l2) == (0.5, 0.1)
+
+
+def test_a_folder_goes_on_with_what_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = problem()
+    given = CleanInputs(data["X"], data["Y_weak"], data["X_val"], data["y_val"], truth=data["y"].tolist())
+    first = clean(given, CleanSettings(budget=20), tmp_path / "out", report=False)
+    stored = json.loads((tmp_path / "out" / "campaign.json").read_text())
+    assert stored["settings"]["gamma"] == "auto"
+    assert stored["chosen"] == {"gamma": first.settings.gamma, "l2": first.settings.l2}
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["settings"]["l2"] == first.settings.l2
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("chosen again")
+
+    monkeypatch.setattr("labelchef.cleaner.tune", never)
+    later = clean(given, CleanSettings(budget=40), tmp_path / "out", report=False, resume=True)
+    assert later.settings == replace(first.settings, budget=40)
+    assert int(later.history["spent"].iloc[-1]) == 40
+
+
+def test_a_folder_from_before_goes_on_with_its_numbers(tmp_path: Path) -> None:
+    """Then there was nothing but numbers, and no note of what was chosen."""
+    data = problem()
+    given = CleanInputs(data["X"], data["Y_weak"], data["X_val"], data["y_val"], truth=data["y"].tolist())
+    old = CleanSettings(budget=20, gamma=0.8, l2=0.01, selector="increm_infl")
+    clean(given, old, tmp_path / "out", report=False)
+    path = tmp_path / "out" / "campaign.json"
+    stored = json.loads(path.read_text())
+    del stored["chosen"]
+    path.write_text(json.dumps(stored))
+    with pytest.raises(InvalidInputError, match="with other settings"):
+        clean(given, CleanSettings(budget=40), tmp_path / "out", report=False, resume=True)
+    later = clean(given, replace(old, budget=40), tmp_path / "out", report=False, resume=True)
+    assert (later.settings.gamma, later.settings.l2) == (0.8, 0.01)
