@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
+from labelchef import LabelCleaner
 from labelchef.core.objective import Objective
 from labelchef.engines import MemoryEngine, RowLabels
 
@@ -143,3 +144,8 @@ def dense_quasi_hessian(S: Array, Y: Array) -> Array:
         Bs = B @ s
         B = B - np.outer(Bs, Bs) / (s @ Bs) + np.outer(y, y) / (y @ s)
     return np.asarray(B)
+
+
+def paper_cleaner(**given: Any) -> LabelCleaner:
+    """A cleaner that asks by INFL, with strengths that are given: what the mathematics of the paper is tested with."""
+    return LabelCleaner(**{"selector": "increm_infl", "gamma": 0.8, "l2": 0.01, **given})

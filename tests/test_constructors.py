@@ -38,7 +38,7 @@ from labelchef.domain.files import file_digest
 from labelchef.domain.records import LabelChange
 from labelchef.engines import MemoryEngine
 from labelchef.pipeline.session import Split
-from tests.oracles import Array, Problem, dense_quasi_hessian, make_problem, plain_descent
+from tests.oracles import Array, Problem, dense_quasi_hessian, make_problem, paper_cleaner, plain_descent
 
 SMALL = DescentSettings(epochs=12, minibatch=32, seed=3)
 
@@ -644,14 +644,14 @@ def test_numbers_of_numpy_are_taken(rng: np.random.Generator, tmp_path: Path) ->
     assert (tmp_path / "provenance.json").exists()
     assert cleaner.rounds_[0].construction.explicit == 12
     with pytest.raises(InvalidInputError, match=r"a Constructor \(an instance\)"):
-        LabelCleaner(constructor=DeltaGradLConstructor).fit([[1.0]], [[1.0, 0.0]], X_val=[[1.0]], y_val=[0])  # type: ignore[arg-type]
+        paper_cleaner(constructor=DeltaGradLConstructor).fit([[1.0]], [[1.0, 0.0]], X_val=[[1.0]], y_val=[0])
     with pytest.raises(InvalidInputError, match="train fewer epochs"):
         cleaner_on(make_problem(rng, n=200), constructor=RetrainConstructor(DescentSettings(epochs=10**14)))
 
 
 def cleaner_on(problem: Problem, **settings: Any) -> LabelCleaner:
     y_val = problem.Y_val.argmax(axis=1)
-    cleaner = LabelCleaner(**settings)
+    cleaner = paper_cleaner(**settings)
     return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
 
 
@@ -685,7 +685,7 @@ def test_a_cleaner_takes_its_provenance_up_after_a_restart(rng: np.random.Genera
     first = cleaner_on(problem, constructor="deltagrad_l").update([3, 9], [0, 1])
     first.save_provenance(tmp_path / "kept")
     known = np.where(first.cleaned_, first.labels_.argmax(axis=1), -1)
-    restarted = LabelCleaner(constructor=DeltaGradLConstructor(provenance=tmp_path / "kept")).fit(
+    restarted = paper_cleaner(constructor=DeltaGradLConstructor(provenance=tmp_path / "kept")).fit(
         problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=problem.Y_val.argmax(axis=1), y_clean=known
     )
     np.testing.assert_array_equal(restarted.W_, first.W_)

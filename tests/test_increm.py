@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
-from labelchef import LabelCleaner
 from labelchef.core.bounds import ROUNDING, influence_bounds, power_norm
 from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
@@ -27,6 +26,7 @@ from labelchef.selectors import (
     look_ahead,
 )
 from labelchef.selectors.direction import solve_direction
+from tests.oracles import paper_cleaner
 
 
 def problem(seed: int, n: int, C: int, d: int = 6, twins: int = 0) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def problem(seed: int, n: int, C: int, d: int = 6, twins: int = 0) -> dict[str, 
 
 
 def campaign(data: dict[str, Any], selector: Selector, rounds: int, b: int, **other: Any) -> list[Any]:
-    cleaner = LabelCleaner(selector=selector, look_ahead=False, budget=None, batch_size=b, **other)
+    cleaner = paper_cleaner(selector=selector, look_ahead=False, budget=None, batch_size=b, **other)
     cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], classes=list(range(data["Y"].shape[1])))
     batches = []
     for _ in range(rounds):
@@ -102,7 +102,7 @@ def test_anchored_prunes_and_says_what_it_did(free: bool) -> None:
 
 def test_candidates_are_read_without_a_pass_over_the_features() -> None:
     data = problem(5, 6000, 2, d=8)
-    cleaner = LabelCleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=10)
+    cleaner = paper_cleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=10)
     cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     for _ in range(4):
         batch = cleaner.query()
@@ -120,8 +120,8 @@ def test_a_huge_move_falls_back_and_stays_exact() -> None:
     data = problem(2, 800, 3)
     for free in (True, False):
         selector = AnchoredSelector(free_products=free)
-        cleaner = LabelCleaner(selector=selector, look_ahead=False, l2=1e-3)
-        full = LabelCleaner(selector="infl", look_ahead=False, l2=1e-3)
+        cleaner = paper_cleaner(selector=selector, look_ahead=False, l2=1e-3)
+        full = paper_cleaner(selector="infl", look_ahead=False, l2=1e-3)
         for one in (cleaner, full):
             one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
             one.query()
@@ -136,8 +136,8 @@ def test_a_huge_move_falls_back_and_stays_exact() -> None:
 def test_a_label_taken_back_is_bounded_by_what_it_is_now() -> None:
     """An anchor made while a sample was clean must not vouch for it when it is weak again."""
     data = problem(8, 1500, 2)
-    cleaner = LabelCleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=8)
-    full = LabelCleaner(selector="infl", look_ahead=False, batch_size=8)
+    cleaner = paper_cleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=8)
+    full = paper_cleaner(selector="infl", look_ahead=False, batch_size=8)
     for one in (full, cleaner):
         one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     best = full.query(40).indices
@@ -156,7 +156,7 @@ def test_anchors_stay_within_their_memory() -> None:
     rng = np.random.default_rng(0)
     data = problem(1, 3000, 2, d=100)
     selector = AnchoredSelector(free_products=False, basis=8)
-    cleaner = LabelCleaner(selector=selector, look_ahead=False, batch_size=100)
+    cleaner = paper_cleaner(selector=selector, look_ahead=False, batch_size=100)
     cleaner.fit(data["X"].astype(np.float32), data["Y"], X_val=data["Xv"], y_val=data["yv"])
     for _ in range(12):
         batch = cleaner.query()
@@ -226,7 +226,7 @@ def digits_f1(seed: int, b: int, ahead: bool) -> float:
     bunch, rng = load_digits(), np.random.default_rng(seed)
     order = rng.permutation(len(bunch.target))
     X, y = bunch.data[order] / 16, bunch.target[order]
-    cleaner = LabelCleaner(budget=50, batch_size=b, look_ahead=ahead)
+    cleaner = paper_cleaner(budget=50, batch_size=b, look_ahead=ahead)
     weak = rng.dirichlet(np.ones(10), 1000)
     cleaner.fit(X[:1000], weak, X_val=X[1000:1300], y_val=y[1000:1300], X_test=X[1300:], y_test=y[1300:])
     return float(cleaner.run(lambda batch: y[batch.indices]).history["test_f1_macro"].iloc[-1])
@@ -246,7 +246,7 @@ def test_look_ahead_predicts_what_a_batch_brings() -> None:
     data = problem(11, 500, 3)
     ratios = {}
     for ahead in (False, True):
-        cleaner = LabelCleaner(batch_size=40, budget=40, look_ahead=ahead, l2=0.02)
+        cleaner = paper_cleaner(batch_size=40, budget=40, look_ahead=ahead, l2=0.02)
         cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
         batch = cleaner.query()
         row = cleaner.update(batch.indices, batch.suggested).history_.iloc[-1]
@@ -258,7 +258,7 @@ def test_look_ahead_predicts_what_a_batch_brings() -> None:
 
 def test_look_ahead_starts_with_the_best_and_leaves_no_trace() -> None:
     data = problem(4, 300, 3)
-    plain, ahead = LabelCleaner(look_ahead=False), LabelCleaner(look_ahead=True)
+    plain, ahead = paper_cleaner(look_ahead=False), paper_cleaner(look_ahead=True)
     for one in (plain, ahead):
         one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     W, labels = ahead.W_, ahead.labels_
@@ -274,7 +274,7 @@ def test_look_ahead_starts_with_the_best_and_leaves_no_trace() -> None:
 def test_look_ahead_when_the_labels_are_there_already() -> None:
     """Weak labels that are one-hot already, with full weight: assuming them moves nothing."""
     data = problem(6, 200, 2)
-    cleaner = LabelCleaner(gamma=1.0, selector=LookAheadSelector(InflSelector(), renew=2), look_ahead=False)
+    cleaner = paper_cleaner(gamma=1.0, selector=LookAheadSelector(InflSelector(), renew=2), look_ahead=False)
     cleaner.fit(data["X"], np.eye(2)[data["y"]], X_val=data["Xv"], y_val=data["yv"])
     assert len(cleaner.query(6)) == 6
 
@@ -294,7 +294,7 @@ def test_the_residual_that_is_claimed_is_the_true_one(
 ) -> None:
     """Large changes, many classes, weak regularisation: where corrections of V diverge, V must not follow them."""
     data = problem(seed, n, C, d=30)
-    cleaner = LabelCleaner(batch_size=25, gamma=gamma, l2=l2, look_ahead=ahead)
+    cleaner = paper_cleaner(batch_size=25, gamma=gamma, l2=l2, look_ahead=ahead)
     cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], classes=list(range(C)))
     for _ in range(3):
         batch = cleaner.query()
@@ -325,7 +325,7 @@ def test_a_renewal_ranks_with_a_V_that_was_solved(scale: float, monkeypatch: pyt
         return solved
 
     monkeypatch.setattr(look_ahead, "solve_spd", watched)
-    cleaner = LabelCleaner(batch_size=65, l2=1e-3)
+    cleaner = paper_cleaner(batch_size=65, l2=1e-3)
     cleaner.fit(X[:300], rng.dirichlet(np.ones(10), 300), X_val=X[300:], y_val=y[300:])
     batch = cleaner.query()
     assert len(residuals) == 3
@@ -361,7 +361,7 @@ def test_theorem_1_with_norms_by_the_power_method() -> None:
 def test_a_ranking_is_plain() -> None:
     """Whoever asks for most samples, or for very many, wants them in the order of INFL."""
     data = problem(12, 260, 2)
-    cleaner = LabelCleaner().fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+    cleaner = paper_cleaner().fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     for size in (101, 131, 260, 5000):
         batch = cleaner.query(size)
         np.testing.assert_array_equal(batch.indices, np.argsort(cleaner.scores(), kind="stable")[:size])
@@ -384,7 +384,7 @@ class FirstOnes:
 
 def test_a_selector_without_influence_is_left_as_it_is() -> None:
     data = problem(13, 100, 2)
-    cleaner = LabelCleaner(selector=FirstOnes(), budget=30)
+    cleaner = paper_cleaner(selector=FirstOnes(), budget=30)
     cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     rounds = cleaner.run(lambda batch: data["y"][batch.indices]).rounds
     assert [r.batch.indices.tolist() for r in rounds[1:]] == [list(range(k, k + 10)) for k in (0, 10, 20)]

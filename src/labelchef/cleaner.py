@@ -300,7 +300,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     def save_provenance(self, folder: str | Path) -> Path:
         """Write the trajectory of the present model (constructor 'deltagrad_l'), to take up after a restart.
 
-        Give the folder to `DeltaGradLConstructor(provenance=…)`, and the labels so far to `fit` as `y_clean`.
+        Give the folder to `DeltaGradLConstructor(provenance=…)`, the labels so far to `fit` as `y_clean`, and the strengths
+        as they are, `LabelCleaner(gamma=cleaner.gamma_, l2=cleaner.l2_)`: chosen anew, they might come out otherwise.
         """
         session = self._fitted()
         if session.construction.trajectory is None:
