@@ -273,16 +273,19 @@ def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):
 
 
 @njit(nogil=True, cache=True)
-def expect_rows(lo, hi, A, S, Y, weight, eligible, eta, worth, label):
-    """worth[i] = Σ_c Q[i, c] I(i, c) with Q[i] = softmax(A[i] − eta S[i]), label[i] = argmax_c Q[i, c], the lowest on ties.
+def expect_rows(lo, hi, A, S, Y, weight, eligible, eta, optimism, worth, influence, label):
+    """Mean and spread of I(i, c) over the answers Q[i] = softmax(A[i] − eta S[i]).
 
-    Σ Q = 1, so the worth is (Q[i] − w Y[i] − (1 − w) P[i]) · S[i]; +inf where not eligible.
+    influence[i] = Σ_c Q[i, c] I(i, c), which is (Q[i] − w Y[i] − (1 − w) P[i]) · S[i] since Σ Q = 1;
+    worth[i] = influence[i] − optimism · sd of S[i, c] under Q[i], +inf where not eligible;
+    label[i] = argmax_c Q[i, c], the lowest on ties.
     """
     k = A.shape[1]
     p, q, a = np.empty(k + 1), np.empty(k + 1), np.empty(k)
     for i in range(lo, hi):
         if not eligible[i]:
             worth[i] = np.inf
+            influence[i] = np.inf
             label[i] = 0
             continue
         for c in range(k):
@@ -290,13 +293,17 @@ def expect_rows(lo, hi, A, S, Y, weight, eligible, eta, worth, label):
         _softmax_row(A[i], p)
         _softmax_row(a, q)
         w = weight[i]
-        total = 0.0
+        before = mean = square = 0.0
         where = 0
         for c in range(k):
-            total += (q[c + 1] - w * Y[i, c + 1] - (1.0 - w) * p[c + 1]) * S[i, c]
+            s = S[i, c]
+            before += (w * Y[i, c + 1] + (1.0 - w) * p[c + 1]) * s
+            mean += q[c + 1] * s
+            square += q[c + 1] * s * s
             if q[c + 1] > q[where]:
                 where = c + 1
-        worth[i] = total
+        influence[i] = mean - before
+        worth[i] = mean - before - optimism * np.sqrt(max(square - mean * mean, 0.0))
         label[i] = where
 
 

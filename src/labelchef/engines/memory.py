@@ -224,20 +224,21 @@ class MemoryEngine:
         return best, label
 
     def expected_scores(
-        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float
-    ) -> tuple[Float64s, Ints]:
+        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float, optimism: float
+    ) -> tuple[Float64s, Float64s, Ints]:
         """See `Engine.expected_scores`."""
-        worth, label = np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
+        worth, influence, label = np.empty(self.n_rows), np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
         cuts = self._cuts(0)
 
         def work(chunk: int) -> float:
             kernels.expect_rows(
-                cuts[chunk], cuts[chunk + 1], logits, products, labels.Y, labels.weight, eligible, eta, worth, label
-            )
+                cuts[chunk], cuts[chunk + 1], logits, products, labels.Y, labels.weight, eligible, eta, optimism,
+                worth, influence, label,
+            )  # fmt: skip
             return 0.0
 
         self._map(work, len(cuts) - 1)
-        return worth, label
+        return worth, influence, label
 
     def _cuts(self, m: int) -> list[int]:
         """Chunk borders: a function of the shapes alone, so that sums come out the same on any machine."""

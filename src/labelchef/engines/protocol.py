@@ -120,7 +120,10 @@ class Engine(Protocol):
         ...
 
     def expected_scores(
-        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float
-    ) -> tuple[Float64s, Ints]:
-        """Influence of every row in expectation over Q = softmax(logits − eta·products), and Q's class; no pass over X."""
+        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float, optimism: float
+    ) -> tuple[Float64s, Float64s, Ints]:
+        """Worth, expected influence and most probable answer of every row; no pass over X.
+
+        Answers are Q = softmax(logits − eta·products); a row is worth its expected influence less `optimism` times its spread.
+        """
         ...

@@ -23,22 +23,23 @@ from labelchef.selectors.protocol import SelectionContext
 
 @dataclass
 class ExpectedInflSelector(InfluenceSelector):
-    """Influence in expectation over what people will say."""
+    """Influence in expectation over what people will say. `optimism` is β, the share of its spread that counts."""
 
+    optimism: float = 0.0
     name: ClassVar[str] = "expected_infl"
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Expected:
         """With the step that V allows."""
         N = context.objective.engine.n_rows
-        return Expected(step_towards_trusted(context.trusted.X, context.validation, V, N))
+        return Expected(step_towards_trusted(context.trusted.X, context.validation, V, N), self.optimism)
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """The batch for a V that is already known."""
         objective, linear = context.objective, direction.solution.linear
         eta = self.appraisal(context, linear.V).eta
-        worth, label = objective.engine.expected_scores(
-            context.point.logits, linear.S, objective.labels, context.eligible, eta
+        worth, influence, label = objective.engine.expected_scores(
+            context.point.logits, linear.S, objective.labels, context.eligible, eta, self.optimism
         )
         indices = smallest(worth, batch_size)
         diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
-        return Batch(indices, label[indices], worth[indices], diagnostics)
+        return Batch(indices, label[indices], influence[indices], diagnostics)

@@ -112,17 +112,16 @@ class LookAheadSelector:
         picks, answers, influence = np.empty(count, dtype=np.int64), np.empty((count, Y.shape[1])), np.empty(count)
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
-            worth, assumed = appraisal.of(ahead.A, ahead.S, Y, gamma)
-            worth = np.where(left, worth, np.inf)
-            i = int(np.lexsort((rows, worth))[0])
-            picks[n], answers[n], influence[n], left[i] = i, assumed[i], worth[i], False
+            of = appraisal.of(ahead.A, ahead.S, Y, gamma)
+            i = int(np.lexsort((rows, np.where(left, of.worth, np.inf)))[0])
+            picks[n], answers[n], influence[n], left[i] = i, of.answers[i], of.influence[i], False
             if n + 1 == count:
                 break
             if (n + 1) % self.renew == 0:
                 ahead = _renewed(context, ahead, rows, picks[: n + 1], answers[: n + 1])
                 continue
             p = probabilities(ahead.A[i : i + 1])[0]
-            bend = (p - assumed[i]) - gamma[i] * (p - Y[i])
+            bend = (p - of.answers[i]) - gamma[i] * (p - Y[i])
             _advance(context, ahead, X, -context.keeper.solve(np.outer(X[i], bend) / N))
         return picks, answers, influence
 
