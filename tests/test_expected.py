@@ -75,7 +75,7 @@ def test_expected_influence_against_refitting() -> None:
     """Σ_c Q_c times what each answer does to the validation loss, every answer refitted."""
     problem = make_problem(np.random.default_rng(11), n=160, d=4, C=3, gamma=0.4, l2=0.03, n_val=60)
     predicted, W = influence_of(problem)
-    batch = ExpectedInflSelector(tol=1e-10).select(context_of(problem), 160)
+    batch = ExpectedInflSelector(tol=1e-10, optimism=0.0).select(context_of(problem), 160)
     v = newton_direction(problem, W)
     split = Split(np.ascontiguousarray(problem.X_val[:, :-1]), problem.Y_val.argmax(axis=1), 3, bias=True)
     Q = expected_answers(problem.X @ W, problem.X @ v, step_towards_trusted(problem.X_val, split.at(W), v, 160))
@@ -91,7 +91,7 @@ def test_expected_influence_against_refitting() -> None:
     assert spearmanr(batch.influence, actual[batch.indices]).statistic > 0.98
 
 
-def everything(cleaner: LabelCleaner, size: int) -> Batch:
+def everything(cleaner: LabelCleaner, size: int, beta: float) -> Batch:
     """The batch by scoring every sample with plain NumPy, along the V of the last query."""
     session = cleaner._session
     context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
@@ -100,20 +100,29 @@ def everything(cleaner: LabelCleaner, size: int) -> Batch:
     A, S = with_reference(context.point.logits), with_reference(linear.S)
     eta = step_towards_trusted(context.trusted.X, context.validation, linear.V, len(A))
     Q, labels = expected_answers(A, S, eta), context.objective.labels
-    worth = (Q * influence_matrix(S, softmax(A, axis=1), labels.Y, labels.weight)).sum(axis=1)
+    scores = influence_matrix(S, softmax(A, axis=1), labels.Y, labels.weight)
+    influence = (Q * scores).sum(axis=1)
+    worth = influence - beta * np.sqrt((Q * (scores - influence[:, None]) ** 2).sum(axis=1))
     order = np.argsort(np.where(context.eligible, worth, np.inf), kind="stable")[: min(size, context.eligible.sum())]
-    return Batch(order, Q[order].argmax(axis=1), worth[order])
+    return Batch(order, Q[order].argmax(axis=1), influence[order])
 
 
-@given(st.integers(0, 10_000), st.integers(2, 4), st.sampled_from([0.05, 0.8, 1.0]), st.integers(1, 30))
+@given(
+    st.integers(0, 10_000),
+    st.integers(2, 4),
+    st.sampled_from([0.05, 0.8, 1.0]),
+    st.integers(1, 30),
+    st.sampled_from([0.0, 1.0, 2.5]),
+)
 @settings(max_examples=25, deadline=None)
-def test_the_choice_is_that_of_scoring_everything_plainly(seed: int, C: int, gamma: float, b: int) -> None:
+def test_the_choice_is_that_of_scoring_everything_plainly(seed: int, C: int, gamma: float, b: int, beta: float) -> None:
     data = drawn(seed, 120, C)
-    cleaner = LabelCleaner(selector="expected_infl", look_ahead=False, gamma=gamma, l2=0.02, batch_size=b)
+    selector = ExpectedInflSelector(optimism=beta)
+    cleaner = LabelCleaner(selector=selector, look_ahead=False, gamma=gamma, l2=0.02, batch_size=b)
     cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"], classes=list(range(C)))
     for _ in range(3):
         batch = cleaner.query()
-        expected = everything(cleaner, b)
+        expected = everything(cleaner, b, beta)
         np.testing.assert_array_equal(batch.indices, expected.indices)
         np.testing.assert_array_equal(batch.suggested, expected.suggested)
         np.testing.assert_allclose(batch.influence, expected.influence, rtol=1e-9, atol=1e-12)

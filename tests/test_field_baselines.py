@@ -45,7 +45,7 @@ class World:
 
     def cleaner(self, selector: Any, order: "NDArray[np.int64] | None" = None, **settings: Any) -> LabelCleaner:
         rows = np.arange(N) if order is None else order
-        made = LabelCleaner(selector=selector, **{"l2": 0.02, "budget": None, **settings})
+        made = LabelCleaner(selector=selector, **{"gamma": 0.8, "l2": 0.02, "budget": None, **settings})
         return made.fit(self.X[:N][rows], self.weak[rows], X_val=self.X[N:], y_val=self.y[N:])
 
     def with_votes(self, selector: Any, rounds: int = 3, **settings: Any) -> LabelCleaner:

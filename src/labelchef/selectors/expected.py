@@ -1,10 +1,12 @@
 """Expected influence: what asking is worth when a person answers (method note, section 8).
 
-    E(i) = Σ_c Q[i, c] I(i, c)            Q of `core.posterior`, I of `core.influence`; most negative first
+    E(i) = Σ_c Q[i, c] I(i, c)            Q of `core.posterior`, I of `core.influence`
+    ranked by E(i) − β sd_Q I(i, ·)       most negative first; β = `optimism`
     suggestion  argmax_c Q[i, c]
 
 INFL ranks by the answer that would help most, and the person may answer otherwise. Here every answer counts by how
-probable it is, and the suggestion is the answer to be expected.
+probable it is, and the suggestion is the answer to be expected. The spread of what the answers would do stands for what
+can be learnt by asking: β = 0 is the plain expectation, a large β comes near to INFL's best case.
 
 All of it reads off A = X W and S = X V, which are there when V is: one pass over those small arrays, none over X.
 """
@@ -25,7 +27,7 @@ from labelchef.selectors.protocol import SelectionContext
 class ExpectedInflSelector(InfluenceSelector):
     """Influence in expectation over what people will say. `optimism` is β, the share of its spread that counts."""
 
-    optimism: float = 0.0
+    optimism: float = 1.0
     name: ClassVar[str] = "expected_infl"
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Expected:
