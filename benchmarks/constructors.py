@@ -231,7 +231,14 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
     for name in list(real.SETS)[:1] if quick else real.SETS:
         data = real.split(real.load(folder, name), 0, 20_000)
         settings = DescentSettings(epochs=150)
-        cleaner = LabelCleaner(constructor=DeltaGradLConstructor(settings), budget=100, l2=0.001, holdout=0)
+        cleaner = LabelCleaner(
+            selector="increm_infl",
+            constructor=DeltaGradLConstructor(settings),
+            budget=100,
+            gamma=0.8,
+            l2=0.001,
+            holdout=0,
+        )
         cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
         first: Construction = cleaner._session.construction
         result = cleaner.run(GroundTruth(data.y))

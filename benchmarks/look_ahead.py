@@ -53,7 +53,9 @@ def _digits(seed: int) -> Data:
 
 
 def _run(data: Data, l2: float, labels: int, b: int, ahead: bool) -> dict[str, float]:
-    cleaner = LabelCleaner(l2=l2, budget=labels, batch_size=b, look_ahead=ahead, holdout=0)
+    cleaner = LabelCleaner(
+        selector="increm_infl", gamma=0.8, l2=l2, budget=labels, batch_size=b, look_ahead=ahead, holdout=0
+    )
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
     history = cleaner.run(lambda batch: data.y[batch.indices]).history
     rounds = history.iloc[1:]

@@ -10,13 +10,14 @@ from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.constructors import Construction, DeltaGradLConstructor, DescentSettings, RetrainConstructor
 from labelchef.selectors import AnchoredSelector, InflSelector
+from tests.oracles import paper_cleaner
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["youtube_wrench", "trec_rules", "airline_twitter"])
 def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
     data = split(load(data_folder, name), seed=0)
-    cleaner = LabelCleaner(l2=1e-3, budget=100, batch_size=10)
+    cleaner = LabelCleaner(budget=100, batch_size=10)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
     history = cleaner.run(GroundTruth(data.y)).history
     assert history["val_loss"].iloc[-1] < history["val_loss"].iloc[0]
@@ -28,7 +29,7 @@ def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["youtube_wrench", "trec_rules", "airline_twitter"])
 def test_the_predicted_change_comes_true_on_real_data(data_folder: Path, name: str) -> None:
     data = split(load(data_folder, name), seed=0)
-    cleaner = LabelCleaner(l2=1e-2, budget=30, batch_size=1)
+    cleaner = paper_cleaner(budget=30, batch_size=1)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     history = cleaner.run(Suggestion()).history.iloc[1:]
     np.testing.assert_allclose(history["realised_change"], history["predicted_change"], rtol=0.25)
@@ -40,7 +41,7 @@ def test_increm_infl_equals_full_on_real_data(data_folder: Path, name: str) -> N
     data = split(load(data_folder, name), seed=1, n_train=4000)
     chosen = []
     for selector in (InflSelector(), AnchoredSelector(), AnchoredSelector(free_products=False)):
-        cleaner = LabelCleaner(selector=selector, look_ahead=False, l2=1e-3, budget=60)
+        cleaner = paper_cleaner(selector=selector, look_ahead=False, l2=1e-3, budget=60)
         cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
         rounds = cleaner.run(GroundTruth(data.y)).rounds
         chosen.append([(r.batch.indices.tolist(), r.batch.suggested.tolist()) for r in rounds])
@@ -52,7 +53,7 @@ def test_increm_infl_equals_full_on_real_data(data_folder: Path, name: str) -> N
 def test_deltagrad_stays_near_retrain_on_real_data(data_folder: Path, name: str) -> None:
     data = split(load(data_folder, name), seed=0)
     settings = DescentSettings(early_stopping=False)
-    cleaner = LabelCleaner(constructor=DeltaGradLConstructor(settings), l2=1e-3, budget=100)
+    cleaner = paper_cleaner(constructor=DeltaGradLConstructor(settings), l2=1e-3, budget=100)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     session = cleaner._session
     first: Construction = session.construction
