@@ -22,7 +22,7 @@ def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
     history = cleaner.run(GroundTruth(data.y)).history
     assert history["val_loss"].iloc[-1] < history["val_loss"].iloc[0]
     assert history["test_f1_macro"].iloc[-1] > history["test_f1_macro"].iloc[0] - 0.01
-    assert history["sweeps"].iloc[2:].median() < 15
+    assert history["sweeps"].iloc[2:].median() < 30  # a small gamma makes every clean label a long way to go
 
 
 @pytest.mark.data
