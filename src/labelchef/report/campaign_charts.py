@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from labelchef.domain.comparisons import AS_ASKED
 from labelchef.report.charts import as_svg
 
 
@@ -56,6 +57,26 @@ def metric_svg(frame: pd.DataFrame, metric: str, target: float | None, theme: st
         .encode(x="round:Q", y="value:Q", text="word:N")
     )
     return _drawn(alt.layer(lines, rule, word), theme)
+
+
+def curves_svg(frame: pd.DataFrame, metric: str, theme: str) -> str:
+    """A metric per label, a line a selector; columns selector, labels, value. The campaign's own order is dashed."""
+    import altair as alt
+
+    names = list(dict.fromkeys(frame["selector"]))
+    own = [name == AS_ASKED for name in names]
+    dashes = alt.Scale(domain=names, range=[[5, 4] if mine else [1, 0] for mine in own])
+    chart = (
+        alt.Chart(frame)
+        .mark_line(point={"size": 20, "filled": True}, strokeWidth=2)
+        .encode(
+            x=alt.X("labels:Q", title="labels", axis=alt.Axis(format="d", grid=False)),
+            y=alt.Y("value:Q", title=_METRICS.get(metric, metric), scale=_scale([*frame["value"]])),
+            color=alt.Color("selector:N", title=None, scale=alt.Scale(domain=names, scheme="tableau10")),
+            strokeDash=alt.StrokeDash("selector:N", title=None, scale=dashes),
+        )
+    )
+    return _drawn(chart, theme, width=620, height=300)
 
 
 def change_svg(frame: pd.DataFrame, theme: str) -> str:
