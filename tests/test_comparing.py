@@ -161,6 +161,12 @@ def test_chance_is_repeated_with_one_split_and_one_first_model(shared: Workspace
     assert chance.area_half is not None
     assert chance.area_half > 0
     assert one(found, "margin").area_half is None
+    assert chance.difference is not None
+    width = chance.difference.high - chance.difference.low
+    alone = one(comparing.compare(shared, done, ["random"], repeats=1), "random").difference
+    assert alone is not None
+    assert width > 1.5 * chance.area_half
+    assert width > alone.high - alone.low
     single = one(comparing.compare(shared, done, ["random"], repeats=1), "random")
     assert single.curve[0] == chance.curve[0]
     assert single.curve[1:-1] != chance.curve[1:-1]

@@ -39,16 +39,18 @@ def compare(
     with workspace(home, database) as ws, _Watch() as watch:
         found = service(ws, campaign, names, batch_size, repeats=repeats, on_cell=watch.tell)
     console = make_console()
+    if not console.is_terminal:
+        console.width = _PIPED
     console.print(files.title(found))
     table = make_table(*files.headers(found))
     for one in found.standings:
         table.add_row(*files.cells(one))
-    console.print(table, width=None if console.is_terminal else _PIPED)
+    console.print(table)
     for note in found.notes:
         console.print(note)
     if out is not None:
-        for path in files.write_comparison(found, out):
-            console.print(f"{path.stem}: {escape(str(path.resolve()))}")
+        names = [path.name for path in files.write_comparison(found, out)]
+        console.print(f"{', '.join(names)}: {escape(str(out.resolve()))}")
 
 
 class _Watch:

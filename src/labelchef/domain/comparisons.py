@@ -40,7 +40,7 @@ class Standing:
     suggestion_share: float | None
     """Share of suggestions that equal the answer; None where none were made."""
     seconds: float
-    """Spent on choosing, a replay; 0 for the campaign's own order."""
+    """Spent on choosing, a replay."""
     difference: Gain | None
     """Of the area, from the campaign's own order; None for that order itself."""
 

@@ -162,13 +162,15 @@ def _standing(replays: Replays, name: str, runs: list[Replay], reference: Replay
 
 
 def _difference(replays: Replays, runs: list[Replay], mean: float, reference: Replay) -> Gain:
-    """From the campaign's own order; repeats are drawn again along with the samples, being a sample of chance."""
-    drawn = np.array([run.drawn for run in runs])
-    rng = np.random.default_rng([replays.settings.seed, len(runs)])
-    mixed = np.take_along_axis(drawn, rng.integers(len(runs), size=drawn.shape), axis=0).mean(axis=0)
+    """From the campaign's own order; to the samples' draws comes, by Student's law, what other repeats might have given."""
+    drawn = np.mean([run.drawn for run in runs], axis=0) - reference.drawn
+    if len(runs) > 1:
+        areas = [area(replays.asked, run.values, float(replays.asked[-1])) for run in runs]
+        rng = np.random.default_rng([replays.settings.seed, len(runs)])
+        drawn += rng.standard_t(len(runs) - 1, len(drawn)) * np.std(areas, ddof=1) / np.sqrt(len(runs))
     y, own = reference.y, area(replays.asked, reference.values, float(replays.asked[-1]))
     rarest = int(np.bincount(y)[np.unique(y)].min())
-    return Gain(replays.settings.target_metric, own, mean, *between(mixed - reference.drawn), len(y), rarest)
+    return Gain(replays.settings.target_metric, own, mean, *between(drawn), len(y), rarest)
 
 
 def _half(values: Float64s) -> float | None:
