@@ -191,6 +191,23 @@ def test_selectors_say_whether_they_draw_chance(name: str) -> None:
     assert drew == (isinstance(made, Baseline) and made.chance)
 
 
+def test_samples_nobody_can_answer_for_are_never_asked() -> None:
+    data = small_data()
+    askable = np.arange(60) % 2 == 0
+    cleaner = LabelCleaner(gamma=0.8, l2=0.05, holdout=0.0, budget=None, batch_size=7)
+    cleaner.fit(data.X, data.weak, X_val=data.X_val, y_val=data.y_val, askable=askable)
+    np.testing.assert_array_equal(np.isnan(cleaner.scores()), ~askable)
+    result = cleaner.run(lambda batch: TRUTH[batch.indices])
+    np.testing.assert_array_equal(cleaner.cleaned_, askable)
+    np.testing.assert_array_equal(cleaner.labels_[~askable], data.weak[~askable])
+    assert result.message == "nothing left to clean"
+    for wrong in ([True] * 59, [1] * 60):
+        with pytest.raises(InvalidInputError, match="expected true or false for each of 60 samples"):
+            cleaner.fit(data.X, data.weak, X_val=data.X_val, y_val=data.y_val, askable=wrong)
+    with pytest.raises(InvalidInputError, match="split is 'train'"):
+        cleaner.judged("train")
+
+
 def test_what_has_no_answer_is_left_out_and_said(shared: Workspace) -> None:
     """Ambiguous items, one taken back and the open batch are no answers; a correction and a lead's word are."""
     campaign = make(shared, "Mixed", noisy(), **{**CHOSEN, "budget": 60})

@@ -32,12 +32,13 @@ function chart(found) {
     const labels = Math.round(share * found.labels);
     parts.push(drawn("text", { x: x(labels), y: HEIGHT - 12, "text-anchor": "middle" }, `${labels}`));
   }
-  found.standings.forEach((one, k) => {
+  const lines = found.standings.map((one, k) => {
     const points = found.asked.map((labels, t) => `${x(labels).toFixed(1)},${y(one.curve[t]).toFixed(1)}`).join(" ");
-    parts.push(drawn("polyline", { class: `line line-${k % COLOURS}${one.difference ? "" : " own"}`, points }));
+    return drawn("polyline", { class: `line line-${k % COLOURS}${one.difference ? "" : " own"}`, points });
   });
+  lines.sort((a, b) => a.classList.contains("own") - b.classList.contains("own")); // on top: it may coincide with another
   const said = `${found.metric} of each selector as labels come in; the table below has the figures.`;
-  return drawn("svg", { class: "curves", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": said }, ...parts);
+  return drawn("svg", { class: "curves", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": said }, ...parts, ...lines);
 }
 
 function row(one, k) {
