@@ -4,6 +4,7 @@ import { $, $$, el } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 640, HEIGHT = 280, LEFT = 52, BELOW = 34, ABOVE = 12, COLOURS = 8;
+const JUDGES = { test: "test samples", validation: "validation samples that judge", steering: "validation samples that steer" };
 const form = $("#compare");
 const told = $(".told", form);
 const digits = (value, n = 3) => (value === null ? "–" : value.toFixed(n));
@@ -57,7 +58,7 @@ function show(found) {
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...found.standings.map(row)));
   const better = found.metric === "loss" ? "less is better" : "more is better";
   const figure = el("figure", { class: "card" }, el("h2", {}, `${form.dataset.metric} per label`), chart(found),
-    el("figcaption", { class: "soft small" }, `On ${found.split} (${better}), after a share of ${found.labels} labels, ${found.batch_size} a round. Area is the mean on the way; dashed is the order in which this campaign had its answers.`));
+    el("figcaption", { class: "soft small" }, `On ${found.samples} ${JUDGES[found.split]} (${better}), after a share of ${found.labels} labels, ${found.batch_size} a round. Area is the mean on the way; dashed is the order in which this campaign had its answers.`));
   $("#compared").replaceChildren(figure, el("div", { class: "scroll", tabindex: "0" }, table),
     el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, note))));
 }
