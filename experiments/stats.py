@@ -12,6 +12,9 @@ import pandas as pd
 from scipy.stats import binom, rankdata
 from scipy.stats import t as student
 
+from labelchef.pipeline.curves import area as area
+from labelchef.pipeline.curves import labels_to_reach as labels_to_reach
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -51,33 +54,6 @@ def estimate(values: Any) -> Estimate:
 def at(asked: Sequence[float], f1: Sequence[float], labels: float) -> float:
     """F1 after so many labels; that of the end if the campaign ended before."""
     return float(np.interp(labels, asked, f1))
-
-
-def area(asked: Sequence[float], f1: Sequence[float], labels: float) -> float:
-    """Mean F1 from the start to so many labels: the area under the curve over its width.
-
-    >>> area([0, 10, 20], [0.0, 1.0, 1.0], 20)
-    0.75
-    """
-    inside = [x for x in asked if x < labels]
-    grid = np.array([*inside, labels])
-    return float(np.trapezoid(np.interp(grid, asked, f1), grid) / labels)
-
-
-def labels_to_reach(asked: Sequence[float], f1: Sequence[float], level: float) -> float:
-    """Labels until the curve first reaches the level; infinity if it never does.
-
-    >>> labels_to_reach([0, 10, 20], [0.5, 0.7, 0.6], 0.6), labels_to_reach([0, 10], [0.5, 0.7], 0.8)
-    (5.0, inf)
-    """
-    above = np.flatnonzero(np.asarray(f1) >= level)
-    if not above.size:
-        return float("inf")
-    k = int(above[0])
-    if k == 0:
-        return float(asked[0])
-    share = (level - f1[k - 1]) / (f1[k] - f1[k - 1])
-    return float(asked[k - 1] + share * (asked[k] - asked[k - 1]))
 
 
 def median_interval(values: Any) -> tuple[float, float, float]:

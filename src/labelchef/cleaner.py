@@ -24,6 +24,7 @@ from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, 
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import Gain, as_holdout
 from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.pipeline.gain import Judged
 from labelchef.pipeline.history import history_frame
 from labelchef.pipeline.holdout import check_judges, draw_judges
 from labelchef.pipeline.inputs import (
@@ -31,6 +32,7 @@ from labelchef.pipeline.inputs import (
     as_evaluation_labels,
     as_features,
     as_indices,
+    as_mask,
     as_weak_labels,
 )
 from labelchef.pipeline.loop import LoopSettings, run_rounds
@@ -152,6 +154,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         X_test: Any = None,
         y_test: Any = None,
         y_clean: Any = None,
+        askable: Any = None,
         classes: Sequence[Hashable] | None = None,
         on_step: Callable[[int, float, float], None] | None = None,
     ) -> Self:
@@ -159,8 +162,10 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
         X (N, d) is neither copied nor written if it is a float32 or float64 array. `Y_weak` (N, C) holds
         probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test` and `y_clean` hold
-        class names; `y_clean` has −1 (or None) where a training sample is not clean. `on_step(iteration, gradient
-        norm, tolerance)` is told of the solver's progress; of a descent, (epoch, gradient norm, NaN).
+        class names; `y_clean` has −1 (or None) where a training sample is not clean. `askable` (N,) says of each training
+        sample whether anyone could answer for it, all of them if left out; one that is not askable is never selected.
+        `on_step(iteration, gradient norm, tolerance)` is told of the solver's progress; of a descent, (epoch, gradient
+        norm, NaN).
 
         Part of validation judges, as `holdout` says; with judges of your own (`X_judge`, `y_judge`) all of it steers.
         """
@@ -196,7 +201,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         if gamma is None or l2 is None:
             tuned = tune(features, weak, given, *steering, gamma=gamma, l2=l2, bias=self.fit_intercept, seed=seed)
             gamma, l2 = tuned.gamma, tuned.l2
-        table = LabelTable(weak, gamma)
+        table = LabelTable(weak, gamma, as_mask(askable, len(features), "askable"))
         known = np.flatnonzero(given != UNRESOLVED)
         table.assign(known, given[known])
         self.gamma_, self.l2_, self.tuned_ = gamma, l2, tuned
@@ -238,7 +243,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     def scores(self) -> Float64s:
         """Influence of every training sample, (N,), smallest first: expected with 'expected_infl', INFL's best case otherwise.
 
-        NaN where a sample is clean already, or was given up.
+        NaN where a sample is clean already, was given up, or is not askable.
         """
         session = self._fitted()
         found = np.full(session.objective.engine.n_rows, np.nan)
@@ -380,6 +385,18 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
         part = parts[split]
         return None if part is None else session.gains(part)
+
+    def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
+        """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
+
+        'validation' are the samples that judge, 'steering' those that selection sees.
+        """
+        session = self._fitted()
+        parts = {"validation": session.judging, "test": session.test, "steering": session.steering}
+        if split not in parts:
+            raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(parts)}", code="split")
+        part = parts[split]
+        return None if part is None else (part.examples.y, part.judged(session.construction.point.W))
 
     @property
     def W_(self) -> Float64s:  # noqa: N802

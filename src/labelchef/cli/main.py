@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from labelchef import __version__
 from labelchef.cli import campaigns
+from labelchef.cli.compare import compare as compare_command
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.users import users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
@@ -146,6 +147,7 @@ def demo(
 
 app.command()(serve_command)
 campaigns.register(app)
+app.command()(compare_command)
 app.add_typer(users, name="users")
 
 

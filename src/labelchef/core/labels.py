@@ -23,8 +23,10 @@ class LabelTable:
     ([0.0, 1.0], [0.8, 1.0], [False, True])
     """
 
-    def __init__(self, Y_weak: Float64s, gamma: float) -> None:
+    def __init__(self, Y_weak: Float64s, gamma: float, askable: Bools | None = None) -> None:
         self.Y_weak = Y_weak
+        self.askable: Bools = np.ones(len(Y_weak), dtype=bool) if askable is None else askable
+        """Which samples anyone could answer for; the others keep their weak label unless it is assigned."""
         self._gamma = gamma
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
         self.weight = np.full(len(Y_weak), float(gamma))
@@ -76,6 +78,6 @@ class LabelTable:
         A sample whose people tied or called it ambiguous waits until every other weak sample has been asked
         as often, and is given up after `most_attempts`.
         """
-        open_ = ~self.cleaned & (self.attempts < most_attempts)
+        open_ = self.askable & ~self.cleaned & (self.attempts < most_attempts)
         masks = [open_ & (self.attempts == attempts) for attempts in range(most_attempts)]
         return [mask for mask in masks if mask.any()]

@@ -23,7 +23,8 @@ from labelchef.domain.records import Metrics
 from labelchef.domain.validation import Gain
 
 _DRAWS = 2000
-_LEVEL = 0.95
+LEVEL = 0.95
+"""Of every interval."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,7 @@ class Judged:
 def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> dict[str, Gain]:
     """The gain of every metric."""
     drawn = _drawn_gains(y, before.predicted, after.predicted, n_classes, np.random.default_rng(seed))
-    tail = 100 * (1 - _LEVEL) / 2
-    bounds = {name: _between(values, tail) for name, values in drawn.items()}
+    bounds = {name: between(values) for name, values in drawn.items()}
     bounds["loss"] = _mean_bounds(after.losses - before.losses)
     first, last = before.metrics.as_dict(), after.metrics.as_dict()
     rarest = int(np.bincount(y, minlength=n_classes).min())
@@ -51,7 +51,7 @@ def _drawn_gains(y: Ints, a: Ints, b: Ints, n_classes: int, rng: np.random.Gener
     extra, mass = _better_and_worse(y, n_classes)
     cells, weight = np.concatenate([triples, extra]), np.concatenate([counts, mass])
     draws = rng.multinomial(len(y), weight / weight.sum(), size=_DRAWS).astype(np.float64)
-    first, last = (_drawn_metrics(draws, cells[:, 0], cells[:, k], n_classes) for k in (1, 2))
+    first, last = (drawn_metrics(draws, cells[:, 0], cells[:, k], n_classes) for k in (1, 2))
     return {name: last[name] - first[name] for name in first}
 
 
@@ -65,7 +65,8 @@ def _better_and_worse(y: Ints, n_classes: int) -> tuple[Ints, Float64s]:
     return cells, np.tile(share[true] / 2, 2)
 
 
-def _drawn_metrics(draws: Float64s, true: Ints, predicted: Ints, n_classes: int) -> dict[str, Float64s]:
+def drawn_metrics(draws: Float64s, true: Ints, predicted: Ints, n_classes: int) -> dict[str, Float64s]:
+    """Metrics of each draw, (draws,): `draws[d, k]` samples are of class `true[k]` and predicted as `predicted[k]`."""
     eye = np.eye(n_classes)
     right = (true == predicted).astype(np.float64)
     there = draws @ (eye[true] + eye[predicted])  # (draws, C): T + P
@@ -78,12 +79,14 @@ def _drawn_metrics(draws: Float64s, true: Ints, predicted: Ints, n_classes: int)
     return {**found, "f1": f1[:, 1]} if n_classes == 2 else found
 
 
-def _between(values: Float64s, tail: float) -> tuple[float, float]:
+def between(values: Float64s, level: float = LEVEL) -> tuple[float, float]:
+    """What holds the middle of drawn values."""
+    tail = 100 * (1 - level) / 2
     low, high = np.percentile(values, [tail, 100 - tail])
     return float(low), float(high)
 
 
 def _mean_bounds(change: Float64s) -> tuple[float, float]:
     n, mean = len(change), float(change.mean())
-    half = float(student.ppf((1 + _LEVEL) / 2, max(n - 1, 1)) * change.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    half = float(student.ppf((1 + LEVEL) / 2, max(n - 1, 1)) * change.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     return mean - half, mean + half

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED
 
@@ -253,6 +253,23 @@ def as_indices(indices: Any, n_rows: int) -> Ints:
     if len(np.unique(array)) != len(array):
         raise InvalidInputError("indices repeat; expected each sample once an update", code="indices")
     return array.astype(np.int64)
+
+
+def as_mask(values: Any, n_rows: int, name: str) -> Bools | None:
+    """Yes or no for each training sample; None for none given.
+
+    >>> as_mask([True, False], 2, "askable").tolist(), as_mask(None, 2, "askable")
+    ([True, False], None)
+    """
+    if values is None:
+        return None
+    array = np.asarray(_as_list(values, name))
+    if array.shape != (n_rows,) or array.dtype != np.bool_:
+        raise InvalidInputError(
+            f"{name} has shape {array.shape} and type {array.dtype}; expected true or false for each of {n_rows} samples",
+            code=name,
+        )
+    return array
 
 
 def _plain(value: Any) -> Any:

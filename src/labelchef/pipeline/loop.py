@@ -71,7 +71,7 @@ def _before(session: Session, settings: LoopSettings) -> tuple[StopReason, str] 
 
 def _after_selection(session: Session, settings: LoopSettings, batch: Batch) -> tuple[StopReason, str] | None:
     if len(batch) == 0:
-        given_up = int((~session.labels.cleaned).sum())
+        given_up = int((session.labels.askable & ~session.labels.cleaned).sum())
         note = f"; {given_up} stayed unresolved and keep their weak label" if given_up else ""
         return StopReason.NOTHING_LEFT, f"nothing left to clean{note}"
     if settings.stop is not None and settings.stop.met(Progress(session.rounds, batch)):

@@ -79,9 +79,10 @@ class Split:
 
     def gains(self, first: Float64s, last: Float64s, seed: int) -> dict[str, Gain]:
         """What the last parameters are better at than the first ones, with intervals."""
-        return gains(self._y, self._judged(first), self._judged(last), self._n_classes, seed)
+        return gains(self._y, self.judged(first), self.judged(last), self._n_classes, seed)
 
-    def _judged(self, W: Float64s) -> Judged:
+    def judged(self, W: Float64s) -> Judged:
+        """Quality at W, and the samples one by one."""
         A = with_reference(self.at(W).logits)
         losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self._y]
         return Judged(self.metrics(W), A.argmax(axis=1), losses)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from labelchef.domain.comparisons import AS_ASKED
 from labelchef.report.charts import as_svg
 
 
@@ -25,6 +26,7 @@ PALETTES: Mapping[str, Palette] = {
     "light": Palette("#565e68", "#e4e5e3", "#2456c4", "#b4580a", "#1f7a48", "#a9b0b7"),
     "dark": Palette("#a0a9b3", "#2b3137", "#8ab0ff", "#f0b35a", "#6fcf97", "#59626b"),
 }
+_LINES = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b")
 WIDTH, HEIGHT = 400, 215
 _METRICS = {"loss": "loss", "accuracy": "accuracy", "f1_macro": "macro-F1", "f1": "F1"}
 
@@ -56,6 +58,24 @@ def metric_svg(frame: pd.DataFrame, metric: str, target: float | None, theme: st
         .encode(x="round:Q", y="value:Q", text="word:N")
     )
     return _drawn(alt.layer(lines, rule, word), theme)
+
+
+def curves_svg(frame: pd.DataFrame, metric: str, theme: str) -> str:
+    """A metric per label, a line a selector; columns selector, labels, value. The campaign's own order is dashed."""
+    import altair as alt
+
+    names = list(dict.fromkeys(frame["selector"]))
+    others = [name for name in names if name != AS_ASKED]
+    colours = {name: _LINES[k % len(_LINES)] for k, name in enumerate(others)} | {AS_ASKED: PALETTES[theme].text}
+    shared = {
+        "x": alt.X("labels:Q", title="labels", axis=alt.Axis(format="d", grid=False)),
+        "y": alt.Y("value:Q", title=_METRICS.get(metric, metric), scale=_scale([*frame["value"]])),
+        "color": _colour("selector", names, [colours[name] for name in names]),
+    }
+    mine = frame["selector"] == AS_ASKED
+    lines = alt.Chart(frame[~mine]).mark_line(point={"size": 20, "filled": True}, strokeWidth=2).encode(**shared)
+    own = alt.Chart(frame[mine]).mark_line(strokeDash=[5, 4], strokeWidth=2).encode(**shared)  # on top: it may coincide
+    return _drawn(alt.layer(lines, own), theme, width=620, height=300)
 
 
 def change_svg(frame: pd.DataFrame, theme: str) -> str:

@@ -45,6 +45,7 @@ class ActiveLabSelector(Baseline):
 
     folds: int = 5
     name: ClassVar[str] = "active_lab"
+    chance: ClassVar[bool] = True
     needs: ClassVar[str] = "weak labels, rounded; votes, as soon as there are any; the extra cleanlab"
 
     def __post_init__(self) -> None:

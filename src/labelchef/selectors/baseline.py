@@ -30,6 +30,8 @@ class Baseline(ABC):
     name: ClassVar[str]
     suggests: ClassVar[bool] = False
     looks_ahead: ClassVar[bool] = False
+    chance: ClassVar[bool] = False
+    """Whether it draws from the context's random numbers: with others it would choose otherwise."""
     needs: ClassVar[str]
     """What it asks of the data, for the documentation."""
 

@@ -32,6 +32,7 @@ class CleanlabQualitySelector(Baseline):
     method: str = "self_confidence"
     folds: int = 5
     name: ClassVar[str] = "cleanlab_quality"
+    chance: ClassVar[bool] = True
     suggests: ClassVar[bool] = True
     needs: ClassVar[str] = (
         "weak labels, rounded where they are judged; gamma above 0, or some clean labels; the extra cleanlab"

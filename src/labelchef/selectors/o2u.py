@@ -45,6 +45,7 @@ class O2USelector(Baseline):
     epochs: int = 8
     minibatch: int = 64
     name: ClassVar[str] = "o2u"
+    chance: ClassVar[bool] = True
     needs: ClassVar[str] = (
         "weak labels, soft or hard; with gamma 0 the weak ones teach nothing and only their loss counts"
     )

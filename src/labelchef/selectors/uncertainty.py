@@ -24,6 +24,7 @@ class RandomSelector(Baseline):
     """Chance."""
 
     name: ClassVar[str] = "random"
+    chance: ClassVar[bool] = True
     needs: ClassVar[str] = "nothing"
 
     def rank(self, context: SelectionContext) -> Ranking:

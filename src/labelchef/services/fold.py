@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelchef.cleaner import LabelCleaner
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
+from labelchef.selectors import Selector
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
 from labelchef.store import rounds as ledger
@@ -94,40 +95,80 @@ class PastRound:
     corrections: int
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """A campaign's data as `LabelCleaner.fit` takes them."""
+
+    X: Float64s
+    weak: Float64s
+    X_val: Float64s
+    y_val: list[str | None]
+    X_test: Float64s | None
+    y_test: list[str | None] | None
+    y_clean: list[str | None] | None
+    classes: tuple[str, ...]
+
+
 def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], None] | None = None) -> Folded:
     """The first model, from the campaign's arrays."""
-    settings = CampaignSettings.stored(campaign.settings)
+    inputs = inputs_of(ws, campaign)
+    cleaner = new_cleaner(CampaignSettings.stored(campaign.settings))
+    fit_on(inputs, cleaner, on_step=on_step)
+    return Folded(cleaner, inputs.X, inputs.X_val, inputs.weak)
+
+
+def inputs_of(ws: Workspace, campaign: Any) -> Inputs:
+    """A campaign's arrays and trusted labels."""
     with ws.reading() as connection:
         arrays = store.arrays_of(connection, campaign.id)
         classes = store.classes_of(connection, campaign.id)
         given = {s: store.labels_of_split(connection, campaign.id, s.value) for s in SplitName}
     folder = ws.require_folder(campaign)
     data = {name: read_array(folder, arrays[name]) for name in _data_arrays(arrays)}
-    cleaner = new_cleaner(settings)
     train = given[SplitName.TRAIN]
     known = any(label is not None for label in train)
     has_test = "test_features" in data
+    return Inputs(
+        X=data["features"],
+        weak=data["weak"],
+        X_val=data["val_features"],
+        y_val=_names(given[SplitName.VALIDATION], classes),
+        X_test=data["test_features"] if has_test else None,
+        y_test=_names(given[SplitName.TEST], classes) if has_test else None,
+        y_clean=_names(train, classes) if known else None,
+        classes=classes,
+    )
+
+
+def fit_on(
+    inputs: Inputs,
+    cleaner: LabelCleaner,
+    *,
+    askable: Bools | None = None,
+    on_step: Callable[[int, float, float], None] | None = None,
+) -> None:
+    """Train a cleaner's first model; `askable` says who may be asked, all of them if left out."""
     with _quiet, warnings.catch_warnings():
         for said in (MissingClassWarning, JudgeWarning):  # once, when the campaign was made
             warnings.simplefilter("ignore", said)
         cleaner.fit(
-            data["features"],
-            data["weak"],
-            X_val=data["val_features"],
-            y_val=_names(given[SplitName.VALIDATION], classes),
-            X_test=data["test_features"] if has_test else None,
-            y_test=_names(given[SplitName.TEST], classes) if has_test else None,
-            y_clean=_names(train, classes) if known else None,
-            classes=classes,
+            inputs.X,
+            inputs.weak,
+            X_val=inputs.X_val,
+            y_val=inputs.y_val,
+            X_test=inputs.X_test,
+            y_test=inputs.y_test,
+            y_clean=inputs.y_clean,
+            askable=askable,
+            classes=inputs.classes,
             on_step=on_step,
         )
-    return Folded(cleaner, data["features"], data["val_features"], data["weak"])
 
 
-def new_cleaner(settings: CampaignSettings) -> LabelCleaner:
-    """A cleaner with a campaign's settings; budget and batches are the service's business."""
+def new_cleaner(settings: CampaignSettings, selector: str | Selector | None = None) -> LabelCleaner:
+    """A cleaner with a campaign's settings, or another selector; budget and batches are the service's business."""
     return LabelCleaner(
-        selector=settings.selector,
+        selector=settings.selector if selector is None else selector,
         look_ahead=settings.look_ahead,
         constructor=settings.constructor,
         gamma=settings.gamma,

@@ -207,10 +207,18 @@ def live_votes_by_person(connection: sa.Connection, campaign_id: int) -> dict[st
 
 def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, Row]:
     """The decision that counts for every decided item, by the item's inner id."""
-    rows = connection.execute(
-        sa.select(Decision.__table__).where(Decision.campaign_id == campaign_id).order_by(Decision.id)
+    return {row.item_id: row for row in decisions(connection, campaign_id)}
+
+
+def decisions(connection: sa.Connection, campaign_id: int) -> Sequence[Row]:
+    """Every decision with its item's position, in the order they were made."""
+    found = (
+        sa.select(Decision.__table__, Item.position)
+        .join(Item, Item.id == Decision.item_id)
+        .where(Decision.campaign_id == campaign_id)
+        .order_by(Decision.id)
     )
-    return {row.item_id: row for row in rows}
+    return connection.execute(found).all()
 
 
 def all_votes(connection: sa.Connection, campaign_id: int) -> list[Row]:

@@ -73,6 +73,15 @@ class SignInForm(Form):
     password: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
+class CompareForm(Form):
+    """Selectors to replay; what is left out is as usual."""
+
+    selectors: Annotated[list[Name], Field(min_length=1, max_length=30)] | None = Field(
+        None, description="Names; left out: the campaign's own and a few to set it against."
+    )
+    batch_size: int | None = Field(None, ge=1, le=100000, description="Items a round; left out: the campaign's.")
+
+
 class AccountForm(Form):
     """A new account."""
 

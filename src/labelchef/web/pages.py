@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from labelchef.domain.campaigns import CampaignSettings
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.services import accounts, charts
+from labelchef.services import accounts, charts, comparing
 from labelchef.services import campaigns as service
 from labelchef.services import progress as measuring
 from labelchef.web import identity
@@ -164,6 +164,14 @@ def lead_export(campaign: str, request: Request, _: Lead, ws: Store) -> Response
     return _lead(request, ws, campaign, "export")
 
 
+@routes.get("/c/{campaign}/lead/compare")
+def lead_compare(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    """Selectors replayed on the labels of this campaign."""
+    usual = comparing.usual_selectors(service.settings(ws, campaign))
+    choices = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
+    return _lead(request, ws, campaign, "compare", usual=usual, selectors=choices)
+
+
 @routes.get("/c/{campaign}/lead/members")
 def lead_members(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
     """Who labels in this campaign."""
@@ -205,7 +213,7 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
         metrics=[name for name in METRIC_NAMES if name != "f1" or len(status.classes) == 2],
         tab="lead",
         part=part,
-        watch=part != "settings",
+        watch=part not in ("settings", "compare"),
         **values,
     )
 

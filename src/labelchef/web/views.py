@@ -308,6 +308,45 @@ class ReplayView(View):
     rounds: list[ReplayRoundView]
 
 
+class DifferenceView(View):
+    """Of an area, from that of the campaign's own order, with a 95 % interval."""
+
+    change: float
+    low: float
+    high: float
+
+
+class StandingView(View):
+    """How a selector did; of one that draws chance, on average over its repeats."""
+
+    selector: str
+    repeats: int
+    curve: list[float] = Field(description="The metric at each point of `asked`.")
+    after: list[float] = Field(description="The metric after 25, 50, 75 and 100 % of the labels.")
+    area: float = Field(description="Mean of the metric on the way.")
+    area_half: float | None = Field(description="Half of its 95 % interval over the repeats.")
+    difference: DifferenceView | None
+    verdict: str | None
+    labels_to_reach: float | None = Field(description="Labels until `level`; null if it is not reached.")
+    suggestion_share: float | None = Field(description="Share of suggestions that equal the answer.")
+    seconds: float = Field(description="Spent on choosing.")
+
+
+class ComparisonView(View):
+    """Selectors replayed on the labels of a campaign, the best area first."""
+
+    metric: str
+    split: str
+    samples: int
+    labels: int
+    unanswered: int
+    batch_size: int
+    asked: list[int]
+    level: float = Field(description="The metric at the end of the campaign's own order, 'as asked'.")
+    standings: list[StandingView]
+    notes: list[str]
+
+
 class HealthView(View):
     """That the server answers, and its version."""
 

@@ -1,4 +1,4 @@
-"""Labels and votes out, votes in, the report, the replay."""
+"""Labels and votes out, votes in, the report, the replay, selectors compared."""
 
 import tempfile
 from enum import StrEnum
@@ -9,13 +9,14 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
-from labelchef.services import campaigns, exchange, replaying
+from labelchef.services import campaigns, comparing, exchange, replaying
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.labelling import CampaignPath
+from labelchef.web.forms import CompareForm
 from labelchef.web.policies import CAMPAIGN, Lead, Policy, Store, answers, router
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
-from labelchef.web.views import ImportView, ReplayView
+from labelchef.web.views import ComparisonView, ImportView, ReplayView
 
 routes = router()
 uploads = router(UploadRoute)
@@ -131,3 +132,21 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
 def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayView:
     """Run the history again from the ledger and compare it, hash by hash."""
     return ReplayView.model_validate(replaying.replay(ws, campaign))
+
+
+@routes.post(
+    "/campaigns/{campaign}/compare",
+    tags=["exchange"],
+    responses=answers(
+        Policy.LEAD,
+        CAMPAIGN,
+        (409, "few_labels", "too few items are decided"),
+        (409, "comparing", "a comparison is running already"),
+        (422, "selector", "no such selector"),
+        (422, "cleanlab", "a selector needs an extra that is not installed"),
+        changes=True,
+    ),
+)
+def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> ComparisonView:
+    """Replay selectors on the labels the campaign has; it answers when all are done."""
+    return ComparisonView.model_validate(comparing.compare(ws, campaign, form.selectors, form.batch_size))

@@ -1,0 +1,80 @@
+"""What a campaign's ledger knows: the answer of every item that was decided, and the order in which answers came."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelchef.domain.arrays import Bools, Ints
+from labelchef.domain.campaigns import DecisionKind, Origin
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
+from labelchef.services import fold
+from labelchef.services.workspace import Workspace
+from labelchef.store import history
+from labelchef.store import rounds as ledger
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Decided items: `positions` (n,) in the order in which they were first decided, `labels` (n,) as they stand now."""
+
+    positions: Ints
+    labels: Ints
+    suggested: Ints
+    """What was suggested when each was asked last; `UNRESOLVED` for nothing."""
+    votes: Mapping[int, tuple[tuple[str, int], ...]]
+    """Position → who said what, as the decision rests on it."""
+    unanswered: int
+    """Items that were asked and have no answer: unresolved, taken back, or still being voted on."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def mask(self, n_train: int) -> Bools:
+        """(N,) whose answer is known."""
+        known = np.zeros(n_train, dtype=bool)
+        known[self.positions] = True
+        return known
+
+    def to(self, batch: Batch) -> tuple[Votes, Decisions]:
+        """What people answer to a batch of decided items."""
+        place = {position: k for k, position in enumerate(self.positions.tolist())}
+        labels = self.labels[[place[item] for item in batch.indices.tolist()]]
+        ballots: list[tuple[str, object, object]] = [
+            (who, [item], [label]) for item in batch.indices.tolist() for who, label in self.votes.get(item, ())
+        ]
+        return Votes.of(ballots), Decisions(batch.indices, labels, np.ones(len(batch)))
+
+
+def known_answers(ws: Workspace, campaign: Any) -> Answers:
+    """The answers that stand; labels given with the data are none."""
+    with ws.reading() as connection:
+        decisions = history.decisions(connection, campaign.id)
+        selections = history.selections(connection, campaign.id)
+        given = {item.id for item in history.train_items(connection, campaign.id) if item.label is not None}
+        last = {row.item_id: row for row in decisions}
+        final = {i: row for i, row in last.items() if _answers(row) and i not in given}
+        upto = ledger.last_vote_id(connection, campaign.id)
+        votes = fold.votes_behind(connection, list(final.values()), upto)
+    first: dict[int, int] = {}
+    for row in decisions:
+        if _answers(row):
+            first.setdefault(row.item_id, row.id)
+    order = sorted(final, key=first.__getitem__)
+    asked = {s.item_id: s.suggested for s in selections if s.origin != Origin.AHEAD.value}
+    shown = [asked.get(item) for item in order]
+    said: dict[int, tuple[tuple[str, int], ...]] = {}
+    for position, who, label in votes:
+        said[position] = (*said.get(position, ()), (who, label))
+    return Answers(
+        positions=np.array([final[item].position for item in order], dtype=np.int64),
+        labels=np.array([final[item].label for item in order], dtype=np.int64),
+        suggested=np.array([UNRESOLVED if label is None else label for label in shown], dtype=np.int64),
+        votes=said,
+        unanswered=len(asked.keys() - final.keys() - given),
+    )
+
+
+def _answers(row: Any) -> bool:
+    return row.label is not None and row.kind != DecisionKind.REOPEN.value

@@ -1,0 +1,120 @@
+"""A comparison of selectors as people read it: a table in words, and files of it."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from labelchef.domain.comparisons import SHARES, Comparison, Standing
+from labelchef.domain.errors import InvalidInputError
+from labelchef.io.artefacts import write_text
+
+FILES = ("comparison.csv", "curves.csv", "comparison.md", "comparison.svg")
+_NONE = "–"
+
+
+def headers(found: Comparison) -> list[str]:
+    """Of the table's columns."""
+    shares = [f"{share:.0%}" for share in SHARES]
+    return [
+        "selector",
+        *shares,
+        "area",
+        "against as asked",
+        "",
+        f"labels to {found.level:.3f}",
+        "suggestion right",
+        "seconds",
+    ]
+
+
+def cells(one: Standing) -> list[str]:
+    """A line of the table."""
+    gain = one.difference
+    half = "" if one.area_half is None else f" ± {one.area_half:.3f}"
+    return [
+        one.selector,
+        *(f"{value:.3f}" for value in one.after),
+        f"{one.area:.3f}{half}",
+        _NONE if gain is None else f"{gain.change:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
+        one.verdict or "",
+        _NONE if one.labels_to_reach is None else f"{one.labels_to_reach:.0f}",
+        _NONE if one.suggestion_share is None else f"{one.suggestion_share:.0%}",
+        f"{one.seconds:.2f}",
+    ]
+
+
+def title(found: Comparison) -> str:
+    """What the table shows."""
+    better = "less is better" if found.metric == "loss" else "more is better"
+    return (
+        f"{found.split} {found.metric} ({better}) after a share of {found.labels} labels, {found.batch_size} a round; "
+        "area is its mean on the way"
+    )
+
+
+def write_comparison(found: Comparison, folder: Path) -> tuple[Path, ...]:
+    """Write table, curves, Markdown and chart into a folder; each file appears whole."""
+    from labelchef.report.campaign_charts import curves_svg
+
+    texts = {
+        "comparison.csv": _table(found).to_csv(index=False),
+        "curves.csv": curves(found).to_csv(index=False),
+        "comparison.md": markdown(found),
+        "comparison.svg": curves_svg(curves(found), found.metric, "light"),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_text(folder / name, text)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{folder} cannot be written: {error.strerror or error}; name another folder", code="out"
+        ) from None
+    return tuple(folder / name for name in texts)
+
+
+def curves(found: Comparison) -> pd.DataFrame:
+    """A row a selector and point: selector, labels, value."""
+    rows = [
+        (one.selector, asked, value)
+        for one in found.standings
+        for asked, value in zip(found.asked, one.curve, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["selector", "labels", "value"])
+
+
+def markdown(found: Comparison) -> str:
+    """The table with what a reader should know."""
+    lines = [headers(found), ["---"] * len(headers(found)), *(cells(one) for one in found.standings)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    notes = "\n".join(f"- {note}" for note in found.notes)
+    return (
+        f"# Selectors compared on {found.campaign}\n\n{title(found).capitalize()}.\n\n{table}\n\n{notes}\n\n"
+        "![Curves](comparison.svg)\n"
+    )
+
+
+def _table(found: Comparison) -> pd.DataFrame:
+    rows = []
+    for one in found.standings:
+        gain = one.difference
+        rows.append(
+            {
+                "selector": one.selector,
+                "replays": one.repeats,
+                **{
+                    f"{found.metric}_{round(100 * share)}": value
+                    for share, value in zip(SHARES, one.after, strict=True)
+                },
+                "area": one.area,
+                "area_half": one.area_half,
+                "difference": None if gain is None else gain.change,
+                "low": None if gain is None else gain.low,
+                "high": None if gain is None else gain.high,
+                "verdict": one.verdict,
+                "labels_to_reach": one.labels_to_reach,
+                "suggestion_share": one.suggestion_share,
+                "seconds": one.seconds,
+            }
+        )
+    return pd.DataFrame(rows)

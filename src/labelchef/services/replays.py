@@ -1,0 +1,140 @@
+"""One selector replayed on answers that are known: who may be asked is who has an answer."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from labelchef.cleaner import LabelCleaner
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.campaigns import CampaignSettings
+from labelchef.domain.comparisons import AS_ASKED, Cell
+from labelchef.domain.records import UNRESOLVED, Batch
+from labelchef.pipeline.curves import drawn_areas
+from labelchef.pipeline.gain import Judged
+from labelchef.pipeline.metrics import value_of
+from labelchef.selectors import SelectionContext, Selector
+from labelchef.selectors.baseline import Baseline, Ranking
+from labelchef.services import fold
+from labelchef.services.answers import Answers
+
+
+@dataclass
+class AsAsked(Baseline):
+    """The order in which answers came, with what was suggested then."""
+
+    positions: Ints
+    suggestions: Ints
+    name: ClassVar[str] = AS_ASKED
+    suggests: ClassVar[bool] = True
+    needs: ClassVar[str] = "the ledger"
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Places in the order."""
+        n = context.objective.engine.n_rows
+        place, suggested = np.full(n, np.inf), np.full(n, UNRESOLVED)
+        place[self.positions] = np.arange(len(self.positions))
+        suggested[self.positions] = self.suggestions
+        return Ranking(place, suggested)
+
+
+@dataclass
+class Redrawn:
+    """A selector that does not choose by INFL, with other random numbers; split and model keep those of the campaign."""
+
+    base: Selector
+    seed: tuple[int, int]
+    looks_ahead: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """That of the selector."""
+        return self.base.name
+
+    @property
+    def suggests(self) -> bool:
+        """Whether the selector does."""
+        return self.base.suggests
+
+    @property
+    def carried(self) -> None:
+        """Nothing rides along with the model."""
+        return None
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The selector's choice, with random numbers of this round and repeat."""
+        rng = np.random.default_rng([*self.seed, len(context.rounds)])
+        return self.base.select(replace(context, rng=rng), batch_size)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of a selector's order."""
+
+    split: str
+    """What judged: 'test', 'validation' or 'steering'."""
+    y: Ints
+    """True classes of the samples that judge."""
+    values: tuple[float, ...]
+    """The metric at each point of `Replays.asked`."""
+    drawn: Float64s
+    """Areas under the curve on samples drawn again; those of two replays are paired."""
+    kept: int
+    """Suggestions that equal the answer, of `suggested`."""
+    suggested: int
+    seconds: float
+    """Spent on choosing."""
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What all replays of a campaign share: data, settings and answers."""
+
+    settings: CampaignSettings
+    inputs: fold.Inputs
+    answers: Answers
+    batch_size: int
+
+    @cached_property
+    def asked(self) -> tuple[int, ...]:
+        """Labels asked at each point of a curve."""
+        return (*range(0, len(self.answers), self.batch_size), len(self.answers))
+
+    def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Replay:
+        """Fit the first model, then let the selector ask until nothing is left; `tell` hears of every round."""
+        cleaner = fold.new_cleaner(self.settings, selector)
+        fold.fit_on(self.inputs, cleaner, askable=self.answers.mask(len(self.inputs.weak)))
+        split, y, first = _judged(cleaner)
+        curve, seconds = [first], 0.0
+        for before, after in zip(self.asked, self.asked[1:], strict=False):
+            began = time.perf_counter()
+            batch = cleaner.query(after - before)
+            seconds += time.perf_counter() - began
+            cleaner.replay(batch, *self.answers.to(batch), {})
+            curve.append(_judged(cleaner)[2])
+            tell(replace(cell, asked=after))
+        metric = self.settings.target_metric
+        drawn = drawn_areas(y, curve, self.asked, metric, len(self.inputs.classes), self.settings.seed)
+        values = tuple(value_of(point.metrics, metric) for point in curve)
+        return Replay(split, y, values, drawn, *_suggestions(cleaner), seconds)
+
+
+def _judged(cleaner: LabelCleaner) -> tuple[str, Ints, Judged]:
+    """By the test set if there is one, else by the validation samples that judge, else by those that steer."""
+    for split in ("test", "validation"):
+        found = cleaner.judged(split)
+        if found is not None:
+            return split, *found
+    found = cleaner.judged("steering")
+    assert found is not None, "something always steers"
+    return "steering", *found
+
+
+def _suggestions(cleaner: LabelCleaner) -> tuple[int, int]:
+    """How many suggestions equal the answer, and how many there were."""
+    made = [(record.batch.suggested, record.decisions.labels) for record in cleaner.rounds_]
+    kept = sum(int(((said != UNRESOLVED) & (said == labels)).sum()) for said, labels in made)
+    return kept, sum(int((said != UNRESOLVED).sum()) for said, _ in made)
