@@ -417,14 +417,19 @@ def test_an_update_in_another_order_keeps_each_suggestion(data: dict[str, Any]) 
     assert record.seconds["select"] > 0
 
 
-def test_scores_of_every_sample(data: dict[str, Any]) -> None:
-    cleaner = fit(data, {"look_ahead": False})
+@pytest.mark.parametrize("selector", ["increm_infl", "expected_infl", "margin"])
+def test_scores_of_every_sample(data: dict[str, Any], selector: str) -> None:
+    cleaner = fit(data, {"look_ahead": False, "selector": selector})
     cleaner.update([5], [0])
     scores = cleaner.scores()
     assert np.isnan(scores).nonzero()[0].tolist() == [5]
     batch = cleaner.query(20)
-    np.testing.assert_array_equal(np.argsort(scores)[:20], batch.indices)
-    np.testing.assert_allclose(np.sort(scores)[:20], batch.influence, rtol=1e-5)
+    if selector == "expected_infl":  # which ranks by it, less its spread
+        np.testing.assert_allclose(scores[batch.indices], batch.influence)
+    elif selector == "increm_infl":
+        np.testing.assert_array_equal(np.argsort(scores)[:20], batch.indices)
+    else:
+        np.testing.assert_array_equal(scores, fit(data, {"selector": "infl"}).update([5], [0]).scores())
 
 
 def test_memory_beyond_the_features_is_a_fraction_of_them(rng: np.random.Generator) -> None:

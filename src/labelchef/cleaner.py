@@ -241,7 +241,9 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         return batch
 
     def scores(self) -> Float64s:
-        """Influence of every training sample, (N,), smallest first: expected with 'expected_infl', INFL's best case otherwise.
+        """Influence of every training sample, (N,): expected with 'expected_infl', INFL's best case otherwise.
+
+        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers.
 
         NaN where a sample is clean already, was given up, or is not askable.
         """
