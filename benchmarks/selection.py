@@ -64,7 +64,7 @@ def _campaign(name: str, data: Data, l2: float, b: int) -> list[dict[str, Any]]:
     session = cleaner._session
     measured: dict[str, list[tuple[int, float, bool, bool]]] = {key: [] for key in selectors}
     for _ in range(ROUNDS):
-        context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+        context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
         direction = solve_direction(context, tol=1e-6, max_iterations=500)
         chosen, full = _full(context, direction, b)
         for key, selector in selectors.items():

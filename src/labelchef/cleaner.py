@@ -21,7 +21,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.engines import MemoryEngine, RowLabels, choose_placement
 from labelchef.pipeline.history import history_frame
 from labelchef.pipeline.inputs import (
     ClassNames,
@@ -66,6 +66,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     fit_intercept : whether to add a bias column
     tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
+    engine : 'auto', 'memory' or 'cuda': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is large
+    feature_dtype : how a GPU stores X: None for as given, or 'float64', 'float32', 'float16', 'bfloat16'
 
     Attributes
     ----------
@@ -110,6 +112,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         tol: float = 1e-5,
         random_state: int | np.random.Generator | None = 0,
+        engine: str = "auto",
+        feature_dtype: str | None = None,
     ) -> None:
         self.selector = selector
         self.constructor = constructor
@@ -124,6 +128,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.random_state = random_state
+        self.engine = engine
+        self.feature_dtype = feature_dtype
 
     def fit(
         self,
@@ -150,7 +156,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         descent = DescentSettings(seed=seed)
         constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
-        features = as_features(X)
+        features = as_features(X, half=True)
+        self._placement = choose_placement(self.engine, self.feature_dtype, features.size)
         weak = as_weak_labels(Y_weak, len(features))
         names = ClassNames.of(classes, Y_weak, weak.shape[1])
         if self.target_metric == "f1" and len(names) != 2:
@@ -175,7 +182,9 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         self._n_features = features.shape[1]
         self._bias = self.fit_intercept
         session = Session(
-            objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, float(self.l2)),
+            objective=Objective(
+                self._placement.training(features, bias=self.fit_intercept), table.rows, float(self.l2)
+            ),
             labels=table,
             validation=validation,
             test=self._split(X_test, y_test, names, features.shape[1], "test"),
@@ -315,7 +324,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         blank = RowLabels(np.empty((len(features), n_classes)), np.empty(len(features)))
         engine = MemoryEngine(features, bias=self._bias)
         sums = engine.sweep(blank, W=contrast(session.construction.point.W))
-        return probabilities(with_reference(sums.logits))
+        return np.asarray(probabilities(with_reference(sums.logits)))
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
         """Class names (n,)."""
@@ -393,7 +402,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
         features = as_features(X, f"X_{name}", columns=columns)
         ids = as_evaluation_labels(y, names, len(features), f"y_{name}", must_cover=name == "val")
-        return Split(features, ids, len(names), bias=self.fit_intercept)
+        return Split(features, ids, len(names), bias=self.fit_intercept, engine=self._placement.split)
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
         """The part of the last query that is being answered; what was never asked has no suggestion."""

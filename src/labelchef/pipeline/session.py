@@ -29,7 +29,7 @@ from labelchef.domain.records import (
     RoundRecord,
     Votes,
 )
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.engines import Engine, MemoryEngine, RowLabels
 from labelchef.pipeline.metrics import evaluate
 from labelchef.selectors import Examples, SelectionContext, Selector
 
@@ -42,9 +42,11 @@ MOST_ATTEMPTS = 2
 class Split:
     """A labelled split: its mean cross-entropy, gradient and metrics at any W, the last one remembered."""
 
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, bias: bool) -> None:
+    def __init__(
+        self, X: Floats, y: Ints, n_classes: int, *, bias: bool, engine: Callable[..., Engine] = MemoryEngine
+    ) -> None:
         labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
-        self._objective = Objective(MemoryEngine(X, bias=bias), labels, l2=0.0)
+        self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
         self._y, self._n_classes = y, n_classes
         self._last: Point | None = None
 
@@ -73,7 +75,9 @@ class Split:
 
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
-        return evaluate(self.at(W), self._y, self._n_classes)
+        point = self.at(W)
+        point = replace(point, logits=self._objective.engine.host(point.logits))
+        return evaluate(point, self._y, self._n_classes)
 
 
 @dataclass
@@ -239,7 +243,7 @@ class Session:
             decisions=decisions,
             changed=changed,
             spent=self.spent + asked,
-            cleaned=int(self.labels.cleaned.sum()),
+            cleaned=int(np.count_nonzero(self.labels.cleaned)),
             validation=validation,
             test=test,
             construction=construction.diagnostics,

@@ -8,8 +8,12 @@ score_i = min_c I(i, c), suggestion argmin_c S[i, c], most negative first; equal
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from labelchef.core.influence import smallest
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch
+from labelchef.engines import Engine, RowArray
 from labelchef.selectors.direction import Direction, InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext
 
@@ -29,6 +33,13 @@ def score_everything(context: SelectionContext, direction: Direction, batch_size
     """The exact scores of all eligible samples from the products at hand."""
     objective, S = context.objective, direction.solution.linear.S
     best, label = objective.engine.scores(context.point.logits, S, objective.labels, context.eligible)
-    indices = smallest(best, batch_size)
-    diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
-    return Batch(indices, label[indices], best[indices], diagnostics)
+    diagnostics = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)
+    return Batch(*lowest_scores(objective.engine, best, label, batch_size), diagnostics)
+
+
+def lowest_scores(engine: Engine, best: RowArray, label: RowArray, count: int) -> tuple[Ints, Ints, Float64s]:
+    """The `count` smallest scores in order: their rows, classes and values, on the host."""
+    rows = engine.lowest(best, count)
+    scores = engine.host(best[rows])
+    top = smallest(scores, count)
+    return rows[top], engine.host(label[rows[top]]).astype(np.int64, copy=False), scores[top]

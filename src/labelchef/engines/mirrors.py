@@ -1,0 +1,79 @@
+"""Copies that an engine keeps on its device of what lives on the host, brought up to date by what changed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelchef.domain.arrays import Float64s
+from labelchef.engines.protocol import Pair, RowLabels
+
+_LABEL_SETS = 2  # the true labels, and those that look-ahead assumes
+
+
+@dataclass
+class _Mirror:
+    host: RowLabels
+    here: RowLabels
+    seen: int
+
+
+class LabelMirrors:
+    """Labels on the device. A label set is copied when first seen; later only its `changes` are."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._mirrors: list[_Mirror] = []
+
+    def of(self, labels: RowLabels) -> RowLabels:
+        """The labels as they are now; Y (N, C) lies a column after the other."""
+        if isinstance(labels.Y, torch.Tensor):
+            return labels
+        mirror = next((m for m in self._mirrors if m.host.Y is labels.Y and m.host.weight is labels.weight), None)
+        if mirror is None:
+            Y = torch.from_numpy(np.ascontiguousarray(labels.Y.T)).to(self._device, copy=True)
+            weight = torch.from_numpy(labels.weight).to(self._device, copy=True)
+            mirror = _Mirror(labels, RowLabels(Y.T, weight), len(labels.changes))
+            self._mirrors = [mirror, *self._mirrors][:_LABEL_SETS]
+        elif mirror.seen < len(labels.changes):
+            rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
+            at = torch.from_numpy(rows).to(self._device)
+            mirror.here.Y[at] = torch.from_numpy(labels.Y[rows]).to(self._device)
+            mirror.here.weight[at] = torch.from_numpy(labels.weight[rows]).to(self._device)
+            mirror.seen = len(labels.changes)
+        return mirror.here
+
+
+class SecantMirror:
+    """The pairs of L-BFGS on the device, in the compact form of Byrd, Nocedal and Schnabel.
+
+    With steps S and bends B as rows, (m, D·C) each, U = triu(S Bᵀ) and its diagonal s_i·b_i, the two loops of the recursion are
+
+        α = U⁻¹ S R       T = M⁻¹ (R − Bᵀ α)       c = U⁻ᵀ (diag(U) α − B T)       H⁻¹ R ≈ T + Sᵀ c
+    """
+
+    def __init__(self) -> None:
+        self._pairs: tuple[Pair, ...] = ()
+        self._made: Any = None
+
+    def of(self, pairs: tuple[Pair, ...], place: Callable[[Float64s], Any]) -> Any:
+        """S, B, U⁻¹ and the diagonal of U; only pairs that are new go over the bus."""
+        if self._made is None or pairs is not self._pairs:
+            old = {id(pair): n for n, pair in enumerate(self._pairs)}
+            new = [pair for pair in pairs if id(pair) not in old]
+            place_of = {**old, **{id(pair): len(old) + n for n, pair in enumerate(new)}}
+            order = [place_of[id(pair)] for pair in pairs]
+            S, B = (self._joined(part, new, place)[order] for part in (0, 1))
+            U = torch.triu(S @ B.T)
+            eye = torch.eye(len(U), dtype=U.dtype, device=U.device)
+            self._made = S, B, torch.linalg.solve_triangular(U, eye, upper=True), torch.diagonal(U)
+            self._pairs = pairs
+        return self._made
+
+    def _joined(self, part: int, new: list[Pair], place: Callable[[Float64s], Any]) -> Any:
+        """The rows of before, then the new ones."""
+        kept = [] if self._made is None else [self._made[part]]
+        added = [place(np.stack([np.ravel(pair[part]) for pair in new]))] if new else []
+        return torch.cat([*kept, *added])
