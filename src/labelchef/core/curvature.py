@@ -18,13 +18,11 @@ g takes its smallest kept value ḡ on all the rest:
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
-from threadpoolctl import ThreadpoolController
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.objective import Objective
@@ -89,19 +87,9 @@ class FrozenCurvature:
         (U, scale, outside), short = self._placed, functools.partial(self.engine.xp.asarray, dtype=self.E.dtype)
         flat = R.mean(axis=1, keepdims=True) / self.l2
         T = R @ U
-        with _single_thread():
+        with self.engine.small_products():
             inside = self.E @ short(scale * (self.E.T @ short(T)))
         return (inside + T * outside) @ U.T + flat
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _single_thread() -> AbstractContextManager[object]:
-    """BLAS threads spin for a while after each product, on cores that the next sweep needs."""
-    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 def freeze(objective: Objective, logits: RowArray, *, step: int = 1) -> FrozenCurvature:

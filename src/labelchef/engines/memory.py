@@ -1,13 +1,16 @@
 """Sweeps over an array that lies in memory, or in a file that is mapped into it."""
 
+import functools
 import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
+from threadpoolctl import ThreadpoolController
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.engines import kernels
@@ -26,6 +29,11 @@ def thread_count() -> int:
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 class MemoryEngine:
@@ -220,6 +228,10 @@ class MemoryEngine:
         """See `Engine.eigh`."""
         g, E = eigh(G, overwrite_a=True, check_finite=False)
         return g, np.ascontiguousarray(E)
+
+    def small_products(self) -> AbstractContextManager[object]:
+        """See `Engine.small_products`: BLAS threads spin for a while after each product, on cores that a sweep needs."""
+        return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
     def secant_solve(self, solve: Callable[[Float64s], Float64s], pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
         """See `Engine.secant_solve`: the two-loop recursion."""

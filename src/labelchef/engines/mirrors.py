@@ -10,6 +10,7 @@ import torch
 from labelchef.domain.arrays import Float64s
 from labelchef.engines.protocol import Pair, RowLabels
 
+_PLACES = 16  # for pairs, added at a time
 _LABEL_SETS = 2  # the true labels, and those that look-ahead assumes
 
 
@@ -52,28 +53,42 @@ class SecantMirror:
     With steps S and bends B as rows, (m, D·C) each, U = triu(S Bᵀ) and its diagonal s_i·b_i, the two loops of the recursion are
 
         α = U⁻¹ S R       T = M⁻¹ (R − Bᵀ α)       c = U⁻ᵀ (diag(U) α − B T)       H⁻¹ R ≈ T + Sᵀ c
+
+    Pairs come and go at every step, so there are places for some more, rows of zeros that change nothing: what was
+    recorded with these tensors goes on to work, whatever they hold.
     """
 
     def __init__(self) -> None:
         self._pairs: tuple[Pair, ...] = ()
-        self._made: Any = None
+        self._made: tuple[Any, ...] = ()
 
-    def of(self, pairs: tuple[Pair, ...], place: Callable[[Float64s], Any]) -> Any:
+    def of(self, pairs: tuple[Pair, ...], place: Callable[[Float64s], Any]) -> tuple[Any, ...]:
         """S, B, U⁻¹ and the diagonal of U; only pairs that are new go over the bus."""
-        if self._made is None or pairs is not self._pairs:
+        if not self._made or pairs is not self._pairs:
             old = {id(pair): n for n, pair in enumerate(self._pairs)}
             new = [pair for pair in pairs if id(pair) not in old]
             place_of = {**old, **{id(pair): len(old) + n for n, pair in enumerate(new)}}
             order = [place_of[id(pair)] for pair in pairs]
-            S, B = (self._joined(part, new, place)[order] for part in (0, 1))
+            S, B = (_padded(self._joined(part, new, place)[order]) for part in (0, 1))
             U = torch.triu(S @ B.T)
+            U.diagonal()[len(pairs) :] = 1.0
             eye = torch.eye(len(U), dtype=U.dtype, device=U.device)
-            self._made = S, B, torch.linalg.solve_triangular(U, eye, upper=True), torch.diagonal(U)
+            made = S, B, torch.linalg.solve_triangular(U, eye, upper=True), U.diagonal().clone()
+            if self._made and self._made[0].shape == S.shape:
+                for there, value in zip(self._made, made, strict=True):
+                    there.copy_(value)
+            else:
+                self._made = made
             self._pairs = pairs
         return self._made
 
     def _joined(self, part: int, new: list[Pair], place: Callable[[Float64s], Any]) -> Any:
         """The rows of before, then the new ones."""
-        kept = [] if self._made is None else [self._made[part]]
+        kept = [self._made[part][: len(self._pairs)]] if self._pairs else []
         added = [place(np.stack([np.ravel(pair[part]) for pair in new]))] if new else []
         return torch.cat([*kept, *added])
+
+
+def _padded(rows: Any) -> Any:
+    """Rows of zeros added, up to the next multiple of `_PLACES`."""
+    return torch.cat([rows, torch.zeros_like(rows[:1]).expand(-len(rows) % _PLACES, -1)])

@@ -9,6 +9,7 @@ NumPy's names, and asks `engine.host` for the few numbers it wants to look at.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -127,6 +128,10 @@ class Engine(Protocol):
         """Eigenvalues, on the host and in ascending order, and eigenvectors of a symmetric matrix; G may be overwritten."""
         ...
 
+    def small_products(self) -> AbstractContextManager[object]:
+        """Around products of small matrices between sweeps, so that they do not get in their way."""
+        ...
+
     def secant_solve(self, solve: Callable[[RowArray], RowArray], pairs: tuple[Pair, ...], R: RowArray) -> RowArray:
         """L-BFGS: `solve`, corrected by the pairs, the last of which holds exactly; on the engine's arrays."""
         ...
@@ -150,7 +155,7 @@ class Engine(Protocol):
     def scores_of(
         self, indices: Ints, logits: RowArray, products: RowArray, labels: RowLabels
     ) -> tuple[Float64s, Ints]:
-        """`scores` of a few rows, to the bit, on the host; no pass over X."""
+        """`scores` of a few rows, on the host; no pass over X."""
         ...
 
     def scores(

@@ -8,21 +8,23 @@ Where X does not fit, it stays in the host's memory (or file) and passes through
 on its way while this one is worked on.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import torch_kernels
 from labelchef.engines.mirrors import LabelMirrors, SecantMirror
 from labelchef.engines.protocol import Pair, RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.recording import Recorder
+from labelchef.engines.transfer import as_tensor, check_range, passing
 
 _ROOM = 0.6  # of the free memory of a device, for X; the rest is for row arrays and the factor
 _STREAM_BYTES = 1 << 28  # of a block that passes through
+_SMALL_BYTES = 32 << 20  # of X, up to which a sweep takes longer to launch than to run
 _ROUND_UP = 1e-12  # above the rounding of sums over the columns
 
 
@@ -38,7 +40,7 @@ class TorchEngine:
         self, X: Any, *, bias: bool, device: str = "cuda", dtype: str | None = None, resident: bool | None = None
     ) -> None:
         self._device = torch.device(device)
-        given = X if isinstance(X, torch.Tensor) else _tensor(X)
+        given = X if isinstance(X, torch.Tensor) else as_tensor(X)
         self._dtype = given.dtype if dtype is None else getattr(torch, dtype)
         self._bias = bias
         self.n_rows, features = (int(size) for size in given.shape)
@@ -46,15 +48,17 @@ class TorchEngine:
         self.row_bytes = features * self._dtype.itemsize
         self.sweeps = 0.0
         self.resident = self._fits() if resident is None else resident
+        self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
+        if self._dtype == torch.float16 and given.dtype != torch.float16:
+            check_range(given, self._dtype)
         self._X = given.to(self._device, self._dtype).contiguous() if self.resident else given
-        if self.resident and self._dtype != given.dtype and not bool(torch.isfinite(self._X.sum(dim=1)).all()):
-            _check_range(given, self._X, dtype)
         self._start()
 
     def _start(self) -> None:
         self._kernels = _kernels(self._device)
         self._labels = LabelMirrors(self._device)
         self._secant = SecantMirror()
+        self._recorder = Recorder(self._device)
         self._eligible: tuple[Bools, Any] | None = None
 
     def _fits(self) -> bool:
@@ -94,35 +98,46 @@ class TorchEngine:
         """See `Engine.sweep`."""
         here = self.placed(labels)
         k = here.Y.shape[1] - 1
-        K, shift = self._columns(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
-        forward: list[Any] = []
-        total: list[Any] = []
-        for rows, X in self._blocks():
-            F: Any = self._kernels.products(X, K).add_(shift) if len(K) else None
-            A = F[:k] if logits is None else logits.T[:, rows]
-            Z = F[len(K) - k :] if V is not None else None if products is None else products.T[:, rows]
-            forward.append(F)
-            if gradient or hessian_product:
-                R, loss = self._kernels.coefficients(
-                    A, Z, here.Y.T[:, rows], here.weight[rows], gradient=gradient, product=hessian_product
-                )
-                total.append(torch.cat([self._sums(X, R).flatten(), loss.reshape(1)]))
+        K = self.place(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
+        wanted = (W is not None, V is not None, gradient, hessian_product)
+
+        def work(K: Any) -> tuple[Any, Any]:
+            return self._pass(here, K, wanted, logits, products)
+
+        if self._small and logits is None and products is None:
+            F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
+            F = F.clone()
+        else:
+            F, sums = work(K)
         self.sweeps += 1.0
-        sums = self.host(sum(total[1:], total[0])) if total else np.zeros(1)  # all sums cross the bus at once
-        G = sums[:-1].reshape(-1, self.n_columns)
-        F = forward[0] if len(forward) == 1 or not len(K) else torch.cat(forward, dim=1)
+        found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums cross the bus at once
+        G = found[:-1].reshape(-1, self.n_columns)
         return SweepSums(
             logits=F[:k].T if logits is None else logits,
             products=F[len(K) - k :].T if V is not None else products,
-            loss=float(sums[-1]),
+            loss=float(found[-1]),
             gradient=G[:k] if gradient else None,
             hessian_product=G[len(G) - k :] if hessian_product else None,
         )
 
-    def _columns(self, K: Float64s) -> tuple[Any, Any]:
-        """K without the bias, on the device, and what the bias adds to each product, (q, 1)."""
-        placed, d = self.place(K), self.n_columns - int(self._bias)
-        return placed[:, :d].contiguous(), placed[:, d:].sum(dim=1, keepdim=True)
+    def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> tuple[Any, Any]:
+        """Products with the rows of K (q, N), and one line of sums: gradient, Hessian product, loss."""
+        has_W, has_V, gradient, product = wanted
+        k, d = here.Y.shape[1] - 1, self.n_columns - int(self._bias)
+        columns, shift = K[:, :d].contiguous(), K[:, d:].sum(dim=1, keepdim=True)
+        forward, sums = [], []
+        for rows, X in self._blocks():
+            F: Any = self._kernels.products(X, columns).add_(shift) if len(K) else None
+            forward.append(F)
+            if gradient or product:
+                A = F[:k] if has_W else logits.T[:, rows]
+                Z = F[len(K) - k :] if has_V else None if products is None else products.T[:, rows]
+                R, loss = self._kernels.coefficients(
+                    A, Z, here.Y.T[:, rows], here.weight[rows], gradient=gradient, product=product
+                )
+                sums.append(torch.cat([self._sums(X, R).flatten(), loss.reshape(1)]))
+        total = None if not sums else sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)
+        return forward[0] if len(forward) == 1 or not len(K) else torch.cat(forward, dim=1), total
 
     def _sums(self, X: Any, R: Any) -> Any:
         found = self._kernels.row_sums(X, R)
@@ -131,8 +146,8 @@ class TorchEngine:
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_of_rows`."""
         here, at = self.placed(labels), torch.from_numpy(indices).to(self._device)
-        X, (K, shift) = self._rows(indices), self._columns(W)
-        A = self._kernels.products(X, K).add_(shift)
+        X, K, d = self._rows(indices), self.place(W), self.n_columns - int(self._bias)
+        A = self._kernels.products(X, K[:, :d].contiguous()).add_(K[:, d:].sum(dim=1, keepdim=True))
         R, _ = self._kernels.coefficients(A, None, here.Y.T[:, at], here.weight[at], gradient=True, product=False)
         self.sweeps += len(indices) / max(1, self.n_rows)
         return np.asarray(self.host(self._sums(X, R)))
@@ -188,15 +203,24 @@ class TorchEngine:
         g, E = torch.linalg.eigh(G)
         return self.host(g), E.contiguous()
 
+    def small_products(self) -> AbstractContextManager[object]:
+        """See `Engine.small_products`: on a device they come in order."""
+        return nullcontext()
+
     def secant_solve(self, solve: Callable[[Any], Any], pairs: tuple[Pair, ...], R: Any) -> Any:
         """See `Engine.secant_solve`: the compact form of the recursion, four products with all pairs at once."""
         if not pairs:
             return solve(R)
         S, B, inverse, bends = self._secant.of(pairs, self.place)
-        alpha = inverse @ (S @ R.reshape(-1))
-        T = solve(R - (alpha @ B).reshape(R.shape))
-        c = inverse.T @ (bends * alpha - B @ T.reshape(-1))
-        return T + (c @ S).reshape(R.shape)
+
+        def work(R: Any) -> tuple[Any]:
+            alpha = inverse @ (S @ R.reshape(-1))
+            T = solve(R - (alpha @ B).reshape(R.shape))
+            c = inverse.T @ (bends * alpha - B @ T.reshape(-1))
+            return (T + (c @ S).reshape(R.shape),)
+
+        (found,) = self._recorder.run(solve, (S,), work, R)
+        return found
 
     def within_reach(self, products: Any, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
         """See `Engine.within_reach`."""
@@ -255,11 +279,11 @@ class TorchEngine:
             return
         size = step * max(1, _STREAM_BYTES // max(1, self.row_bytes))
         cuts = [slice(start, min(start + size, self.n_rows), step) for start in range(0, self.n_rows, size)]
-        yield from _passing(self._X, cuts, self._device, self._dtype)
+        yield from passing(self._X, cuts, self._device, self._dtype)
 
     def __getstate__(self) -> dict[str, object]:
         """Features as they lie, on the host; copies of other things are made anew."""
-        made = ("_kernels", "_labels", "_secant", "_eligible")
+        made = ("_kernels", "_labels", "_secant", "_recorder", "_eligible")
         return {**{name: value for name, value in self.__dict__.items() if name not in made}, "_X": self._X.cpu()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -279,53 +303,6 @@ def _kernels(device: torch.device) -> Any:
     return triton_kernels
 
 
-def _tensor(X: Any) -> Any:
-    """A tensor on the memory of an array; PyTorch would warn of one that is read-only, and here none is written."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(X))
-
-
 def _split(root: Any, X: Any) -> Any:
     """Row weights in the pieces of `row_blocks`."""
     return root.split([len(block) for block in torch_kernels.row_blocks(X)])
-
-
-def _check_range(given: Any, stored: Any, dtype: str | None) -> None:
-    """Refuse features that are finite as given and not as stored."""
-    for start in range(0, len(given), 4096):
-        bad = ~torch.isfinite(stored[start : start + 4096])
-        if bool(bad.any()):
-            row, column = (int(place) for place in torch.nonzero(bad)[0])
-            raise InvalidInputError(
-                f"X[{start + row}, {column}] is {float(given[start + row, column]):g}, beyond what {dtype} can hold; "
-                "expected features within its range. Scale them, or take feature_dtype='bfloat16' or 'float32'",
-                code="feature_dtype",
-            )
-
-
-def _passing(X: Any, cuts: list[slice], device: torch.device, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
-    """Blocks of X on their way through two buffers: the host fills one while the device works on the other."""
-    if device.type != "cuda":
-        for rows in cuts:
-            yield rows, X[rows].to(device, dtype)
-        return
-    copying, working = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
-    longest = max(len(range(*rows.indices(len(X)))) for rows in cuts)
-    pinned = [torch.empty((longest, X.shape[1]), dtype=dtype, pin_memory=True) for _ in range(2)]
-    there = [torch.empty((longest, X.shape[1]), dtype=dtype, device=device) for _ in range(2)]
-    copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))  # type: ignore[no-untyped-call]
-    for turn in range(len(cuts) + 1):
-        if turn < len(cuts):
-            slot, part = turn % 2, X[cuts[turn]]
-            copied[slot].synchronize()  # the pinned buffer has left for the device
-            pinned[slot][: len(part)].copy_(part)
-            with torch.cuda.stream(copying):
-                copying.wait_event(used[slot])
-                there[slot][: len(part)].copy_(pinned[slot][: len(part)], non_blocking=True)
-                copied[slot].record(copying)
-        if turn > 0:
-            slot, rows = (turn - 1) % 2, cuts[turn - 1]
-            working.wait_event(copied[slot])
-            yield rows, there[slot][: len(range(*rows.indices(len(X))))]
-            used[slot].record(working)

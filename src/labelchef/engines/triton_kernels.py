@@ -5,7 +5,8 @@ two columns, plain multiplication does, and wastes nothing on padding). Row sums
 in its own place, and then added: the order of summation depends on shapes only.
 
 The compiler's float64 matrix products do not take what was loaded as a half type (Triton 3.6: "fp64 don't support largeK
-MMA"), so half types are widened to float32 first, `_WIDENED` rows at a time, where there are more than two columns.
+MMA"): it looks back from a product for the type that was loaded. So `_wide` widens half types where it cannot look, in
+assembly said to have effects.
 """
 
 from typing import Any
@@ -16,8 +17,20 @@ import triton.language as tl
 
 _MOST_COLUMNS = 64  # of K or R at a time; more take another pass
 _THIN = 2  # columns up to which the matrix units are not worth their padding
-_WIDENED = 1 << 17  # rows of a half type in float32 at a time
 _SHARES = 528  # of the rows; four for each multiprocessor of a large GPU
+
+
+@triton.jit
+def _wide(x):
+    if x.dtype == tl.float16:
+        x = tl.inline_asm_elementwise("cvt.f32.f16 $0, $1;", "=f,h", [x], dtype=tl.float32, is_pure=False, pack=1)
+    elif x.dtype == tl.bfloat16:
+        # a bfloat16 is the upper half of a float32
+        x = tl.inline_asm_elementwise(
+            "cvt.u32.u16 $0, $1; shl.b32 $0, $0, 16;", "=r,h", [x], dtype=tl.int32, is_pure=False, pack=1
+        )
+        x = x.to(tl.float32, bitcast=True)
+    return x.to(tl.float64)
 
 
 @triton.jit
@@ -29,7 +42,7 @@ def _products(X, K, F, n, d, stride, q: tl.constexpr, Q: tl.constexpr, BN: tl.co
     for start in range(0, d, BD):
         at = start + lanes
         inside = live[:, None] & (at < d)[None, :]
-        x = tl.load(X + rows[:, None] * stride + at[None, :], mask=inside, other=0.0).to(tl.float64)
+        x = _wide(tl.load(X + rows[:, None] * stride + at[None, :], mask=inside, other=0.0))
         k = tl.load(K + columns[None, :] * d + at[:, None], mask=(columns < q)[None, :] & (at < d)[:, None], other=0.0)
         total = tl.dot(x, k, total, out_dtype=tl.float64)
     tl.store(F + columns[None, :] * n + rows[:, None], total, mask=live[:, None] & (columns < q)[None, :])
@@ -65,7 +78,7 @@ def _sums(X, R, G, n, d, stride, share, m: tl.constexpr, M: tl.constexpr, BN: tl
         rows = start + tl.arange(0, BN)
         live = rows < stop
         inside = live[:, None] & (at < d)[None, :]
-        x = tl.load(X + rows[:, None] * stride + at[None, :], mask=inside, other=0.0).to(tl.float64)
+        x = _wide(tl.load(X + rows[:, None] * stride + at[None, :], mask=inside, other=0.0))
         r = tl.load(R + columns[:, None] * n + rows[None, :], mask=live[None, :] & (columns < m)[:, None], other=0.0)
         total = tl.dot(r, x, total, out_dtype=tl.float64)
     kept = (columns < m)[:, None] & (at < d)[None, :]
@@ -124,8 +137,6 @@ def products(X: Any, K: Any) -> Any:
     (n, d), q = X.shape, K.shape[0]
     if q > _MOST_COLUMNS:
         return torch.cat([products(X, part) for part in K.split(_MOST_COLUMNS)])
-    if q > _THIN and X.dtype.itemsize == 2:
-        return torch.cat([products(part.float(), K) for part in X.split(_WIDENED)], dim=1)
     found = torch.empty((q, n), dtype=torch.float64, device=X.device)
     K = K.contiguous()
     if q <= _THIN:
@@ -142,9 +153,6 @@ def row_sums(X: Any, R: Any) -> Any:
     (n, d), m = X.shape, R.shape[0]
     if m > _MOST_COLUMNS:
         return torch.cat([row_sums(X, part) for part in R.split(_MOST_COLUMNS)])
-    if m > _THIN and X.dtype.itemsize == 2:
-        parts = zip(X.split(_WIDENED), R.split(_WIDENED, dim=1), strict=True)
-        return torch.stack([row_sums(part.float(), few) for part, few in parts]).sum(dim=0)
     share = triton.cdiv(triton.cdiv(n, _SHARES), 32) * 32
     shares = triton.cdiv(n, share)
     found = torch.empty((shares, m, d), dtype=torch.float64, device=X.device)
