@@ -9,6 +9,7 @@ import torch
 
 from labelchef.domain.arrays import Float64s
 from labelchef.engines.protocol import Pair, RowLabels
+from labelchef.engines.transfer import small_tensor
 
 _PLACES = 16  # for pairs, added at a time
 _LABEL_SETS = 2  # the true labels, and those that look-ahead assumes
@@ -34,15 +35,15 @@ class LabelMirrors:
             return labels
         mirror = next((m for m in self._mirrors if m.host.Y is labels.Y and m.host.weight is labels.weight), None)
         if mirror is None:
-            Y = torch.from_numpy(np.ascontiguousarray(labels.Y.T)).to(self._device, copy=True)
-            weight = torch.from_numpy(labels.weight).to(self._device, copy=True)
+            Y = small_tensor(labels.Y.T).to(self._device, copy=True)
+            weight = small_tensor(labels.weight).to(self._device, copy=True)
             mirror = _Mirror(labels, RowLabels(Y.T, weight), len(labels.changes))
             self._mirrors = [mirror, *self._mirrors][:_LABEL_SETS]
         elif mirror.seen < len(labels.changes):
             rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
-            at = torch.from_numpy(rows).to(self._device)
-            mirror.here.Y[at] = torch.from_numpy(labels.Y[rows]).to(self._device)
-            mirror.here.weight[at] = torch.from_numpy(labels.weight[rows]).to(self._device)
+            at = small_tensor(rows).to(self._device)
+            mirror.here.Y[at] = small_tensor(labels.Y[rows]).to(self._device)
+            mirror.here.weight[at] = small_tensor(labels.weight[rows]).to(self._device)
             mirror.seen = len(labels.changes)
         return mirror.here
 

@@ -20,7 +20,7 @@ from labelchef.engines import torch_kernels
 from labelchef.engines.mirrors import LabelMirrors, SecantMirror
 from labelchef.engines.protocol import Pair, RowLabels, Screen, Shortlist, SweepSums
 from labelchef.engines.recording import Recorder
-from labelchef.engines.transfer import as_tensor, check_range, passing
+from labelchef.engines.transfer import as_tensor, check_range, passing, small_tensor
 
 _ROOM = 0.6  # of the free memory of a device, for X; the rest is for row arrays and the factor
 _STREAM_BYTES = 1 << 28  # of a block that passes through
@@ -74,7 +74,7 @@ class TorchEngine:
 
     def place(self, array: Float64s) -> Any:
         """See `Engine.place`."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return small_tensor(array).to(self._device)
 
     def host(self, array: Any) -> Any:
         """See `Engine.host`."""
@@ -145,7 +145,7 @@ class TorchEngine:
 
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_of_rows`."""
-        here, at = self.placed(labels), torch.from_numpy(indices).to(self._device)
+        here, at = self.placed(labels), small_tensor(indices).to(self._device)
         X, K, d = self._rows(indices), self.place(W), self.n_columns - int(self._bias)
         A = self._kernels.products(X, K[:, :d].contiguous()).add_(K[:, d:].sum(dim=1, keepdim=True))
         R, _ = self._kernels.coefficients(A, None, here.Y.T[:, at], here.weight[at], gradient=True, product=False)
@@ -154,7 +154,7 @@ class TorchEngine:
 
     def _rows(self, indices: Ints) -> Any:
         """Rows of X on the device, as stored."""
-        at = torch.from_numpy(np.ascontiguousarray(indices)).to(self._X.device)
+        at = small_tensor(indices).to(self._X.device)
         return self._X[at].to(self._device, self._dtype)
 
     def rows(self, indices: Ints) -> Float64s:
@@ -244,7 +244,7 @@ class TorchEngine:
     def _mask(self, eligible: Bools) -> Any:
         """Who may be asked, on the device; asked for several times a round."""
         if self._eligible is None or self._eligible[0] is not eligible:
-            self._eligible = (eligible, torch.from_numpy(eligible).to(self._device, copy=True))
+            self._eligible = (eligible, small_tensor(eligible).to(self._device, copy=True))
         return self._eligible[1]
 
     def _listed(self, inside: Any) -> Ints | None:
@@ -254,7 +254,7 @@ class TorchEngine:
 
     def scores_of(self, indices: Ints, logits: Any, products: Any, labels: RowLabels) -> tuple[Float64s, Ints]:
         """See `Engine.scores_of`."""
-        here, at = self.placed(labels), torch.from_numpy(indices).to(self._device)
+        here, at = self.placed(labels), small_tensor(indices).to(self._device)
         best, label = torch_kernels.scores(logits.T[:, at], products.T[:, at], here.Y.T[:, at], here.weight[at])
         return self.host(best), self.host(label)
 

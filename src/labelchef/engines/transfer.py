@@ -19,6 +19,12 @@ def as_tensor(X: Any) -> Any:
         return torch.from_numpy(np.ascontiguousarray(X))
 
 
+def small_tensor(array: Any) -> Any:
+    """A tensor of a small array, on the host; one that is read-only is copied."""
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
 def check_range(X: Any, dtype: torch.dtype) -> None:
     """Refuse features that are beyond what `dtype` can hold."""
     most = torch.finfo(dtype).max
