@@ -45,7 +45,7 @@ def _products(X, K, F, n, d, stride, q: tl.constexpr, Q: tl.constexpr, BN: tl.co
         x = _wide(tl.load(X + rows[:, None] * stride + at[None, :], mask=inside, other=0.0))
         k = tl.load(K + columns[None, :] * d + at[:, None], mask=(columns < q)[None, :] & (at < d)[:, None], other=0.0)
         total = tl.dot(x, k, total, out_dtype=tl.float64)
-    tl.store(F + columns[None, :] * n + rows[:, None], total, mask=live[:, None] & (columns < q)[None, :])
+    tl.store(F + columns.to(tl.int64)[None, :] * n + rows[:, None], total, mask=live[:, None] & (columns < q)[None, :])
 
 
 @triton.jit
@@ -79,7 +79,11 @@ def _sums(X, R, G, n, d, stride, share, m: tl.constexpr, M: tl.constexpr, BN: tl
         live = rows < stop
         inside = live[:, None] & (at < d)[None, :]
         x = _wide(tl.load(X + rows[:, None] * stride + at[None, :], mask=inside, other=0.0))
-        r = tl.load(R + columns[:, None] * n + rows[None, :], mask=live[None, :] & (columns < m)[:, None], other=0.0)
+        r = tl.load(
+            R + columns.to(tl.int64)[:, None] * n + rows[None, :],
+            mask=live[None, :] & (columns < m)[:, None],
+            other=0.0,
+        )
         total = tl.dot(r, x, total, out_dtype=tl.float64)
     kept = (columns < m)[:, None] & (at < d)[None, :]
     tl.store(G + part * m * d + columns[:, None] * d + at[None, :], total, mask=kept)
