@@ -87,7 +87,7 @@ def campaign(data: Data, l2: float, b: int, rounds: int = ROUNDS) -> list[Measur
     session = cleaner._session
     measured: dict[str, list[Round]] = {key: [] for key in selectors}
     for _ in range(rounds):
-        context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+        context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
         began = time.perf_counter()
         direction = solve_direction(context, tol=1e-6, max_iterations=500)
         solve = time.perf_counter() - began

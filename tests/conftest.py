@@ -1,11 +1,13 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from labelchef.engines import Engine, MemoryEngine
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.store_support import PostgresServer, postgres_server
 
@@ -16,6 +18,27 @@ settings.load_profile("labelchef")
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(12345)
+
+
+def torch_engine(X: Any, *, bias: bool, **settings: Any) -> Engine:
+    """The engine of a GPU, on a CPU."""
+    from labelchef.engines.torch_engine import TorchEngine
+
+    return TorchEngine(X, bias=bias, device="cpu", **settings)
+
+
+@pytest.fixture(params=["memory", "torch"])
+def make_engine(request: pytest.FixtureRequest) -> Callable[..., Engine]:
+    """Where features lie: once for each engine."""
+    return MemoryEngine if request.param == "memory" else torch_engine
+
+
+@pytest.fixture
+def gpu() -> str:
+    torch = pytest.importorskip("torch", reason="no PyTorch here")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU here")
+    return "cuda"
 
 
 @pytest.fixture

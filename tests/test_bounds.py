@@ -159,9 +159,8 @@ def test_theorem_1_holds_for_small_moves(rng: np.random.Generator, delta_terms: 
 
 def test_the_adapted_norm_of_a_factor(rng: np.random.Generator) -> None:
     E = np.linalg.qr(rng.normal(size=(6, 6)))[0]
-    factor = FrozenCurvature(
-        E.astype(np.float32), np.array([0.1, 0.2, 0.3, 1.0, 2.0, 9.0]), None, np.ones((2, 1)), np.ones(1), 0.1
-    )
+    g, engine = np.array([0.1, 0.2, 0.3, 1.0, 2.0, 9.0]), MemoryEngine(np.zeros((1, 6)), bias=False)
+    factor = FrozenCurvature(E.astype(np.float32), g, None, np.ones((2, 1)), np.ones(1), 0.1, engine)
     norm = adapt_norm(factor, 6, rank=2)
     assert norm.g.tolist() == [2.0, 9.0]
     assert norm.rest == pytest.approx((0.1 + 0.2 + 0.3 + 1.0) / 4)

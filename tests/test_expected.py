@@ -94,7 +94,7 @@ def test_expected_influence_against_refitting() -> None:
 def everything(cleaner: LabelCleaner, size: int, beta: float) -> Batch:
     """The batch by scoring every sample with plain NumPy, along the V of the last query."""
     session = cleaner._session
-    context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+    context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
     linear = session.selector.carried
     assert linear is not None
     A, S = with_reference(context.point.logits), with_reference(linear.S)
@@ -150,7 +150,7 @@ def test_look_ahead_follows_a_refit_under_the_expected_answer() -> None:
     ahead.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     batch = ahead.query(2)
     session, (first, second) = ahead._session, batch.indices.tolist()
-    context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+    context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
     linear = session.selector.carried
     assert linear is not None
     A, S = with_reference(context.point.logits), with_reference(linear.S)

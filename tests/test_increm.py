@@ -108,7 +108,7 @@ def test_candidates_are_read_without_a_pass_over_the_features() -> None:
         batch = cleaner.query()
         cleaner.update(batch.indices, data["y"][batch.indices])
     session = cleaner._session
-    context = session.context(session.labels.tiers(MOST_ATTEMPTS)[0])
+    context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
     direction = solve_direction(context, tol=1e-6, max_iterations=99)
     before = session.objective.engine.sweeps
     batch = session.selector.select_along(context, direction, 10, time.perf_counter())  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import Gain, as_holdout
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.engines import MemoryEngine, RowLabels, choose_placement
 from labelchef.pipeline.gain import Judged
 from labelchef.pipeline.history import history_frame
 from labelchef.pipeline.holdout import check_judges, draw_judges
@@ -76,6 +76,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     fit_intercept : whether to add a bias column
     tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
+    engine : 'auto', 'memory' or 'cuda': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is large
+    feature_dtype : how a GPU stores X: None for as given, or 'float64', 'float32', 'float16', 'bfloat16'
 
     Attributes
     ----------
@@ -126,6 +128,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         tol: float = 1e-5,
         random_state: int | np.random.Generator | None = 0,
+        engine: str = "auto",
+        feature_dtype: str | None = None,
     ) -> None:
         self.selector = selector
         self.constructor = constructor
@@ -141,6 +145,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.random_state = random_state
+        self.engine = engine
+        self.feature_dtype = feature_dtype
 
     def fit(
         self,
@@ -174,7 +180,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         descent = DescentSettings(seed=seed)
         constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
-        features = as_features(X)
+        features = as_features(X, half=True)
+        self._placement = choose_placement(self.engine, self.feature_dtype, features.size)
         weak = as_weak_labels(Y_weak, len(features))
         names = ClassNames.of(classes, Y_weak, weak.shape[1])
         if self.target_metric == "f1" and len(names) != 2:
@@ -209,7 +216,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         self._n_features = features.shape[1]
         self._bias = self.fit_intercept
         session = Session(
-            objective=Objective(MemoryEngine(features, bias=self.fit_intercept), table.rows, l2),
+            objective=Objective(self._placement.training(features, bias=self.fit_intercept), table.rows, l2),
             labels=table,
             steering=self._split(*steering, names),
             judging=self._split(*judging, names) if len(judging[1]) else None,
@@ -357,7 +364,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         blank = RowLabels(np.empty((len(features), n_classes)), np.empty(len(features)))
         engine = MemoryEngine(features, bias=self._bias)
         sums = engine.sweep(blank, W=contrast(session.construction.point.W))
-        return probabilities(with_reference(sums.logits))
+        return np.asarray(probabilities(with_reference(sums.logits)))
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
         """Class names (n,)."""
@@ -488,7 +495,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         return (X[~judges], y[~judges]), (X[judges], y[judges])
 
     def _split(self, X: Floats, y: Ints, names: ClassNames) -> Split:
-        return Split(X, y, len(names), bias=self.fit_intercept)
+        return Split(X, y, len(names), bias=self.fit_intercept, engine=self._placement.split)
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
         """The part of the last query that is being answered; what was never asked has no suggestion."""

@@ -36,7 +36,7 @@ import numpy as np
 
 from labelchef.core.curvature import FrozenCurvature
 from labelchef.domain.arrays import Float64s
-from labelchef.engines import Engine
+from labelchef.engines import Engine, RowArray
 
 ROUNDING = 1e-9
 """Relative to the spread of Ŝ: room for the rounding of cached products and sums."""
@@ -59,9 +59,9 @@ class AdaptedNorm:
         outside = np.maximum(np.einsum("cd,cd->c", T, T) - np.einsum("cj,cj->c", inside, inside), 0.0)
         return np.asarray(np.sqrt(inside**2 @ self.g + self.rest * outside))
 
-    def of_rows(self, engine: Engine) -> Float64s:
+    def of_rows(self, engine: Engine) -> RowArray:
         """ν of every row, in one pass over X."""
-        return np.asarray(np.sqrt(engine.row_quadratic(self.E, 1.0 / self.g, 1.0 / self.rest)))
+        return engine.xp.sqrt(engine.row_quadratic(self.E, 1.0 / self.g, 1.0 / self.rest))
 
     def inner(self, S: Float64s, T: Float64s) -> Float64s:
         """(a, b) matrix of S_a·K·T_b for rows of S (a, D) and T (b, D)."""
@@ -72,7 +72,7 @@ class AdaptedNorm:
 def adapt_norm(factor: FrozenCurvature, n_columns: int, rank: int) -> AdaptedNorm:
     """The norm of the frozen curvature's G: its leading `rank` directions, the mean of the rest, a floor for both."""
     g = factor.g[-rank:]
-    E = np.asarray(factor.E[:, -rank:], dtype=np.float64)
+    E = np.asarray(factor.engine.host(factor.E[:, -rank:]), dtype=np.float64)
     E, _ = np.linalg.qr(E)  # float32 directions are orthonormal to 1e-7 only; a norm must be one
     floor = max(1e-6 * float(g.max(initial=0.0)), 1e-12)
     g = np.maximum(g, floor)

@@ -12,6 +12,8 @@ and a sum of row coefficients that themselves sum to zero over classes comes bac
 For two classes that halves the work of every sweep, and no formula forks on C.
 """
 
+from typing import Any
+
 import numpy as np
 
 from labelchef.domain.arrays import Float64s
@@ -35,10 +37,10 @@ def expand(G: Float64s) -> Float64s:
     return np.vstack([-G.sum(axis=0, keepdims=True), G]).T
 
 
-def with_reference(A: Float64s) -> Float64s:
-    """(n, k) → (n, C): row values with the zero of class 0 put back.
+def with_reference(A: Any, xp: Any = np) -> Any:
+    """(n, k) → (n, C): row values with the zero of class 0 put back, by the functions of A's own module.
 
     >>> with_reference(np.array([[2.0, 5.0]])).tolist()
     [[0.0, 2.0, 5.0]]
     """
-    return np.hstack([np.zeros((len(A), 1)), A])
+    return xp.hstack([xp.zeros_like(A[:, :1]), A])

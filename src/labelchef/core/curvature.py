@@ -18,18 +18,18 @@ g takes its smallest kept value ḡ on all the rest:
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
-from threadpoolctl import ThreadpoolController
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import LabelChange
+from labelchef.engines import Engine, Pair, RowArray
 
 LARGEST_FACTOR = 4096
 """Columns up to which a full D×D factor is kept (128 MiB in float64)."""
@@ -54,68 +54,71 @@ _CHUNK = 1 << 16
 class FrozenCurvature:
     """M and its inverse. Made by `freeze`.
 
-    U (C, k) leaves out the constant vector: softmax does not see it, so M is λ I there.
+    U (C, k) leaves out the constant vector: softmax does not see it, so M is λ I there. E lies where the engine is.
     """
 
-    E: Floats
+    E: RowArray
     g: Float64s
     rest: float | None
     """ḡ, the eigenvalue of G assumed outside the span of E; None if E spans everything."""
     U: Float64s
     q: Float64s
     l2: float
+    engine: Engine = field(repr=False)
 
     @property
     def exact(self) -> bool:
         """Whether M is the Hessian itself where it was frozen: then older pairs only blur it."""
         return self.rest is None and len(self.q) == 1
 
+    @functools.cached_property
+    def _placed(self) -> tuple[RowArray, RowArray, RowArray]:
+        """U, the scale of coordinates along E and that of all the rest, where the engine is."""
+        outside = np.zeros(len(self.q)) if self.rest is None else 1.0 / (self.rest * self.q + self.l2)
+        scale = 1.0 / (np.outer(self.g, self.q) + self.l2) - outside
+        return self.engine.place(self.U), self.engine.place(scale), self.engine.place(outside)
+
     def solve(self, R: Float64s) -> Float64s:
         """M⁻¹ R for R of shape (D, C)."""
+        return self.engine.host(self.inverse(self.engine.place(R)))
+
+    def inverse(self, R: RowArray) -> RowArray:
+        """The same, in the engine's kind of array."""
+        (U, scale, outside), short = self._placed, functools.partial(self.engine.xp.asarray, dtype=self.E.dtype)
         flat = R.mean(axis=1, keepdims=True) / self.l2
-        T = R @ self.U
-        outside = 0.0 if self.rest is None else 1.0 / (self.rest * self.q + self.l2)
-        scale = 1.0 / (np.outer(self.g, self.q) + self.l2) - outside
-        with _single_thread():
-            inside = self.E @ (scale * (self.E.T @ T.astype(self.E.dtype))).astype(self.E.dtype)
-        return np.asarray((inside + T * outside) @ self.U.T + flat, dtype=np.float64)
+        T = R @ U
+        with self.engine.small_products():
+            inside = self.E @ short(scale * (self.E.T @ short(T)))
+        return (inside + T * outside) @ U.T + flat
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _single_thread() -> AbstractContextManager[object]:
-    """BLAS threads spin for a while after each product, on cores that the next sweep needs."""
-    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
-
-
-def freeze(objective: Objective, logits: Float64s, *, step: int = 1) -> FrozenCurvature:
+def freeze(objective: Objective, logits: RowArray, *, step: int = 1) -> FrozenCurvature:
     """The frozen Hessian at the given logits; `step` > 1 sketches G from every step-th row."""
+    engine = objective.engine
     h, Q = _row_curvature(objective, logits)
     q, U = np.linalg.eigh(Q)
     q, U = np.maximum(q[1:], 0.0), U[:, 1:]
-    N, D = objective.engine.n_rows, objective.engine.n_columns
+    N, D = engine.n_rows, engine.n_columns
     if D > LARGEST_FACTOR:
         g, E, rest = _sketched(objective, h, np.unique(np.linspace(0, N - 1, SKETCH_ROWS).astype(np.int64)))
-        return FrozenCurvature(_short(E, g, objective.l2), g, rest, U, q, objective.l2)
+        E = _short(engine.place(E), g, objective.l2, engine.xp)
+        return FrozenCurvature(E, g, rest, U, q, objective.l2, engine)
     kept = float(h[::step].sum())
-    G = objective.engine.gram(h, step) * (float(h.sum()) / (kept or 1.0) / N)
-    g, E = eigh(G, overwrite_a=True, check_finite=False)
+    g, E = engine.eigh(engine.gram(h, step) * (float(h.sum()) / (kept or 1.0) / N))
     g = np.maximum(g, 0.0)
-    return FrozenCurvature(np.ascontiguousarray(_short(E, g, objective.l2)), g, None, U, q, objective.l2)
+    return FrozenCurvature(_short(E, g, objective.l2, engine.xp), g, None, U, q, objective.l2, engine)
 
 
-def _short(E: Float64s, g: Float64s, l2: float) -> Floats:
+def _short(E: RowArray, g: Float64s, l2: float, xp: Any) -> RowArray:
     """The basis in float32 where that loses nothing: half to read at every solve."""
-    return E.astype(np.float32) if g.max(initial=0.0) < _FLOAT32_CONDITION * l2 else E
+    return xp.asarray(E, dtype=xp.float32) if g.max(initial=0.0) < _FLOAT32_CONDITION * l2 else E
 
 
-def _sketched(objective: Objective, h: Float64s, rows: Ints) -> tuple[Float64s, Float64s, float]:
+def _sketched(objective: Objective, h: RowArray, rows: Ints) -> tuple[Float64s, Float64s, float]:
     """g, E and ḡ as the given rows show them, from the (m, m) Gram matrix of those rows."""
-    scale = float(h.sum()) / (float(h[rows].sum()) or 1.0) / objective.engine.n_rows
-    B = objective.engine.rows(rows) * np.sqrt(h[rows] * scale)[:, None]
+    few = objective.engine.host(h[rows])
+    scale = float(h.sum()) / (float(few.sum()) or 1.0) / objective.engine.n_rows
+    B = objective.engine.rows(rows) * np.sqrt(few * scale)[:, None]
     g, basis = eigh(B @ B.T, overwrite_a=True, check_finite=False)
     kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
     g, basis = g[kept], basis[:, kept]
@@ -124,21 +127,22 @@ def _sketched(objective: Objective, h: Float64s, rows: Ints) -> tuple[Float64s, 
     return g, np.ascontiguousarray(B.T @ (basis / np.sqrt(g))), rest
 
 
-def _row_curvature(objective: Objective, logits: Float64s) -> tuple[Float64s, Float64s]:
+def _row_curvature(objective: Objective, logits: RowArray) -> tuple[RowArray, Float64s]:
     """h (N,) and Q (C, C), a chunk of rows at a time."""
-    r = objective.labels.weight
-    h, C = np.empty(len(r)), objective.shape[1]
-    Q = np.zeros((C, C))
+    engine, xp, C = objective.engine, objective.engine.xp, objective.shape[1]
+    r, h = engine.placed(objective.labels).weight, []
+    Q = engine.place(np.zeros((C, C)))
     for start in range(0, len(r), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        P = probabilities(with_reference(logits[rows]))
-        h[rows] = r[rows] * (1.0 - np.einsum("ic,ic->i", P, P))
-        Q += np.diag(r[rows] @ P) - P.T @ (r[rows, None] * P)
+        P = probabilities(with_reference(logits[rows], xp), xp)
+        h.append(r[rows] * (1.0 - xp.einsum("ic,ic->i", P, P)))
+        Q += xp.diag(r[rows] @ P) - P.T @ (r[rows, None] * P)
+    Q = engine.host(Q)
     trace = float(np.trace(Q))
     # The constant vector is the null vector of Q; lifted below the others, it comes first and is left out. Where
     # all rows are saturated, no direction of class space is known to be better than another.
     Q = Q / trace if trace > 0 else np.eye(C) / C
-    return np.maximum(h, 0.0), Q - np.full((C, C), 1.0 / C)
+    return xp.clip(xp.concatenate(h), 0.0, None), Q - np.full((C, C), 1.0 / C)
 
 
 def sketch_step(n_rows: int, n_columns: int) -> int:
@@ -146,16 +150,10 @@ def sketch_step(n_rows: int, n_columns: int) -> int:
     return max(1, n_rows // (_ROWS_PER_COLUMN * n_columns))
 
 
-def _corrected(factor: FrozenCurvature, pairs: tuple[tuple[Float64s, Float64s, float], ...], R: Float64s) -> Float64s:
-    """The two-loop recursion of L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair."""
-    T, alphas = R.copy(), []
-    for s, y, rho in reversed(pairs):
-        alphas.append(rho * float(np.vdot(s, T)))
-        T -= alphas[-1] * y
-    T = factor.solve(T)
-    for (s, y, rho), alpha in zip(pairs, reversed(alphas), strict=True):
-        T += (alpha - rho * float(np.vdot(y, T))) * s
-    return T
+def _corrected(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
+    """L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair."""
+    engine = factor.engine
+    return engine.host(engine.secant_solve(factor.inverse, pairs, engine.place(R)))
 
 
 @dataclass(frozen=True)
@@ -171,12 +169,12 @@ class Drift:
     weight: Float64s
     P: Float64s
 
-    def surplus(self, objective: Objective, logits: Float64s, step: Float64s) -> Float64s:
+    def surplus(self, objective: Objective, logits: RowArray, step: Float64s) -> Float64s:
         """What the rows add to the gradient along a step beyond the product of the frozen Hessian with it.
 
         (1/N) Σ x ⊗ [ r (p(W + step) − p(W)) − r₀ (diag p₀ − p₀ p₀ᵀ) xᵀstep ]
         """
-        A = with_reference(logits[self.indices])
+        A = with_reference(objective.engine.host(logits[self.indices]))
         Z = self.X @ step
         now = objective.labels.weight[self.indices, None] * (probabilities(A + Z) - probabilities(A))
         frozen = self.P * (Z - np.einsum("ic,ic->i", self.P, Z)[:, None]) * self.weight[:, None]
@@ -200,7 +198,7 @@ class CurvatureKeeper:
     waste: float = field(default=0.0)
     refreshed: int = field(default=0)
     drift: Drift | None = field(default=None, repr=False)
-    _pairs: tuple[tuple[Float64s, Float64s, float], ...] = field(default=(), repr=False)
+    _pairs: tuple[Pair, ...] = field(default=(), repr=False)
 
     def solve(self, R: Float64s) -> Float64s:
         """Approximately H⁻¹ R."""
@@ -217,7 +215,7 @@ class CurvatureKeeper:
             kept = PAIRS_OF_EXACT if self.factor.exact else PAIRS
             self._pairs = (*self._pairs, (step, bend, 1.0 / size))[-kept:]
 
-    def note(self, objective: Objective, logits: Float64s, change: LabelChange) -> None:
+    def note(self, objective: Objective, logits: RowArray, change: LabelChange) -> None:
         """Remember rows whose labels change at these logits, the newest `DRIFT_ROWS` of them."""
         known = self.drift or Drift(
             np.empty(0, dtype=np.int64),
@@ -227,7 +225,7 @@ class CurvatureKeeper:
         )
         new = ~np.isin(change.indices, known.indices)
         rows = change.indices[new]
-        P = probabilities(with_reference(logits[rows]))
+        P = probabilities(with_reference(objective.engine.host(logits[rows])))
         self.drift = Drift(
             np.concatenate([known.indices, rows])[-DRIFT_ROWS:],
             np.concatenate([known.X, objective.engine.rows(rows)])[-DRIFT_ROWS:],
@@ -235,7 +233,7 @@ class CurvatureKeeper:
             np.concatenate([known.P, P])[-DRIFT_ROWS:],
         )
 
-    def foreseen(self, objective: Objective, logits: Float64s, gradient: Float64s) -> Float64s:
+    def foreseen(self, objective: Objective, logits: RowArray, gradient: Float64s) -> Float64s:
         """The step to the optimum as far as the factor and the drifted rows know it; no sweep.
 
         Where the factor is not exact, its own error is the larger one and the rows would correct little.
@@ -261,7 +259,7 @@ class CurvatureKeeper:
         D = objective.engine.n_columns
         return self.waste > 4.0 + min(D, SKETCH_ROWS if D > LARGEST_FACTOR else D) / 20.0
 
-    def refresh(self, objective: Objective, logits: Float64s) -> None:
+    def refresh(self, objective: Objective, logits: RowArray) -> None:
         """Freeze the curvature here and now."""
         self.factor = freeze(objective, logits)
         if self.factor.exact:

@@ -32,11 +32,12 @@ class LabelTable:
         self.weight = np.full(len(Y_weak), float(gamma))
         self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
         self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int64)
+        self._changes: list[Ints] = []
 
     @property
     def rows(self) -> RowLabels:
         """The arrays as an objective reads them."""
-        return RowLabels(self.Y, self.weight)
+        return RowLabels(self.Y, self.weight, self._changes)
 
     @property
     def n_classes(self) -> int:
@@ -51,6 +52,7 @@ class LabelTable:
         weight_new = np.where(weak, self._gamma, 1.0)
         change = LabelChange(indices, self.Y[indices], self.weight[indices], Y_new, weight_new)
         self.Y[indices], self.weight[indices] = Y_new, weight_new
+        self._changes.append(indices)
         self.attempts[indices] += weak & ~self.cleaned[indices]  # taking a label back is no attempt
         self.cleaned[indices] = ~weak
         return change
@@ -70,14 +72,17 @@ class LabelTable:
         except BaseException:
             for column, old in zip(columns, saved, strict=True):
                 column[indices] = old
+            self._changes.append(indices)
             raise
 
-    def tiers(self, most_attempts: int) -> list[Bools]:
+    def tiers(self, most_attempts: int) -> Iterator[Bools]:
         """Weak samples that may be asked, those asked in vain least often first.
 
         A sample whose people tied or called it ambiguous waits until every other weak sample has been asked
         as often, and is given up after `most_attempts`.
         """
-        open_ = self.askable & ~self.cleaned & (self.attempts < most_attempts)
-        masks = [open_ & (self.attempts == attempts) for attempts in range(most_attempts)]
-        return [mask for mask in masks if mask.any()]
+        open_ = self.askable & ~self.cleaned
+        for attempts in range(most_attempts):
+            mask = open_ & (self.attempts == attempts)
+            if mask.any():
+                yield mask

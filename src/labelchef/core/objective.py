@@ -16,7 +16,7 @@ from labelchef.core.contrasts import contrast, expand, with_reference
 from labelchef.core.softmax import cross_entropies, probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import LabelChange
-from labelchef.engines import Engine, RowLabels
+from labelchef.engines import Engine, RowArray, RowLabels
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Linear:
     """A direction V (D, C) with its products S = X V (N, k) and H V (D, C) at some point."""
 
     V: Float64s
-    S: Float64s
+    S: RowArray
     HV: Float64s
 
 
@@ -33,7 +33,7 @@ class Point:
     """The objective at W: logits (N, k), value, gradient (D, C) and, where a direction rode along, its products."""
 
     W: Float64s
-    logits: Float64s
+    logits: RowArray
     value: float
     gradient: Float64s
     linear: Linear | None = None
@@ -57,7 +57,7 @@ class Objective:
         """(D, C), the shape of W."""
         return self.engine.n_columns, self.labels.Y.shape[1]
 
-    def at(self, W: Float64s, *, logits: Float64s | None = None, V: Float64s | None = None) -> Point:
+    def at(self, W: Float64s, *, logits: RowArray | None = None, V: Float64s | None = None) -> Point:
         """Value and gradient at W in one sweep, and the products of V on the same sweep.
 
         Given the logits at W, their half of the forward product is saved.
@@ -78,7 +78,7 @@ class Objective:
         value = sums.loss / N + 0.5 * self.l2 * float(np.vdot(W, W))
         return Point(W, sums.logits, value, expand(sums.gradient) / N + self.l2 * W, linear)
 
-    def hessian_product(self, point: Point, T: Float64s) -> tuple[Float64s, Float64s]:
+    def hessian_product(self, point: Point, T: Float64s) -> tuple[Float64s, RowArray]:
         """(H T, X T) at a point, in one sweep."""
         sums = self.engine.sweep(self.labels, logits=point.logits, V=contrast(T), hessian_product=True)
         assert sums.hessian_product is not None
@@ -90,7 +90,7 @@ class Objective:
 
         Δ∇F = (1/N) Σ_changed x_i ⊗ [r'(p_i − y'_i) − r (p_i − y_i)]
         """
-        A = with_reference(point.logits[change.indices])
+        A = with_reference(self.engine.host(point.logits[change.indices]))
         P = probabilities(A)
         before = change.weight_old[:, None] * (P - change.Y_old)
         after = change.weight_new[:, None] * (P - change.Y_new)
@@ -100,13 +100,14 @@ class Objective:
         gradient = point.gradient + self.engine.rows(change.indices).T @ (after - before) / N
         return Point(point.W, point.logits, point.value + float(losses.sum()) / N, gradient)
 
-    def along(self, point: Point, direction: Float64s, products: Float64s, t: float) -> tuple[float, float]:
+    def along(self, point: Point, direction: Float64s, products: RowArray, t: float) -> tuple[float, float]:
         """Slope and curvature of t ↦ F(W + t·direction), from cached products X·direction: no pass over X."""
-        P = probabilities(with_reference(point.logits + t * products))
-        Z, r = with_reference(products), self.labels.weight
-        mean = np.einsum("ic,ic->i", P, Z)
-        slope = r @ (mean - np.einsum("ic,ic->i", self.labels.Y, Z))
-        bend = r @ (np.einsum("ic,ic,ic->i", P, Z, Z) - mean**2)
+        xp, labels = self.engine.xp, self.engine.placed(self.labels)
+        P = probabilities(with_reference(point.logits + t * products, xp), xp)
+        Z, r = with_reference(products, xp), labels.weight
+        mean = xp.einsum("ic,ic->i", P, Z)
+        slope = r @ (mean - xp.einsum("ic,ic->i", labels.Y, Z))
+        bend = r @ (xp.einsum("ic,ic,ic->i", P, Z, Z) - mean**2)
         N, size = self.engine.n_rows, float(np.vdot(direction, direction))
         flat = float(np.vdot(point.W, direction)) + t * size
         return float(slope) / N + self.l2 * flat, float(bend) / N + self.l2 * size

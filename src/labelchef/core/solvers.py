@@ -20,6 +20,7 @@ import numpy as np
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.domain.arrays import Float64s
+from labelchef.engines import RowArray
 
 NEEDED = 2
 """Sweeps a warm solve takes even with a perfect factor: one that moves, one that proves."""
@@ -130,7 +131,7 @@ def _step(objective: Objective, point: Point, direction: Float64s, V: Float64s |
     return shorter if shorter.value <= point.value + slack else None
 
 
-def _line_minimum(objective: Objective, point: Point, direction: Float64s, products: Float64s) -> float:
+def _line_minimum(objective: Objective, point: Point, direction: Float64s, products: RowArray) -> float:
     """Root of the slope of F along the direction, by Newton steps kept inside a bracket."""
     low, high, t = 0.0, 1.0, 0.5
     for _ in range(_LINE_STEPS):
@@ -165,12 +166,13 @@ def solve_spd(
 ) -> LinearSolution:
     """H V = b at a point, from the direction that rode along on it if there is one, else from zero."""
     if point.linear is None or not _helps(point.linear.HV, b):
-        V, S, HV = np.zeros_like(b), np.zeros_like(point.logits), np.zeros_like(b)
+        V, S, HV = np.zeros_like(b), objective.engine.xp.zeros_like(point.logits), np.zeros_like(b)
     else:
-        V, S, HV = point.linear.V.copy(), point.linear.S.copy(), point.linear.HV.copy()
+        V, S, HV = point.linear.V.copy(), point.linear.S, point.linear.HV.copy()
     size = float(np.linalg.norm(b))
     if size == 0.0:
-        return LinearSolution(Linear(np.zeros_like(b), np.zeros_like(S), np.zeros_like(b)), 0, 0.0, True)
+        S = objective.engine.xp.zeros_like(S)
+        return LinearSolution(Linear(np.zeros_like(b), S, np.zeros_like(b)), 0, 0.0, True)
     R, direction, rt = b - HV, np.zeros_like(b), 1.0
     precondition, learned = keeper.frozen_solve(), list[tuple[Float64s, Float64s]]()
     iteration = 0
@@ -185,7 +187,7 @@ def solve_spd(
         learned.append((direction, product))
         alpha = rt / bend
         V += alpha * direction
-        S += alpha * along
+        S = S + alpha * along
         HV += alpha * product
         R = b - HV
         iteration += 1

@@ -1,6 +1,23 @@
-"""Where a sweep over the features runs. `Engine` is the contract, `MemoryEngine` the one for arrays."""
+"""Where a sweep over the features runs. `Engine` is the contract, `MemoryEngine` the one for arrays.
 
+`TorchEngine`, for a GPU, is in `torch_engine`: it imports PyTorch.
+"""
+
+from labelchef.engines.choice import ENGINES, FEATURE_DTYPES, Placement, choose_placement
 from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.protocol import Engine, RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.protocol import Engine, Pair, RowArray, RowLabels, Screen, Shortlist, SweepSums
 
-__all__ = ["Engine", "MemoryEngine", "RowLabels", "Screen", "Shortlist", "SweepSums"]
+__all__ = [
+    "ENGINES",
+    "FEATURE_DTYPES",
+    "Engine",
+    "MemoryEngine",
+    "Pair",
+    "Placement",
+    "RowArray",
+    "RowLabels",
+    "Screen",
+    "Shortlist",
+    "SweepSums",
+    "choose_placement",
+]

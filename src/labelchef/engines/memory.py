@@ -1,15 +1,20 @@
 """Sweeps over an array that lies in memory, or in a file that is mapped into it."""
 
+import functools
 import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
+from threadpoolctl import ThreadpoolController
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.engines import kernels
-from labelchef.engines.protocol import RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.protocol import Pair, RowLabels, Screen, Shortlist, SweepSums
 
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
@@ -24,6 +29,11 @@ def thread_count() -> int:
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 class MemoryEngine:
@@ -46,6 +56,23 @@ class MemoryEngine:
         self.sweeps = 0.0
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
+
+    @property
+    def xp(self) -> Any:
+        """See `Engine.xp`."""
+        return np
+
+    def place(self, array: Float64s) -> Float64s:
+        """See `Engine.place`."""
+        return array
+
+    def host(self, array: Float64s) -> Float64s:
+        """See `Engine.host`."""
+        return array
+
+    def placed(self, labels: RowLabels) -> RowLabels:
+        """See `Engine.placed`."""
+        return labels
 
     def sweep(
         self,
@@ -197,6 +224,26 @@ class MemoryEngine:
         self.sweeps += 1.0 / step
         return total
 
+    def eigh(self, G: Float64s) -> tuple[Float64s, Float64s]:
+        """See `Engine.eigh`."""
+        g, E = eigh(G, overwrite_a=True, check_finite=False)
+        return g, np.ascontiguousarray(E)
+
+    def small_products(self) -> AbstractContextManager[object]:
+        """See `Engine.small_products`: BLAS threads spin for a while after each product, on cores that a sweep needs."""
+        return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+    def secant_solve(self, solve: Callable[[Float64s], Float64s], pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
+        """See `Engine.secant_solve`: the two-loop recursion."""
+        T, alphas = R.copy(), []
+        for s, y, rho in reversed(pairs):
+            alphas.append(rho * float(np.vdot(s, T)))
+            T -= alphas[-1] * y
+        T = solve(T)
+        for (s, y, rho), alpha in zip(pairs, reversed(alphas), strict=True):
+            T += (alpha - rho * float(np.vdot(y, T))) * s
+        return T
+
     def scores_of(
         self, indices: Ints, logits: Float64s, products: Float64s, labels: RowLabels
     ) -> tuple[Float64s, Ints]:
@@ -239,6 +286,13 @@ class MemoryEngine:
 
         self._map(work, len(cuts) - 1)
         return worth, influence, label
+
+    def lowest(self, scores: Float64s, count: int) -> Ints:
+        """See `Engine.lowest`."""
+        count = min(count, int(np.isfinite(scores).sum()))
+        if count == 0:
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(scores <= np.partition(scores, count - 1)[count - 1])
 
     def _cuts(self, m: int) -> list[int]:
         """Chunk borders: a function of the shapes alone, so that sums come out the same on any machine."""

@@ -2,28 +2,42 @@
 
 An engine knows X and nothing else. It multiplies, it sums over rows, it reads single rows; what the sums mean is
 the business of `core`. Sums come back as sums, never as means: means of block means are wrong on ragged blocks.
+
+What has a row for each row of X (logits, products, labels, scores) stays where the engine has it: a NumPy array, or a
+tensor on a device. `core` does arithmetic on such arrays with operators and with the functions of `engine.xp`, which go by
+NumPy's names, and asks `engine.host` for the few numbers it wants to look at.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
+
+RowArray = Any
+"""An array of the engine's own kind: one row for each row of X, or a small matrix that was placed beside it."""
+
+Pair = tuple[Float64s, Float64s, float]
+"""(step, bend, 1 / step·bend), with bend = H·step: what a step taught about H."""
 
 
 @dataclass(frozen=True)
 class RowLabels:
     """Labels (N, C) and weights (N,) of the rows an engine holds."""
 
-    Y: Float64s
-    weight: Float64s
+    Y: RowArray
+    weight: RowArray
+    changes: list[Ints] = field(default_factory=list, compare=False, repr=False)
+    """Rows changed in place so far, in order: an engine that keeps a copy brings it up to date by these alone."""
 
 
 @dataclass(frozen=True)
 class SweepSums:
     """What one sweep gave. Row outputs are (N, k), sums are (k, D), with k = C − 1 contrast columns."""
 
-    logits: Float64s
-    products: Float64s | None
+    logits: RowArray
+    products: RowArray | None
     loss: float
     gradient: Float64s | None
     hessian_product: Float64s | None
@@ -37,10 +51,10 @@ class Screen:
     outside the basis, move the half-spread of the change of W, slack the room for rounding. Labels are those of now.
     """
 
-    Z: Float64s
+    Z: RowArray
     coef: Float64s
-    P: Float64s
-    nu: Float64s
+    P: RowArray
+    nu: RowArray
     e: Float64s
     move: float
     slack: float
@@ -67,14 +81,31 @@ class Engine(Protocol):
     sweeps: float
     """Passes over X so far; reading single rows counts as its share of a pass."""
 
+    @property
+    def xp(self) -> Any:
+        """The module whose functions work on this engine's arrays, by NumPy's names."""
+        ...
+
+    def place(self, array: Float64s) -> RowArray:
+        """A small NumPy array as one of the engine's own."""
+        ...
+
+    def host(self, array: RowArray) -> Float64s:
+        """One of the engine's arrays, or some rows of it, as a NumPy array."""
+        ...
+
+    def placed(self, labels: RowLabels) -> RowLabels:
+        """The labels as they are now, in the engine's arrays."""
+        ...
+
     def sweep(
         self,
         labels: RowLabels,
         *,
         W: Float64s | None = None,
-        logits: Float64s | None = None,
+        logits: RowArray | None = None,
         V: Float64s | None = None,
-        products: Float64s | None = None,
+        products: RowArray | None = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
@@ -89,19 +120,31 @@ class Engine(Protocol):
         """The rows themselves, (n, D) in float64, bias included."""
         ...
 
-    def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
-        """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D)."""
+    def gram(self, row_weight: RowArray, step: int = 1) -> RowArray:
+        """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D), in the engine's kind of array."""
+        ...
+
+    def eigh(self, G: RowArray) -> tuple[Float64s, RowArray]:
+        """Eigenvalues, on the host and in ascending order, and eigenvectors of a symmetric matrix; G may be overwritten."""
+        ...
+
+    def small_products(self) -> AbstractContextManager[object]:
+        """Around products of small matrices between sweeps, so that they do not get in their way."""
+        ...
+
+    def secant_solve(self, solve: Callable[[RowArray], RowArray], pairs: tuple[Pair, ...], R: RowArray) -> RowArray:
+        """L-BFGS: `solve`, corrected by the pairs, the last of which holds exactly; on the engine's arrays."""
         ...
 
     def subset(self, indices: Ints) -> "Engine":
         """An engine over those rows alone; taking them counts as their share of a pass."""
         ...
 
-    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Float64s:
+    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> RowArray:
         """xᵀQx for each row, Q = E diag(inside) Eᵀ + outside (I − E Eᵀ), rounded up; one pass over X."""
         ...
 
-    def within_reach(self, products: Float64s, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
+    def within_reach(self, products: RowArray, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
         """Eligible rows whose score can be −reach or less; None if too many to list; no pass over X."""
         ...
 
@@ -110,20 +153,26 @@ class Engine(Protocol):
         ...
 
     def scores_of(
-        self, indices: Ints, logits: Float64s, products: Float64s, labels: RowLabels
+        self, indices: Ints, logits: RowArray, products: RowArray, labels: RowLabels
     ) -> tuple[Float64s, Ints]:
-        """`scores` of a few rows, to the bit; no pass over X."""
+        """`scores` of a few rows, on the host; no pass over X."""
         ...
 
-    def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
+    def scores(
+        self, logits: RowArray, products: RowArray, labels: RowLabels, eligible: Bools
+    ) -> tuple[RowArray, RowArray]:
         """Smallest influence over classes of every row, and the class that attains it; no pass over X."""
         ...
 
     def expected_scores(
-        self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float, optimism: float
-    ) -> tuple[Float64s, Float64s, Ints]:
+        self, logits: RowArray, products: RowArray, labels: RowLabels, eligible: Bools, eta: float, optimism: float
+    ) -> tuple[RowArray, RowArray, RowArray]:
         """Worth, expected influence and most probable answer of every row; no pass over X.
 
         Answers are Q = softmax(logits − eta·products); a row is worth its expected influence less `optimism` times its spread.
         """
+        ...
+
+    def lowest(self, scores: RowArray, count: int) -> Ints:
+        """Rows whose score is finite and no larger than the `count`-th smallest, in order of their index."""
         ...

@@ -17,8 +17,10 @@ _SIMPLEX = 1e-4  # room for labels that were rounded on their way through a file
 _CHECK_ROWS = 4096
 
 
-def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Floats:
+def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bool = False) -> Floats:
     """A dense (n, d) float32 or float64 array with contiguous rows; float arrays of that kind are not copied.
+
+    With `half`, neither are those of float16.
 
     >>> as_features([[1, 2], [3, 4]]).dtype, as_features(np.ones((2, 2), dtype=np.float16)).dtype
     (dtype('float64'), dtype('float32'))
@@ -38,7 +40,7 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None) -> Float
         raise InvalidInputError(
             f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
         )
-    if array.dtype not in (np.float32, np.float64):
+    if array.dtype not in (np.float32, np.float64) and not (half and array.dtype == np.float16):
         exact = np.can_cast(array.dtype, np.float32)
         array = array.astype(np.float32 if exact else np.float64)
     array = np.ascontiguousarray(array)

@@ -30,7 +30,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.validation import Gain
-from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.engines import Engine, MemoryEngine, RowLabels
 from labelchef.pipeline.gain import Judged, gains
 from labelchef.pipeline.metrics import evaluate
 from labelchef.selectors import Examples, SelectionContext, Selector
@@ -44,9 +44,11 @@ MOST_ATTEMPTS = 2
 class Split:
     """A labelled split: its mean cross-entropy, gradient and metrics at any W, the last one remembered."""
 
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, bias: bool) -> None:
+    def __init__(
+        self, X: Floats, y: Ints, n_classes: int, *, bias: bool, engine: Callable[..., Engine] = MemoryEngine
+    ) -> None:
         labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
-        self._objective = Objective(MemoryEngine(X, bias=bias), labels, l2=0.0)
+        self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
         self._y, self._n_classes = y, n_classes
         self._last: Point | None = None
 
@@ -57,9 +59,10 @@ class Split:
         return Examples(engine.rows(np.arange(engine.n_rows)), self._y)
 
     def at(self, W: Float64s) -> Point:
-        """Value and gradient of the mean cross-entropy."""
+        """Value and gradient of the mean cross-entropy; its logits are on the host."""
         if self._last is None or self._last.W is not W:
-            self._last = self._objective.at(W)
+            point = self._objective.at(W)
+            self._last = replace(point, logits=self._objective.engine.host(point.logits))  # few, and many look at them
         return self._last
 
     def losses(self, stack: Float64s) -> Float64s:
@@ -263,7 +266,7 @@ class Session:
             decisions=decisions,
             changed=changed,
             spent=self.spent + asked,
-            cleaned=int(self.labels.cleaned.sum()),
+            cleaned=int(np.count_nonzero(self.labels.cleaned)),
             validation=validation,
             steering=steering,
             test=test,

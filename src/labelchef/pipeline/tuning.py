@@ -111,7 +111,8 @@ class _Search:
         rng = np.random.default_rng([seed, 0x7E57])
         N, C = Y.shape
         rows = np.arange(N) if N <= ROWS else np.sort(rng.choice(N, ROWS, replace=False))
-        stack = np.concatenate([X[rows], X_trusted.astype(X.dtype)])
+        dtype = np.promote_types(X.dtype, np.float32)  # squares overflow in float16
+        stack = np.concatenate([X[rows].astype(dtype, copy=False), X_trusted.astype(dtype)])
         lengths = np.einsum("ij,ij->i", stack[: len(rows)], stack[: len(rows)])
         self.scale = float(lengths.mean(dtype=np.float64)) or 1.0
         self._engine = MemoryEngine(_fewer_columns(stack), bias=bias)

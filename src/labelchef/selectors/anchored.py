@@ -17,7 +17,7 @@ seconds, so every machine decides alike.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from labelchef.core.influence import smallest
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch
-from labelchef.engines import RowLabels, Screen, Shortlist
+from labelchef.engines import RowArray, RowLabels, Screen, Shortlist
 from labelchef.selectors.direction import Direction, InfluenceSelector
-from labelchef.selectors.infl import score_everything
+from labelchef.selectors.infl import at_rows, lowest_first, score_everything
 from labelchef.selectors.protocol import SelectionContext
 
 GATHER = 4.0
@@ -46,15 +46,15 @@ class Anchor:
 
     W: Float64s
     B: Float64s
-    Z: Float64s
-    P: Float64s
-    nu: Float64s
+    Z: RowArray
+    P: RowArray
+    nu: RowArray
     norm: AdaptedNorm
 
     @property
     def nbytes(self) -> int:
         """Memory of the per-sample arrays."""
-        return self.Z.nbytes + self.P.nbytes + self.nu.nbytes
+        return int(self.Z.nbytes + self.P.nbytes + self.nu.nbytes)
 
 
 @dataclass
@@ -148,7 +148,7 @@ class AnchoredSelector(InfluenceSelector):
         engine = context.objective.engine.subset(rows)
         out = engine.sweep(few, W=contrast(context.point.W), V=contrast(direction.solution.linear.V))
         assert out.products is not None
-        return engine.scores(out.logits, out.products, few, np.ones(len(rows), dtype=np.bool_))
+        return engine.scores_of(np.arange(len(rows)), out.logits, out.products, few)
 
     def _refresh(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """One sweep: exact scores of everything, and its products for later rounds."""
@@ -156,13 +156,13 @@ class AnchoredSelector(InfluenceSelector):
         out = objective.engine.sweep(objective.labels, W=contrast(context.point.W), V=contrast(V))
         assert out.products is not None
         best, label = objective.engine.scores(out.logits, out.products, objective.labels, context.eligible)
-        indices = smallest(best, batch_size)
+        rows = lowest_first(objective.engine, best, batch_size)
         self.anchor = self._anchored(context, out.logits, contrast(V), out.products)
         self._spent = 0.0
-        made = direction.diagnostics(int(context.eligible.sum()), began)
-        return Batch(indices, label[indices], best[indices], replace(made, refreshed=True))
+        made = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)
+        return Batch(rows, *at_rows(objective.engine, rows, label, best), replace(made, refreshed=True))
 
-    def _anchored(self, context: SelectionContext, logits: Float64s, V: Float64s, S: Float64s) -> Anchor:
+    def _anchored(self, context: SelectionContext, logits: RowArray, V: Float64s, S: RowArray) -> Anchor:
         engine, old = context.objective.engine, self.anchor
         norm = adapt_norm(context.keeper.factor, engine.n_columns, self.rank) if old is None else old.norm
         nu = norm.of_rows(engine) if old is None else old.nu
@@ -170,14 +170,14 @@ class AnchoredSelector(InfluenceSelector):
         room = (_MEMORY * engine.row_bytes / 8 - k - 1) / k
         kept = k * (max(1, min(self.basis, int(room))) - 1)
         B = V if old is None else np.vstack([V, old.B[:kept]])
-        Z = S if old is None else np.hstack([S, old.Z[:, :kept]])
-        return Anchor(context.point.W, B, Z, _probabilities(logits), nu, norm)
+        Z = S if old is None else engine.xp.hstack([S, old.Z[:, :kept]])
+        return Anchor(context.point.W, B, Z, _probabilities(logits, engine.xp), nu, norm)
 
 
-def _probabilities(logits: Float64s) -> Float64s:
+def _probabilities(logits: RowArray, xp: Any) -> RowArray:
     """P of all classes but class 0, a chunk of rows at a time."""
-    P = np.empty_like(logits)
+    P = xp.empty_like(logits)
     for start in range(0, len(logits), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        P[rows] = probabilities(with_reference(logits[rows]))[:, 1:]
+        P[rows] = probabilities(with_reference(logits[rows], xp), xp)[:, 1:]
     return P

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
+from labelchef.core.contrasts import with_reference
 from labelchef.core.objective import Linear
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
 from labelchef.domain.arrays import Float64s
@@ -35,6 +38,10 @@ class Direction:
             seconds=time.perf_counter() - began,
             solve_seconds=self.seconds,
         )
+
+    def products(self, context: SelectionContext) -> Float64s:
+        """S = X V of every class, (N, C), on the host."""
+        return np.asarray(with_reference(context.objective.engine.host(self.solution.linear.S)))
 
 
 @dataclass

@@ -56,10 +56,6 @@ class Labels:
     U: Linear
     loss: float
 
-    def slopes(self) -> Float64s:
-        """G without the penalty."""
-        return np.asarray(with_reference(self.U.S) - log_softmax(with_reference(self.point.logits), axis=1))
-
 
 @dataclass(frozen=True)
 class Bilevel:
@@ -106,16 +102,22 @@ class Bilevel:
         data = point.value - 0.5 * objective.l2 * float(np.vdot(point.W, point.W))
         return Labels(objective.labels.Y, point, U.linear, self.context.validate(point.W).value + data)
 
+    def free_slopes(self, labels: Labels) -> Float64s:
+        """G without the penalty."""
+        host = self.context.objective.engine.host
+        S, A = with_reference(host(labels.U.S)), with_reference(host(labels.point.logits))
+        return np.asarray(S - log_softmax(A, axis=1))
+
     def holding(self, labels: Labels) -> Float64s:
         """k of every sample."""
-        slopes, rows = labels.slopes(), np.arange(len(self.y))
+        slopes, rows = self.free_slopes(labels), np.arange(len(self.y))
         own = slopes[rows, self.y]
         slopes[rows, self.y] = np.inf
         return np.asarray(own - slopes.min(axis=1))
 
     def slopes(self, labels: Labels, penalty: float) -> Float64s:
         """G."""
-        G = labels.slopes()
+        G = self.free_slopes(labels)
         G[np.arange(len(self.y)), self.y] -= penalty
         return G
 

@@ -14,12 +14,14 @@ All of it reads off A = X W and S = X V, which are there when V is: one pass ove
 from dataclasses import dataclass
 from typing import ClassVar
 
-from labelchef.core.influence import smallest
+import numpy as np
+
 from labelchef.core.posterior import step_towards_trusted
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import Batch
 from labelchef.selectors.appraisal import Expected
 from labelchef.selectors.direction import Direction, InfluenceSelector
+from labelchef.selectors.infl import at_rows, lowest_first
 from labelchef.selectors.protocol import SelectionContext
 
 
@@ -42,6 +44,6 @@ class ExpectedInflSelector(InfluenceSelector):
         worth, influence, label = objective.engine.expected_scores(
             context.point.logits, linear.S, objective.labels, context.eligible, eta, self.optimism
         )
-        indices = smallest(worth, batch_size)
-        diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
-        return Batch(indices, label[indices], influence[indices], diagnostics)
+        rows = lowest_first(objective.engine, worth, batch_size)
+        diagnostics = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)
+        return Batch(rows, *at_rows(objective.engine, rows, label, influence), diagnostics)

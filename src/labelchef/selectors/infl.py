@@ -8,8 +8,12 @@ score_i = min_c I(i, c), suggestion argmin_c S[i, c], most negative first; equal
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from labelchef.core.influence import smallest
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch
+from labelchef.engines import Engine, RowArray
 from labelchef.selectors.direction import Direction, InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext
 
@@ -29,6 +33,17 @@ def score_everything(context: SelectionContext, direction: Direction, batch_size
     """The exact scores of all eligible samples from the products at hand."""
     objective, S = context.objective, direction.solution.linear.S
     best, label = objective.engine.scores(context.point.logits, S, objective.labels, context.eligible)
-    indices = smallest(best, batch_size)
-    diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
-    return Batch(indices, label[indices], best[indices], diagnostics)
+    diagnostics = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)
+    rows = lowest_first(objective.engine, best, batch_size)
+    return Batch(rows, *at_rows(objective.engine, rows, label, best), diagnostics)
+
+
+def lowest_first(engine: Engine, scores: RowArray, count: int) -> Ints:
+    """The rows of the `count` smallest finite scores, in order."""
+    rows = engine.lowest(scores, count)
+    return np.asarray(rows[smallest(engine.host(scores[rows]), count)])
+
+
+def at_rows(engine: Engine, rows: Ints, label: RowArray, influence: RowArray) -> tuple[Ints, Float64s]:
+    """Suggested classes and influences of a few rows, on the host."""
+    return engine.host(label[rows]).astype(np.int64, copy=False), engine.host(influence[rows])

@@ -16,7 +16,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import smallest
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import UNRESOLVED, Batch
@@ -46,8 +45,8 @@ class InflDSelector(InfluenceSelector):
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """Score everything; the batch's influence is that of deleting the sample with the weight it has."""
         labels = context.objective.labels
-        scores = deletion_influence(with_reference(direction.solution.linear.S), context.probabilities, labels.Y)
+        scores = deletion_influence(direction.products(context), context.probabilities, labels.Y)
         indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
-        diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
+        diagnostics = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)
         influence = labels.weight[indices] * scores[indices]
         return Batch(indices, np.full(len(indices), UNRESOLVED), influence, diagnostics)

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import smallest
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import Batch
@@ -41,7 +40,7 @@ class InflYSelector(InfluenceSelector):
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """Score everything. A slope is no predicted change, so the batch's influence is left open."""
-        slopes = label_slopes(with_reference(direction.solution.linear.S), context.probabilities)
+        slopes = label_slopes(direction.products(context), context.probabilities)
         indices = smallest(np.where(context.eligible, slopes.min(axis=1), np.inf), batch_size)
-        diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
+        diagnostics = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)
         return Batch(indices, slopes[indices].argmin(axis=1), np.full(len(indices), np.nan), diagnostics)

@@ -80,7 +80,7 @@ class LookAheadSelector:
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best, then the best after it, and so on."""
-        if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > int(context.eligible.sum()):
+        if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > np.count_nonzero(context.eligible):
             return self.base.select(context, batch_size)
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
@@ -108,7 +108,7 @@ class LookAheadSelector:
         labels, N = context.objective.labels, context.objective.engine.n_rows
         X, Y, gamma = context.objective.engine.rows(rows), labels.Y[rows], labels.weight[rows]
         appraisal = self.base.appraisal(context, linear.V)
-        ahead = _start(context.point, linear, context.validation.gradient, rows)
+        ahead = _start(context.objective, context.point, linear, context.validation.gradient, rows)
         picks, answers, influence = np.empty(count, dtype=np.int64), np.empty((count, Y.shape[1])), np.empty(count)
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
@@ -126,8 +126,9 @@ class LookAheadSelector:
         return picks, answers, influence
 
 
-def _start(point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:
-    A, S = with_reference(point.logits[rows]), with_reference(linear.S[rows])
+def _start(objective: Objective, point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:
+    host = objective.engine.host
+    A, S = with_reference(host(point.logits[rows])), with_reference(host(linear.S[rows]))
     return _Ahead(point.W, linear.V, linear.HV, g, A, S)
 
 
@@ -162,4 +163,4 @@ def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, 
         ).point
     g = context.validate(point.W).gradient
     solved = solve_spd(objective, point, g, context.keeper, tol=_RENEW_RESIDUAL, max_iterations=_RENEW_SWEEPS)
-    return _start(point, solved.linear, g, rows)
+    return _start(objective, point, solved.linear, g, rows)

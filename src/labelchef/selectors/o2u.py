@@ -64,7 +64,7 @@ class O2USelector(Baseline):
         Z, total = contrast(context.point.W), np.zeros(N)
         for rate in np.tile(np.linspace(first, _LOWEST * first, self.epochs), self.cycles):
             Z = _epoch(objective, Z, context.rng.permutation(N), self.minibatch, float(rate))
-            logits = objective.engine.sweep(labels, W=Z).logits
+            logits = objective.engine.host(objective.engine.sweep(labels, W=Z).logits)
             total += cross_entropies(with_reference(logits), labels.Y)
         return Ranking(-total / (self.cycles * self.epochs))
 

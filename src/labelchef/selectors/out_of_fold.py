@@ -73,4 +73,4 @@ def _solve_without(context: SelectionContext, left_out: Bools) -> tuple[Float64s
     start = objective.at(context.point.W, logits=context.point.logits)
     keeper = replace(context.keeper, drift=None)  # what is learned about these weights stays here
     found = minimise(objective, start, keeper, tol=_TOL, max_sweeps=_MAX_SWEEPS)
-    return found.point.logits, found.point.gradient_norm / found.tolerance
+    return whole.engine.host(found.point.logits), found.point.gradient_norm / found.tolerance

@@ -45,7 +45,7 @@ class SelectionContext:
     @property
     def probabilities(self) -> Float64s:
         """The model's class probabilities of every training sample, (N, C)."""
-        return probabilities(with_reference(self.point.logits))
+        return np.asarray(probabilities(with_reference(self.objective.engine.host(self.point.logits))))
 
     @property
     def validation(self) -> Point:

@@ -28,7 +28,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SUGGESTION
@@ -132,7 +131,7 @@ class TarsSelector(InfluenceSelector):
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """E of everything; the batch's influence is E."""
-        labels, S = context.objective.labels, with_reference(direction.solution.linear.S)
+        labels, S = context.objective.labels, direction.products(context)
         change = influence_matrix(S, context.probabilities, labels.Y, labels.weight)
         weak = hard_classes(context)
         scores = np.einsum("ic,ic->i", self.outcomes(context)[weak], change)

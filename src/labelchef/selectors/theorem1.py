@@ -55,18 +55,19 @@ class Theorem1Selector(InfluenceSelector):
 
     def _initialise(self, context: SelectionContext) -> Provenance:
         engine = context.objective.engine
-        P = probabilities(with_reference(context.point.logits))
+        P = probabilities(with_reference(engine.host(context.point.logits)))
         if self.hessian_norms is not None:
             norms = self.hessian_norms(context)
         else:
-            norms = softmax_hessian_norms(P, engine.row_quadratic(np.empty((engine.n_columns, 0)), np.empty(0), 1.0))
+            squares = engine.row_quadratic(np.empty((engine.n_columns, 0)), np.empty(0), 1.0)
+            norms = softmax_hessian_norms(P, engine.host(squares))
         return Provenance(context.point.W, P, Theorem1(norms, self.delta_terms))
 
     def _prune(
         self, context: SelectionContext, direction: Direction, provenance: Provenance, batch_size: int, began: float
     ) -> Batch:
         objective, linear = context.objective, direction.solution.linear
-        labels, S = objective.labels, with_reference(linear.S)
+        labels, S = objective.labels, direction.products(context)
         moved = context.point.W - provenance.W
         e1 = float(-np.vdot(linear.V, moved))
         e2 = float(np.linalg.norm(linear.V) * np.linalg.norm(moved))

@@ -1,0 +1,82 @@
+"""Which engine holds the features: by name, or by what the machine has and the data is worth."""
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelchef.domain.errors import InvalidInputError
+from labelchef.engines.memory import MemoryEngine
+from labelchef.engines.protocol import Engine
+
+ENGINES = ("auto", "memory", "cuda")
+"""Names accepted by `LabelCleaner(engine=…)`."""
+
+FEATURE_DTYPES = ("float64", "float32", "float16", "bfloat16")
+"""Names accepted by `LabelCleaner(feature_dtype=…)`."""
+
+WORTH_A_DEVICE = 1 << 25
+"""Numbers in X from which 'auto' takes a GPU: 128 MiB in float32."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where arrays of features go: into the memory engine (no device), or to a device, stored as `dtype`."""
+
+    device: str | None = None
+    dtype: str | None = None
+
+    def training(self, X: Any, *, bias: bool) -> Engine:
+        """The engine of the training set."""
+        return self._engine(X, bias, self.dtype)
+
+    def split(self, X: Any, *, bias: bool) -> Engine:
+        """The engine of a validation or test set: beside the training set, stored as it is given."""
+        return self._engine(X, bias, None)
+
+    def _engine(self, X: Any, bias: bool, dtype: str | None) -> Engine:
+        if self.device is None:
+            return MemoryEngine(X.astype(np.float32) if X.dtype == np.float16 else X, bias=bias)
+        from labelchef.engines.torch_engine import TorchEngine
+
+        return TorchEngine(X, bias=bias, device=self.device, dtype=dtype)
+
+
+def choose_placement(engine: str, feature_dtype: str | None, size: int) -> Placement:
+    """The placement for X of `size` numbers.
+
+    >>> choose_placement("auto", None, 1000)
+    Placement(device=None, dtype=None)
+    """
+    if engine not in ENGINES:
+        raise InvalidInputError(f"unknown engine {engine!r}; expected one of: {', '.join(ENGINES)}", code="engine")
+    if feature_dtype is not None and feature_dtype not in FEATURE_DTYPES:
+        expected = ", ".join(FEATURE_DTYPES)
+        raise InvalidInputError(
+            f"unknown feature_dtype {feature_dtype!r}; expected None (as given) or one of: {expected}",
+            code="feature_dtype",
+        )
+    if engine == "memory":
+        if feature_dtype is not None:
+            raise InvalidInputError(
+                f"feature_dtype is {feature_dtype!r} with engine 'memory', which reads X where it lies; expected None. "
+                "Convert X yourself, or take engine='auto'",
+                code="feature_dtype",
+            )
+        return Placement()
+    if engine == "auto" and size < WORTH_A_DEVICE:  # before torch is imported, which takes seconds
+        return Placement()
+    device, missing = cuda_device()
+    if device is None and engine == "cuda":
+        raise InvalidInputError(f"engine is 'cuda' and {missing}; expected a GPU, or engine='auto'", code="engine")
+    return Placement() if device is None else Placement(device, feature_dtype)
+
+
+def cuda_device() -> tuple[str | None, str]:
+    """The device to use, or None and what is missing."""
+    if importlib.util.find_spec("torch") is None:
+        return None, "PyTorch is not installed (pip install 'labelchef[torch]')"
+    import torch
+
+    return ("cuda", "") if torch.cuda.is_available() else (None, "PyTorch sees no CUDA device here")

@@ -1,0 +1,95 @@
+"""Copies that an engine keeps on its device of what lives on the host, brought up to date by what changed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelchef.domain.arrays import Float64s
+from labelchef.engines.protocol import Pair, RowLabels
+from labelchef.engines.transfer import small_tensor
+
+_PLACES = 16  # for pairs, added at a time
+_LABEL_SETS = 2  # the true labels, and those that look-ahead assumes
+
+
+@dataclass
+class _Mirror:
+    host: RowLabels
+    here: RowLabels
+    seen: int
+
+
+class LabelMirrors:
+    """Labels on the device. A label set is copied when first seen; later only its `changes` are."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._mirrors: list[_Mirror] = []
+
+    def of(self, labels: RowLabels) -> RowLabels:
+        """The labels as they are now; Y (N, C) lies a column after the other."""
+        if isinstance(labels.Y, torch.Tensor):
+            return labels
+        mirror = next((m for m in self._mirrors if m.host.Y is labels.Y and m.host.weight is labels.weight), None)
+        if mirror is None:
+            Y = small_tensor(labels.Y.T).to(self._device, copy=True)
+            weight = small_tensor(labels.weight).to(self._device, copy=True)
+            mirror = _Mirror(labels, RowLabels(Y.T, weight), len(labels.changes))
+            self._mirrors = [mirror, *self._mirrors][:_LABEL_SETS]
+        elif mirror.seen < len(labels.changes):
+            rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
+            at = small_tensor(rows).to(self._device)
+            mirror.here.Y[at] = small_tensor(labels.Y[rows]).to(self._device)
+            mirror.here.weight[at] = small_tensor(labels.weight[rows]).to(self._device)
+            mirror.seen = len(labels.changes)
+        return mirror.here
+
+
+class SecantMirror:
+    """The pairs of L-BFGS on the device, in the compact form of Byrd, Nocedal and Schnabel.
+
+    With steps S and bends B as rows, (m, D·C) each, U = triu(S Bᵀ) and its diagonal s_i·b_i, the two loops of the recursion are
+
+        α = U⁻¹ S R       T = M⁻¹ (R − Bᵀ α)       c = U⁻ᵀ (diag(U) α − B T)       H⁻¹ R ≈ T + Sᵀ c
+
+    Pairs come and go at every step, so there are places for some more, rows of zeros that change nothing: what was
+    recorded with these tensors goes on to work, whatever they hold.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: tuple[Pair, ...] = ()
+        self._made: tuple[Any, ...] = ()
+
+    def of(self, pairs: tuple[Pair, ...], place: Callable[[Float64s], Any]) -> tuple[Any, ...]:
+        """S, B, U⁻¹ and the diagonal of U; only pairs that are new go over the bus."""
+        if not self._made or pairs is not self._pairs:
+            old = {id(pair): n for n, pair in enumerate(self._pairs)}
+            new = [pair for pair in pairs if id(pair) not in old]
+            place_of = {**old, **{id(pair): len(old) + n for n, pair in enumerate(new)}}
+            order = [place_of[id(pair)] for pair in pairs]
+            S, B = (_padded(self._joined(part, new, place)[order]) for part in (0, 1))
+            U = torch.triu(S @ B.T)
+            U.diagonal()[len(pairs) :] = 1.0
+            eye = torch.eye(len(U), dtype=U.dtype, device=U.device)
+            made = S, B, torch.linalg.solve_triangular(U, eye, upper=True), U.diagonal().clone()
+            if self._made and self._made[0].shape == S.shape:
+                for there, value in zip(self._made, made, strict=True):
+                    there.copy_(value)
+            else:
+                self._made = made
+            self._pairs = pairs
+        return self._made
+
+    def _joined(self, part: int, new: list[Pair], place: Callable[[Float64s], Any]) -> Any:
+        """The rows of before, then the new ones."""
+        kept = [self._made[part][: len(self._pairs)]] if self._pairs else []
+        added = [place(np.stack([np.ravel(pair[part]) for pair in new]))] if new else []
+        return torch.cat([*kept, *added])
+
+
+def _padded(rows: Any) -> Any:
+    """Rows of zeros added, up to the next multiple of `_PLACES`."""
+    return torch.cat([rows, torch.zeros_like(rows[:1]).expand(-len(rows) % _PLACES, -1)])

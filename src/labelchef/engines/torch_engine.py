@@ -1,0 +1,317 @@
+"""Sweeps over features that lie on a device, or pass through it: PyTorch, and Triton where there is a GPU.
+
+X is stored as it is given, or shorter (`dtype`); arithmetic is float64 throughout, as in `MemoryEngine`, so the two differ
+by the order of their sums alone. What has a row for each row of X stays on the device, a column after the other; what goes
+over the bus at a sweep is W, V and the sums, some (D, C) matrices. Labels are copied once, then only rows that changed.
+
+Where X does not fit, it stays in the host's memory (or file) and passes through two buffers on the device, the next block
+on its way while this one is worked on.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.engines import torch_kernels
+from labelchef.engines.mirrors import LabelMirrors, SecantMirror
+from labelchef.engines.protocol import Pair, RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.recording import Recorder
+from labelchef.engines.transfer import as_tensor, check_range, passing, small_tensor
+
+_ROOM = 0.6  # of the free memory of a device, for X; the rest is for row arrays and the factor
+_STREAM_BYTES = 1 << 28  # of a block that passes through
+_SMALL_BYTES = 32 << 20  # of X, up to which a sweep takes longer to launch than to run
+_ROUND_UP = 1e-12  # above the rounding of sums over the columns
+
+
+class TorchEngine:
+    """The engine for features on a device. `resident` says whether X lies there; None: if it fits.
+
+    >>> engine = TorchEngine(np.eye(3, 2, dtype=np.float32), bias=True, device="cpu")
+    >>> engine.n_rows, engine.n_columns, engine.rows(np.array([1])).tolist()
+    (3, 3, [[0.0, 1.0, 1.0]])
+    """
+
+    def __init__(
+        self, X: Any, *, bias: bool, device: str = "cuda", dtype: str | None = None, resident: bool | None = None
+    ) -> None:
+        self._device = torch.device(device)
+        given = X if isinstance(X, torch.Tensor) else as_tensor(X)
+        self._dtype = given.dtype if dtype is None else getattr(torch, dtype)
+        self._bias = bias
+        self.n_rows, features = (int(size) for size in given.shape)
+        self.n_columns = features + int(bias)
+        self.row_bytes = features * self._dtype.itemsize
+        self.sweeps = 0.0
+        self.resident = self._fits() if resident is None else resident
+        self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
+        if self._dtype == torch.float16 and given.dtype != torch.float16:
+            check_range(given, self._dtype)
+        self._X = given.to(self._device, self._dtype).contiguous() if self.resident else given
+        self._start()
+
+    def _start(self) -> None:
+        self._kernels = _kernels(self._device)
+        self._labels = LabelMirrors(self._device)
+        self._secant = SecantMirror()
+        self._recorder = Recorder(self._device)
+        self._eligible: tuple[Bools, Any] | None = None
+
+    def _fits(self) -> bool:
+        if self._device.type != "cuda":
+            return True
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return self.n_rows * self.row_bytes <= _ROOM * free
+
+    @property
+    def xp(self) -> Any:
+        """See `Engine.xp`."""
+        return torch
+
+    def place(self, array: Float64s) -> Any:
+        """See `Engine.place`."""
+        return small_tensor(array).to(self._device)
+
+    def host(self, array: Any) -> Any:
+        """See `Engine.host`."""
+        return array.cpu().numpy()
+
+    def placed(self, labels: RowLabels) -> RowLabels:
+        """See `Engine.placed`."""
+        return self._labels.of(labels)
+
+    def sweep(
+        self,
+        labels: RowLabels,
+        *,
+        W: Float64s | None = None,
+        logits: Any = None,
+        V: Float64s | None = None,
+        products: Any = None,
+        gradient: bool = False,
+        hessian_product: bool = False,
+    ) -> SweepSums:
+        """See `Engine.sweep`."""
+        here = self.placed(labels)
+        k = here.Y.shape[1] - 1
+        K = self.place(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
+        wanted = (W is not None, V is not None, gradient, hessian_product)
+
+        def work(K: Any) -> tuple[Any, Any]:
+            return self._pass(here, K, wanted, logits, products)
+
+        if self._small and logits is None and products is None:
+            F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
+            F = F.clone()
+        else:
+            F, sums = work(K)
+        self.sweeps += 1.0
+        found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums cross the bus at once
+        G = found[:-1].reshape(-1, self.n_columns)
+        return SweepSums(
+            logits=F[:k].T if logits is None else logits,
+            products=F[len(K) - k :].T if V is not None else products,
+            loss=float(found[-1]),
+            gradient=G[:k] if gradient else None,
+            hessian_product=G[len(G) - k :] if hessian_product else None,
+        )
+
+    def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> tuple[Any, Any]:
+        """Products with the rows of K (q, N), and one line of sums: gradient, Hessian product, loss."""
+        has_W, has_V, gradient, product = wanted
+        k, d = here.Y.shape[1] - 1, self.n_columns - int(self._bias)
+        columns, shift = K[:, :d].contiguous(), K[:, d:].sum(dim=1, keepdim=True)
+        forward, sums = [], []
+        for rows, X in self._blocks():
+            F: Any = self._kernels.products(X, columns).add_(shift) if len(K) else None
+            forward.append(F)
+            if gradient or product:
+                A = F[:k] if has_W else logits.T[:, rows]
+                Z = F[len(K) - k :] if has_V else None if products is None else products.T[:, rows]
+                R, loss = self._kernels.coefficients(
+                    A, Z, here.Y.T[:, rows], here.weight[rows], gradient=gradient, product=product
+                )
+                sums.append(torch.cat([self._sums(X, R).flatten(), loss.reshape(1)]))
+        total = None if not sums else sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)
+        return forward[0] if len(forward) == 1 or not len(K) else torch.cat(forward, dim=1), total
+
+    def _sums(self, X: Any, R: Any) -> Any:
+        found = self._kernels.row_sums(X, R)
+        return torch.cat([found, R.sum(dim=1, keepdim=True)], dim=1) if self._bias else found
+
+    def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
+        """See `Engine.gradient_of_rows`."""
+        here, at = self.placed(labels), small_tensor(indices).to(self._device)
+        X, K, d = self._rows(indices), self.place(W), self.n_columns - int(self._bias)
+        A = self._kernels.products(X, K[:, :d].contiguous()).add_(K[:, d:].sum(dim=1, keepdim=True))
+        R, _ = self._kernels.coefficients(A, None, here.Y.T[:, at], here.weight[at], gradient=True, product=False)
+        self.sweeps += len(indices) / max(1, self.n_rows)
+        return np.asarray(self.host(self._sums(X, R)))
+
+    def _rows(self, indices: Ints) -> Any:
+        """Rows of X on the device, as stored."""
+        at = small_tensor(indices).to(self._X.device)
+        return self._X[at].to(self._device, self._dtype)
+
+    def rows(self, indices: Ints) -> Float64s:
+        """See `Engine.rows`."""
+        self.sweeps += len(indices) / max(1, self.n_rows)
+        picked = self._rows(indices).double().cpu().numpy()
+        return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
+
+    def subset(self, indices: Ints) -> "TorchEngine":
+        """See `Engine.subset`."""
+        self.sweeps += len(indices) / max(1, self.n_rows)
+        return TorchEngine(self._rows(indices), bias=self._bias, device=str(self._device), resident=True)
+
+    def gram(self, row_weight: Any, step: int = 1) -> Any:
+        """See `Engine.gram`: float64 on the matrix units, which is no slower than float32 without them."""
+        total = torch.zeros((self.n_columns, self.n_columns), dtype=torch.float64, device=self._device)
+        root = torch.sqrt(row_weight)
+        for rows, X in self._blocks(step):
+            for block, part in zip(torch_kernels.row_blocks(X), _split(root[rows], X), strict=True):
+                B = self._with_bias(block) * part[:, None]
+                total += B.T @ B
+        self.sweeps += 1.0 / step
+        return total
+
+    def _with_bias(self, block: Any) -> Any:
+        """A few rows in float64, the column of ones with them."""
+        wide = block.double()
+        return torch.cat([wide, torch.ones_like(wide[:, :1])], dim=1) if self._bias else wide
+
+    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Any:
+        """See `Engine.row_quadratic`."""
+        directions, scale = self.place(E), self.place(inside)
+        most = max(float(inside.max(initial=0.0)), outside)  # no direction counts for more
+        found = []
+        for _, X in self._blocks():
+            for block in torch_kernels.row_blocks(X):
+                B = self._with_bias(block)
+                along, squares = B @ directions, (B * B).sum(dim=1)
+                rest = torch.clamp(squares - (along * along).sum(dim=1), min=0.0)
+                found.append(along**2 @ scale + rest * outside + _ROUND_UP * squares * most)
+        self.sweeps += 1.0
+        return torch.cat(found)
+
+    def eigh(self, G: Any) -> tuple[Float64s, Any]:
+        """See `Engine.eigh`."""
+        g, E = torch.linalg.eigh(G)
+        return self.host(g), E.contiguous()
+
+    def small_products(self) -> AbstractContextManager[object]:
+        """See `Engine.small_products`: on a device they come in order."""
+        return nullcontext()
+
+    def secant_solve(self, solve: Callable[[Any], Any], pairs: tuple[Pair, ...], R: Any) -> Any:
+        """See `Engine.secant_solve`: the compact form of the recursion, four products with all pairs at once."""
+        if not pairs:
+            return solve(R)
+        S, B, inverse, bends = self._secant.of(pairs, self.place)
+
+        def work(R: Any) -> tuple[Any]:
+            alpha = inverse @ (S @ R.reshape(-1))
+            T = solve(R - (alpha @ B).reshape(R.shape))
+            c = inverse.T @ (bends * alpha - B @ T.reshape(-1))
+            return (T + (c @ S).reshape(R.shape),)
+
+        (found,) = self._recorder.run(solve, (S,), work, R)
+        return found
+
+    def within_reach(self, products: Any, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
+        """See `Engine.within_reach`."""
+        here = self.placed(labels)
+        inside = torch_kernels.within_reach(products.T, here.Y.T, here.weight, reach) & self._mask(eligible)
+        return self._listed(inside)
+
+    def possibly_below(self, screen: Screen, labels: RowLabels, eligible: Bools, limit: float) -> Shortlist | None:
+        """See `Engine.possibly_below`."""
+        here, mask = self.placed(labels), self._mask(eligible)
+        lower, upper = torch_kernels.bounds(
+            screen, self.place(screen.coef), self.place(screen.e), here.Y.T, here.weight
+        )
+        rows = self._listed(mask & (lower <= limit))
+        if rows is None:
+            return None
+        left = lower[mask & (lower > limit)]
+        rest = float(left.min()) if len(left) else float("inf")
+        return Shortlist(rows, self.host(lower[rows]), self.host(upper[rows]), rest)
+
+    def _mask(self, eligible: Bools) -> Any:
+        """Who may be asked, on the device; asked for several times a round."""
+        if self._eligible is None or self._eligible[0] is not eligible:
+            self._eligible = (eligible, small_tensor(eligible).to(self._device, copy=True))
+        return self._eligible[1]
+
+    def _listed(self, inside: Any) -> Ints | None:
+        """The rows of a mask; a list longer than a quarter of all is no shortlist."""
+        rows = torch.nonzero(inside)[:, 0]
+        return None if len(rows) > max(64, self.n_rows // 4) else np.asarray(self.host(rows))
+
+    def scores_of(self, indices: Ints, logits: Any, products: Any, labels: RowLabels) -> tuple[Float64s, Ints]:
+        """See `Engine.scores_of`."""
+        here, at = self.placed(labels), small_tensor(indices).to(self._device)
+        best, label = torch_kernels.scores(logits.T[:, at], products.T[:, at], here.Y.T[:, at], here.weight[at])
+        return self.host(best), self.host(label)
+
+    def scores(self, logits: Any, products: Any, labels: RowLabels, eligible: Bools) -> tuple[Any, Any]:
+        """See `Engine.scores`."""
+        here, mask = self.placed(labels), self._mask(eligible)
+        best, label = torch_kernels.scores(logits.T, products.T, here.Y.T, here.weight)
+        return torch.where(mask, best, float("inf")), torch.where(mask, label, 0)
+
+    def expected_scores(
+        self, logits: Any, products: Any, labels: RowLabels, eligible: Bools, eta: float, optimism: float
+    ) -> tuple[Any, Any, Any]:
+        """See `Engine.expected_scores`."""
+        here, mask = self.placed(labels), self._mask(eligible)
+        mean, spread, label = torch_kernels.expected(logits.T, products.T, here.Y.T, here.weight, eta)
+        worth = torch.where(mask, mean - optimism * spread, float("inf"))
+        return worth, torch.where(mask, mean, float("inf")), torch.where(mask, label, 0)
+
+    def lowest(self, scores: Any, count: int) -> Ints:
+        """See `Engine.lowest`."""
+        count = min(count, int(torch.isfinite(scores).sum()))
+        if count == 0:
+            return np.empty(0, dtype=np.int64)
+        limit = torch.topk(scores, count, largest=False).values.max()
+        return np.asarray(self.host(torch.nonzero(scores <= limit)[:, 0]))
+
+    def _blocks(self, step: int = 1) -> Iterator[tuple[slice, Any]]:
+        """(which rows, those rows on the device), in order; the rows are every `step`-th."""
+        if self.resident:
+            yield slice(0, None, step), self._X[::step]
+            return
+        size = step * max(1, _STREAM_BYTES // max(1, self.row_bytes))
+        cuts = [slice(start, min(start + size, self.n_rows), step) for start in range(0, self.n_rows, size)]
+        yield from passing(self._X, cuts, self._device, self._dtype)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Features as they lie, on the host; copies of other things are made anew."""
+        made = ("_kernels", "_labels", "_secant", "_recorder", "_eligible")
+        return {**{name: value for name, value in self.__dict__.items() if name not in made}, "_X": self._X.cpu()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._X = self._X.to(self._device) if self.resident else self._X
+        self._start()
+
+
+def _kernels(device: torch.device) -> Any:
+    """Compiled kernels where there is a GPU and its compiler, else plain PyTorch."""
+    if device.type != "cuda":
+        return torch_kernels
+    try:
+        from labelchef.engines import triton_kernels
+    except ImportError:
+        return torch_kernels
+    return triton_kernels
+
+
+def _split(root: Any, X: Any) -> Any:
+    """Row weights in the pieces of `row_blocks`."""
+    return root.split([len(block) for block in torch_kernels.row_blocks(X)])

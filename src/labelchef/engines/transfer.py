@@ -1,0 +1,66 @@
+"""Features on their way to a device."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelchef.domain.errors import InvalidInputError
+
+_CHECK_ROWS = 1 << 16
+
+
+def as_tensor(X: Any) -> Any:
+    """A tensor on the memory of an array; PyTorch would warn of one that is read-only, and here none is written."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.ascontiguousarray(X))
+
+
+def small_tensor(array: Any) -> Any:
+    """A tensor of a small array, on the host; one that is read-only is copied."""
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def check_range(X: Any, dtype: torch.dtype) -> None:
+    """Refuse features that are beyond what `dtype` can hold."""
+    most = torch.finfo(dtype).max
+    for start in range(0, len(X), _CHECK_ROWS):
+        block = X[start : start + _CHECK_ROWS]
+        if float(torch.linalg.vector_norm(block, float("inf"))) > most:
+            row, column = (int(place) for place in torch.nonzero(block.abs() > most)[0])
+            raise InvalidInputError(
+                f"X[{start + row}, {column}] is {float(block[row, column]):g}, beyond what float16 can hold "
+                f"({most:g}); expected features within its range. Scale them, or take feature_dtype='bfloat16' or 'float32'",
+                code="feature_dtype",
+            )
+
+
+def passing(X: Any, cuts: list[slice], device: torch.device, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
+    """Blocks of X on their way through two buffers: the host fills one while the device works on the other."""
+    if device.type != "cuda":
+        for rows in cuts:
+            yield rows, X[rows].to(device, dtype)
+        return
+    copying, working = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
+    longest = max(len(range(*rows.indices(len(X)))) for rows in cuts)
+    pinned = [torch.empty((longest, X.shape[1]), dtype=dtype, pin_memory=True) for _ in range(2)]
+    there = [torch.empty((longest, X.shape[1]), dtype=dtype, device=device) for _ in range(2)]
+    copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))  # type: ignore[no-untyped-call]
+    for turn in range(len(cuts) + 1):
+        if turn < len(cuts):
+            slot, part = turn % 2, X[cuts[turn]]
+            copied[slot].synchronize()  # the pinned buffer has left for the device
+            pinned[slot][: len(part)].copy_(part)
+            with torch.cuda.stream(copying):
+                copying.wait_event(used[slot])
+                there[slot][: len(part)].copy_(pinned[slot][: len(part)], non_blocking=True)
+                copied[slot].record(copying)
+        if turn > 0:
+            slot, rows = (turn - 1) % 2, cuts[turn - 1]
+            working.wait_event(copied[slot])
+            yield rows, there[slot][: len(range(*rows.indices(len(X))))]
+            used[slot].record(working)
