@@ -147,28 +147,11 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         """
         self._settings()
         selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
-        seed = _seed(self.random_state)
+        seed = seed_of(self.random_state)
         descent = DescentSettings(seed=seed)
         constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
         features = as_features(X)
-        weak = as_weak_labels(Y_weak, len(features))
-        names = ClassNames.of(classes, Y_weak, weak.shape[1])
-        if self.target_metric == "f1" and len(names) != 2:
-            raise InvalidInputError(
-                f"target_metric is 'f1' with {len(names)} classes; expected 'f1_macro', 'accuracy' or 'loss': "
-                "F1 of one class is for two classes",
-                code="metric",
-            )
-        table = LabelTable(weak, self.gamma)
-        if y_clean is not None:
-            given = names.encode(y_clean, "y_clean", allow_missing=True)
-            if len(given) != len(features):
-                raise InvalidInputError(
-                    f"y_clean has {len(given)} entries; expected {len(features)}, as X has, −1 where not clean",
-                    code="labels",
-                )
-            known = np.flatnonzero(given != UNRESOLVED)
-            table.assign(known, given[known])
+        names, table = self._labels(len(features), Y_weak, y_clean, classes)
         validation = self._split(X_val, y_val, names, features.shape[1], "val")
         assert validation is not None
         self._names = names
@@ -213,7 +196,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         session = self._fitted()
         found = np.full(session.objective.engine.n_rows, np.nan)
         for eligible in session.labels.tiers(MOST_ATTEMPTS):
-            batch = InflSelector().select(session.context(eligible), int(eligible.sum()))
+            batch = self._scorer().select(session.context(eligible), int(eligible.sum()))
             found[batch.indices] = batch.influence
         return found
 
@@ -228,7 +211,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             return Batch(items, items, np.empty(0))
         eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
-        found = InflSelector().select(session.context(eligible), len(items))
+        found = self._scorer().select(session.context(eligible), len(items))
         place = {item: k for k, item in enumerate(found.indices.tolist())}
         order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
         return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)
@@ -361,6 +344,10 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             )
         return self._session
 
+    def _scorer(self) -> Selector:
+        """Scores every sample, whatever chooses the batches."""
+        return InflSelector()
+
     def _settings_of_fit(self) -> LoopSettings:
         self._fitted()
         return self._settings()
@@ -382,6 +369,30 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         reached = TargetReached(self.target_metric, self.target or 0.0)  # checks the metric, target or not
         target = None if self.target is None else reached
         return LoopSettings(self.batch_size, self.budget, target, self.stop)
+
+    def _labels(
+        self, n_rows: int, Y_weak: Any, y_clean: Any, classes: Sequence[Hashable] | None
+    ) -> tuple[ClassNames, LabelTable]:
+        """Class names and the table of labels for so many training samples."""
+        weak = as_weak_labels(Y_weak, n_rows)
+        names = ClassNames.of(classes, Y_weak, weak.shape[1])
+        if self.target_metric == "f1" and len(names) != 2:
+            raise InvalidInputError(
+                f"target_metric is 'f1' with {len(names)} classes; expected 'f1_macro', 'accuracy' or 'loss': "
+                "F1 of one class is for two classes",
+                code="metric",
+            )
+        table = LabelTable(weak, self.gamma)
+        if y_clean is not None:
+            given = names.encode(y_clean, "y_clean", allow_missing=True)
+            if len(given) != n_rows:
+                raise InvalidInputError(
+                    f"y_clean has {len(given)} entries; expected {n_rows}, as X has, −1 where not clean",
+                    code="labels",
+                )
+            known = np.flatnonzero(given != UNRESOLVED)
+            table.assign(known, given[known])
+        return names, table
 
     def _split(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> Split | None:
         if name == "test" and X is None and y is None:
@@ -422,7 +433,7 @@ def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf
         raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """A whole number from the seed, the same for the same seed."""
     try:
         rng = np.random.default_rng(random_state)

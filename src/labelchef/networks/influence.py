@@ -1,0 +1,249 @@
+"""INFL on a network, by forward mode: no gradient of a single sample, no memory of N × parameters (method note, section 2).
+
+    g_val = ∇_w of the mean validation cross-entropy                                       (M,)
+    A     = (1/N) Σ r_i J_iᵀ (diag P_i − P_i P_iᵀ) J_i + (λ + damping) I                   curvature "ggn"
+    A     = ∇² (1/N) Σ r_i ℓ_i + (λ + damping) I                                           curvature "hessian"
+    A v   = g_val                     conjugate gradients; a product is a sum over batches
+    S[i]  = J_i v                     one jvp pass over the training set                   (N, C)
+    I(i, c) = S[i, c] − (γ Y[i] + (1 − γ) P[i]) · S[i]                                     (A), as in `core.influence`
+
+J_i = ∂f(x_i; w)/∂w (C, M), for the M influenced parameters; the network predicts (dropout off, batch norms at their
+running figures). For a linear network the two curvatures are one, and this is the convex INFL.
+"""
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.func import functional_call, grad, jvp, vjp
+
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
+from labelchef.networks.inputs import Inputs, batches
+from labelchef.networks.task import NetworkTask
+from labelchef.networks.training import Examples, labels_of, losses, predicting
+
+Tree = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class InfluenceSettings:
+    """How V is solved for and the training set is passed over.
+
+    `damping` is added to the curvature along with λ. `curvature_rows` samples, drawn by the seed, stand for all in the
+    curvature; None takes them all. `batch_size` bounds memory and changes nothing else.
+    """
+
+    curvature: Literal["ggn", "hessian"] = "ggn"
+    damping: float = 0.01
+    tol: float = 1e-3
+    max_iterations: int = 200
+    batch_size: int = 512
+    curvature_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.curvature not in ("ggn", "hessian"):
+            raise InvalidInputError(f"curvature is {self.curvature!r}; expected 'ggn' or 'hessian'", code="influence")
+        if not 0.0 <= self.damping < math.inf or not 0.0 < self.tol < 1.0:
+            raise InvalidInputError(
+                f"damping is {self.damping!r} and tol {self.tol!r}; expected damping ≥ 0 and 0 < tol < 1",
+                code="influence",
+            )
+        for name in ("max_iterations", "batch_size", "curvature_rows"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code="influence")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """v with A v ≈ g: relative residual (computed, not carried along), iterations, and how it ended."""
+
+    v: torch.Tensor
+    residual: float
+    iterations: int
+    converged: bool
+    negative: bool = False
+    """Whether a direction of no positive curvature was met."""
+
+
+class Linearised:
+    """A network at its weights: products with the Jacobian of its logits and with curvatures, batch by batch."""
+
+    def __init__(self, task: NetworkTask, device: torch.device, batch_size: int) -> None:
+        _prepare_forward_mode()
+        self.task, self.device, self.batch_size = task, device, batch_size
+        self.w = task.influenced_parameters()
+        self.n_parameters = sum(p.numel() for p in self.w.values())
+
+    def tree(self, vector: torch.Tensor) -> Tree:
+        """A vector (M,) as named tensors of the parameters' shapes."""
+        parts = torch.split(vector, [p.numel() for p in self.w.values()])
+        return {name: part.view_as(p) for (name, p), part in zip(self.w.items(), parts, strict=True)}
+
+    def vector(self, tree: Tree) -> torch.Tensor:
+        """Named tensors as one vector (M,)."""
+        return torch.cat([tree[name].reshape(-1) for name in self.w])
+
+    def gradient(self, data: Examples) -> torch.Tensor:
+        """∇ (1/n) Σ r_i ℓ_i, (M,)."""
+        return self._summed(data, lambda x, Y, weight: grad(lambda w: self._loss(w, x, Y, weight))(self.w))
+
+    def ggn_product(self, data: Examples, vector: torch.Tensor) -> torch.Tensor:
+        """(1/n) Σ r_i J_iᵀ (diag P_i − P_i P_iᵀ) J_i v, (M,)."""
+        v = self.tree(vector)
+
+        def product(x: torch.Tensor, Y: torch.Tensor, weight: torch.Tensor) -> Tree:  # noqa: ARG001
+            f = self._logits_of(x)
+            logits, pull = vjp(f, self.w)[:2]
+            t = _forward(f, self.w, v)[1]
+            P = torch.softmax(logits, dim=1)
+            bend = weight[:, None] * P * (t - (P * t).sum(dim=1, keepdim=True))
+            found: Tree = pull(bend)[0]
+            return found
+
+        return self._summed(data, product)
+
+    def hessian_product(self, data: Examples, vector: torch.Tensor) -> torch.Tensor:
+        """∇² (1/n) Σ r_i ℓ_i · v, (M,): forward over reverse."""
+        v = self.tree(vector)
+
+        def product(x: torch.Tensor, Y: torch.Tensor, weight: torch.Tensor) -> Tree:
+            found: Tree = _forward(grad(lambda w: self._loss(w, x, Y, weight)), self.w, v)[1]
+            return found
+
+        return self._summed(data, product)
+
+    def push(self, X: Inputs, vector: torch.Tensor) -> tuple[Float64s, Float64s]:
+        """Logits and J_i v of every sample, (N, C) each, in one pass."""
+        v, logits, products = self.tree(vector), [], []
+        with torch.no_grad(), predicting(self.task):
+            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
+                out, t = _forward(self._logits_of(x), self.w, v)
+                logits.append(out.cpu().numpy().astype(np.float64))
+                products.append(t.cpu().numpy().astype(np.float64))
+        return np.concatenate(logits), np.concatenate(products)
+
+    def _logits_of(self, x: torch.Tensor) -> Callable[[Tree], torch.Tensor]:
+        return lambda w: functional_call(self.task, w, (x,))
+
+    def _loss(self, w: Tree, x: torch.Tensor, Y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (weight * losses(self._logits_of(x)(w), Y)).sum()
+
+    def _summed(
+        self, data: Examples, product: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Tree]
+    ) -> torch.Tensor:
+        """A sum over batches, divided by the number of samples, so that the size of a batch plays no part."""
+        total = torch.zeros(self.n_parameters, device=self.device, dtype=torch.float64)
+        with predicting(self.task):
+            for rows, x in batches(data.X, self.batch_size, self.device, self.task.dtype):
+                total += self.vector(product(x, *labels_of(data, rows, self.device, self.task.dtype))).detach()
+        return (total / len(data.X)).to(self.task.dtype)
+
+
+def solve(
+    network: Linearised,
+    data: Examples,
+    g: torch.Tensor,
+    settings: InfluenceSettings,
+    *,
+    l2: float,
+    start: torch.Tensor | None = None,
+) -> Solution:
+    """(A + damping) v = g_val; warns if it does not converge."""
+    bend = network.ggn_product if settings.curvature == "ggn" else network.hessian_product
+    shift = l2 + settings.damping
+
+    def product(v: torch.Tensor) -> torch.Tensor:
+        return bend(data, v) + shift * v
+
+    found = conjugate_gradients(product, g, start, tol=settings.tol, max_iterations=settings.max_iterations)
+    if not found.converged:
+        reason = "met a direction of negative curvature" if found.negative else "stopped"
+        remedy = "Take curvature='ggn', or raise damping" if found.negative else "Raise damping or max_iterations"
+        warnings.warn(
+            f"A v = g_val {reason} at a relative residual of {found.residual:.1e} (asked: {settings.tol:.1e}) after "
+            f"{found.iterations} iterations; the ranking is approximate. {remedy}.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def conjugate_gradients(
+    product: Callable[[torch.Tensor], torch.Tensor],
+    g: torch.Tensor,
+    start: torch.Tensor | None,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> Solution:
+    """Plain conjugate gradients with dot products in float64; starts anew where rounding has carried the residual off."""
+    size = _norm(g)
+    v = torch.zeros_like(g) if start is None else start.clone()
+    if size == 0.0:
+        return Solution(torch.zeros_like(g), 0.0, 0, True)
+    r = g - product(v) if start is not None else g.clone()
+    if _norm(r) > size:  # a start that is worse than none
+        v, r = torch.zeros_like(g), g.clone()
+    iterations, negative, before = 0, False, math.inf
+    while True:
+        p, rr = r.clone(), _dot(r, r)
+        while math.sqrt(rr) > tol * size and iterations < max_iterations:
+            Ap = product(p)
+            curvature = _dot(p, Ap)
+            if curvature <= 0.0:
+                negative = True
+                break
+            iterations += 1
+            step = rr / curvature
+            v, r = v + step * p, r - step * Ap
+            rr, old = _dot(r, r), rr
+            p = r + (rr / old) * p
+        r = g - product(v)
+        residual = _norm(r) / size
+        if residual <= tol or negative or iterations >= max_iterations or residual > 0.5 * before:
+            return Solution(v, residual, iterations, residual <= tol, negative)
+        before = residual
+
+
+def subsample(data: Examples, rows: int | None, seed: int) -> Examples:
+    """So many samples, drawn by the seed; all of them where there are no more."""
+    if rows is None or rows >= len(data.X):
+        return data
+    chosen = np.sort(np.random.default_rng(seed).choice(len(data.X), rows, replace=False))
+    return Examples(data.X[chosen], data.Y[chosen], data.weight[chosen])
+
+
+def _dot(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float(a.double() @ b.double())
+
+
+def _norm(a: torch.Tensor) -> float:
+    return math.sqrt(_dot(a, a))
+
+
+def _forward(f: Callable[[Tree], Any], w: Tree, v: Tree) -> tuple[Any, Any]:
+    """f and its derivative along v; where an operation has no forward derivative, says which and what to do."""
+    try:
+        value, derivative = jvp(f, (w,), (v,))[:2]
+    except NotImplementedError as error:
+        raise InvalidInputError(
+            f"the network has an operation without a forward derivative ({str(error).splitlines()[0]}); expected "
+            "operations that PyTorch can differentiate forward. Name parameters behind it, for example parameters='last'",
+            code="forward_mode",
+        ) from None
+    return value, derivative
+
+
+@functools.cache
+def _prepare_forward_mode() -> None:
+    """PyTorch scripts a few rules at the first forward derivative, and warns of its own scripting."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
