@@ -21,7 +21,7 @@ from torch import nn
 from labelchef.domain.errors import InvalidInputError
 from labelchef.networks.inputs import Inputs, as_device, as_inputs, batches
 from labelchef.networks.model import penultimate
-from labelchef.networks.task import adapt
+from labelchef.networks.task import NetworkTask
 
 Forward = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
@@ -148,7 +148,7 @@ def _reader(module: nn.Module, layer: str | None) -> Forward:
     if layer is None:
         return lambda net, x: net(x)
     if layer == "penultimate":
-        task = adapt(module, outputs="logits")
+        task = NetworkTask(module, (), "logits")
         return lambda _, x: penultimate(task, x)
     parts = dict(module.named_modules())
     if layer not in parts:

@@ -11,24 +11,18 @@ J_i = ∂f(x_i; w)/∂w (C, M), for the M influenced parameters; the network pre
 running figures). For a linear network the two curvatures are one, and this is the convex INFL.
 """
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from torch.func import functional_call, grad, jvp, vjp
 
-from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
-from labelchef.networks.inputs import Inputs, batches
-from labelchef.networks.task import NetworkTask
-from labelchef.networks.training import Examples, labels_of, losses, predicting
-
-Tree = dict[str, torch.Tensor]
+from labelchef.networks.linearised import Linearised
+from labelchef.networks.training import Examples
 
 
 @dataclass(frozen=True)
@@ -70,80 +64,6 @@ class Solution:
     converged: bool
     negative: bool = False
     """Whether a direction of no positive curvature was met."""
-
-
-class Linearised:
-    """A network at its weights: products with the Jacobian of its logits and with curvatures, batch by batch."""
-
-    def __init__(self, task: NetworkTask, device: torch.device, batch_size: int) -> None:
-        _prepare_forward_mode()
-        self.task, self.device, self.batch_size = task, device, batch_size
-        self.w = task.influenced_parameters()
-        self.n_parameters = sum(p.numel() for p in self.w.values())
-
-    def tree(self, vector: torch.Tensor) -> Tree:
-        """A vector (M,) as named tensors of the parameters' shapes."""
-        parts = torch.split(vector, [p.numel() for p in self.w.values()])
-        return {name: part.view_as(p) for (name, p), part in zip(self.w.items(), parts, strict=True)}
-
-    def vector(self, tree: Tree) -> torch.Tensor:
-        """Named tensors as one vector (M,)."""
-        return torch.cat([tree[name].reshape(-1) for name in self.w])
-
-    def gradient(self, data: Examples) -> torch.Tensor:
-        """∇ (1/n) Σ r_i ℓ_i, (M,)."""
-        return self._summed(data, lambda x, Y, weight: grad(lambda w: self._loss(w, x, Y, weight))(self.w))
-
-    def ggn_product(self, data: Examples, vector: torch.Tensor) -> torch.Tensor:
-        """(1/n) Σ r_i J_iᵀ (diag P_i − P_i P_iᵀ) J_i v, (M,)."""
-        v = self.tree(vector)
-
-        def product(x: torch.Tensor, Y: torch.Tensor, weight: torch.Tensor) -> Tree:  # noqa: ARG001
-            f = self._logits_of(x)
-            logits, pull = vjp(f, self.w)[:2]
-            t = _forward(f, self.w, v)[1]
-            P = torch.softmax(logits, dim=1)
-            bend = weight[:, None] * P * (t - (P * t).sum(dim=1, keepdim=True))
-            found: Tree = pull(bend)[0]
-            return found
-
-        return self._summed(data, product)
-
-    def hessian_product(self, data: Examples, vector: torch.Tensor) -> torch.Tensor:
-        """∇² (1/n) Σ r_i ℓ_i · v, (M,): forward over reverse."""
-        v = self.tree(vector)
-
-        def product(x: torch.Tensor, Y: torch.Tensor, weight: torch.Tensor) -> Tree:
-            found: Tree = _forward(grad(lambda w: self._loss(w, x, Y, weight)), self.w, v)[1]
-            return found
-
-        return self._summed(data, product)
-
-    def push(self, X: Inputs, vector: torch.Tensor) -> tuple[Float64s, Float64s]:
-        """Logits and J_i v of every sample, (N, C) each, in one pass."""
-        v, logits, products = self.tree(vector), [], []
-        with torch.no_grad(), predicting(self.task):
-            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                out, t = _forward(self._logits_of(x), self.w, v)
-                logits.append(out.cpu().numpy().astype(np.float64))
-                products.append(t.cpu().numpy().astype(np.float64))
-        return np.concatenate(logits), np.concatenate(products)
-
-    def _logits_of(self, x: torch.Tensor) -> Callable[[Tree], torch.Tensor]:
-        return lambda w: functional_call(self.task, w, (x,))
-
-    def _loss(self, w: Tree, x: torch.Tensor, Y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return (weight * losses(self._logits_of(x)(w), Y)).sum()
-
-    def _summed(
-        self, data: Examples, product: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Tree]
-    ) -> torch.Tensor:
-        """A sum over batches, divided by the number of samples, so that the size of a batch plays no part."""
-        total = torch.zeros(self.n_parameters, device=self.device, dtype=torch.float64)
-        with predicting(self.task):
-            for rows, x in batches(data.X, self.batch_size, self.device, self.task.dtype):
-                total += self.vector(product(x, *labels_of(data, rows, self.device, self.task.dtype))).detach()
-        return (total / len(data.X)).to(self.task.dtype)
 
 
 def solve(
@@ -207,7 +127,7 @@ def conjugate_gradients(
             p = r + (rr / old) * p
         r = g - product(v)
         residual = _norm(r) / size
-        if residual <= tol or negative or iterations >= max_iterations or residual > 0.5 * before:
+        if residual <= tol or negative or iterations >= max_iterations or residual > 0.9 * before:
             return Solution(v, residual, iterations, residual <= tol, negative)
         before = residual
 
@@ -226,24 +146,3 @@ def _dot(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def _norm(a: torch.Tensor) -> float:
     return math.sqrt(_dot(a, a))
-
-
-def _forward(f: Callable[[Tree], Any], w: Tree, v: Tree) -> tuple[Any, Any]:
-    """f and its derivative along v; where an operation has no forward derivative, says which and what to do."""
-    try:
-        value, derivative = jvp(f, (w,), (v,))[:2]
-    except NotImplementedError as error:
-        raise InvalidInputError(
-            f"the network has an operation without a forward derivative ({str(error).splitlines()[0]}); expected "
-            "operations that PyTorch can differentiate forward. Name parameters behind it, for example parameters='last'",
-            code="forward_mode",
-        ) from None
-    return value, derivative
-
-
-@functools.cache
-def _prepare_forward_mode() -> None:
-    """PyTorch scripts a few rules at the first forward derivative, and warns of its own scripting."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))

@@ -13,7 +13,8 @@ from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, SelectionDiagnostics
-from labelchef.networks.influence import InfluenceSettings, Linearised, Solution, solve, subsample
+from labelchef.networks.influence import InfluenceSettings, Solution, solve, subsample
+from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel
 from labelchef.selectors import SELECTORS, SelectionContext, Selector, make_selector
 
