@@ -1,7 +1,7 @@
 """INFL on LeNet over 10 000 images of 28×28: one pass over all samples and classes against plain inference, and memory.
 
-Both passes read the same batches in the same run; the solve for v costs a curvature product an iteration. Memory is the peak above what
-stood before the pass, each measured in a process of its own.
+Both passes read the same batches in the same run; the solve for v costs a curvature product an iteration. Memory is the
+peak above what stood before the pass, each measured in a process of its own.
 """
 
 import multiprocessing

@@ -26,6 +26,7 @@ from labelchef.networks import (
     adapt,
 )
 from labelchef.networks.constructors import NetworkTrainer
+from labelchef.networks.selector import ON_PROBABILITIES
 from labelchef.pipeline.stopping import MaxRounds
 from labelchef.selectors import SELECTORS, AnchoredSelector, MarginSelector
 
@@ -168,7 +169,7 @@ def test_strategies_stopping_rules_scores_and_suggestions(problem: Problem) -> N
     assert not hasattr(cleaner, "W_")
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORK_SELECTORS if name != "infl"])
+@pytest.mark.parametrize("name", ON_PROBABILITIES)
 def test_baselines_see_the_networks_probabilities(name: str, problem: Problem) -> None:
     cleaner = problem.fit(NetworkCleaner(net(), selector=name, training=QUICK, device="cpu"))
     batch, P = cleaner.query(20), cleaner.predict_proba(problem.X[:160])
@@ -185,13 +186,49 @@ def test_baselines_see_the_networks_probabilities(name: str, problem: Problem) -
     assert not set(cleaner.query(20).indices.tolist()) & set(batch.indices.tolist())
 
 
+def test_kin_of_infl_read_off_the_same_products(problem: Problem) -> None:
+    """Against gradients of single samples, along the v that INFL used."""
+    network = net().double()
+    settings: dict[str, Any] = {"pretrained": True, "l2": 0.01, "device": "cpu"}
+    cleaners = {name: problem.fit(NetworkCleaner(network, name, **settings)) for name in ("infl_d", "infl_y")}
+    batches = {name: cleaner.query(160) for name, cleaner in cleaners.items()}
+    v = cleaners["infl_d"]._session.selector.direction._v  # type: ignore[attr-defined]
+    deletion, slopes = np.empty(160), np.empty((160, 3))
+    for i in range(160):
+        out = torch.log_softmax(network(torch.from_numpy(problem.X[i : i + 1]).double()), dim=1)[0]
+        rows = [torch.autograd.grad(-z, list(network.parameters()), retain_graph=True) for z in out]
+        along = np.array([float(torch.cat([part.reshape(-1) for part in row]) @ v) for row in rows])
+        deletion[i], slopes[i] = problem.weak[i] @ along, -along
+    d, y = batches["infl_d"], batches["infl_y"]
+    np.testing.assert_allclose(d.influence, 0.8 * np.sort(deletion), atol=1e-9)
+    assert d.indices.tolist() == np.argsort(deletion, kind="stable").tolist()
+    assert (d.suggested == -1).all()
+    assert y.indices.tolist() == np.argsort(slopes.min(axis=1), kind="stable").tolist()
+    assert y.suggested.tolist() == slopes[y.indices].argmin(axis=1).tolist()
+    assert np.isnan(y.influence).all()
+
+
+def test_o2u_finds_planted_noise_and_leaves_the_network_alone() -> None:
+    problem = Problem(classes=2)
+    problem.X[:, :2] += 3 * np.eye(2)[problem.y]
+    given = problem.y[:160].copy()
+    flipped = np.random.default_rng(1).choice(160, 16, replace=False)
+    given[flipped] = 1 - given[flipped]
+    problem.weak = np.eye(2)[given]
+    cleaner = problem.fit(NetworkCleaner(net(2), "o2u", training=QUICK, device="cpu"))
+    before = weights(cleaner)
+    batch = cleaner.query(16)
+    assert len(set(batch.indices.tolist()) & set(flipped.tolist())) >= 12, "by chance it would be two"
+    np.testing.assert_array_equal(weights(cleaner), before)
+
+
 def test_selectors_that_need_the_convex_model_are_refused_by_name(problem: Problem) -> None:
     for name in set(SELECTORS) - set(NETWORK_SELECTORS):
         with pytest.raises(InvalidInputError, match=f"{name}.*last_layer"):
             problem.fit(NetworkCleaner(net(), selector=name, training=QUICK, device="cpu"))
     with pytest.raises(InvalidInputError, match="increm_infl"):
         problem.fit(NetworkCleaner(net(), selector=AnchoredSelector(), pretrained=True, device="cpu"))
-    with pytest.raises(InvalidInputError, match="unknown selector"):
+    with pytest.raises(InvalidInputError, match="cannot choose on a network"):
         problem.fit(NetworkCleaner(net(), selector="nonsense", pretrained=True, device="cpu"))
     own = problem.fit(NetworkCleaner(net(), selector=MarginSelector(), pretrained=True, device="cpu"))
     assert len(own.query(3)) == 3

@@ -17,7 +17,7 @@ from labelchef.networks.influence import InfluenceSettings
 from labelchef.networks.inputs import Inputs, as_device, as_inputs
 from labelchef.networks.model import Labelled, NetworkModel
 from labelchef.networks.progress import epochs_shown
-from labelchef.networks.selector import NetworkInflSelector, choose_selector
+from labelchef.networks.selector import Direction, NetworkInflSelector, choose_selector
 from labelchef.networks.session import NetworkSession
 from labelchef.networks.task import Outputs, adapt, last_linear
 from labelchef.networks.training import OnEpoch, TrainingSettings, train
@@ -155,15 +155,16 @@ class NetworkCleaner(LabelCleaner):
         influence: InfluenceSettings,
         on_epoch: OnEpoch | None,
     ) -> None:
-        infl = NetworkInflSelector(model, influence, trainer.seed)
-        selector = choose_selector(copy.deepcopy(self.selector), infl)
+        direction = Direction(model, influence, trainer.seed)
+        selector = choose_selector(copy.deepcopy(self.selector), direction, trainer.training)
         first = model.view(table.rows)
         session = NetworkSession(
             objective=first.objective, labels=table, validation=first.validation, test=first.test,
             selector=selector, constructor=trainer, seed=trainer.seed, model=model,
         )  # fmt: skip
         session.start(on_epoch)
-        self._session, self._names, self._infl = session, names, infl
+        self._session, self._names = session, names
+        self._infl = NetworkInflSelector(direction)
         self._last_batch, self._last_seconds = None, 0.0
         self.classes_ = names.as_array()
 

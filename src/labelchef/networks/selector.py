@@ -1,7 +1,17 @@
-"""Who chooses on a network: INFL by forward mode, and selectors that ask for nothing but probabilities."""
+"""Who chooses on a network: INFL and its kin by forward mode, O2U by its own training, and those who ask for probabilities.
 
+With S[i] = J_i v of `networks.influence` in the place of X V:
+
+    infl     min_c I(i, c), formula (A)                            suggests argmin_c
+    infl_y   min_c S[i, c] − P[i]·S[i]   (A) at γ = 0              suggests argmin_c
+    infl_d   (P[i] − Y[i])·S[i]          N · change of the validation loss without i, at weight 1
+    o2u      minus the mean loss of i over epochs of a cyclic learning rate
+"""
+
+import copy
 import time
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,43 +19,66 @@ import torch
 
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.objective import Point
-from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Float64s
+from labelchef.core.softmax import cross_entropies, probabilities
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
 from labelchef.networks.influence import InfluenceSettings, Solution, solve, subsample
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel
+from labelchef.networks.training import TrainingSettings, train
 from labelchef.selectors import SELECTORS, SelectionContext, Selector, make_selector
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex pipeline that run on a network as they are: its probabilities are all they look at."""
 
-NETWORK_SELECTORS = ("infl", *ON_PROBABILITIES)
-"""Names accepted by `NetworkCleaner(selector=…)`; with constructor 'last_layer' all of `labelchef.selectors` are."""
-
 
 @dataclass(frozen=True)
-class Influences:
-    """I(i, c) of every sample and class (N, C) with the solve behind it."""
+class Products:
+    """S = J v and P (N, C) at the model as it stands, with the solve behind them."""
 
-    influence: Float64s
+    S: Float64s
+    P: Float64s
     solution: Solution
     solve_seconds: float
 
 
 @dataclass
-class NetworkInflSelector:
-    """INFL on a network. The last round's v starts the next solve."""
+class Direction:
+    """v and its products, solved once a model; the last v starts the next solve."""
 
     model: NetworkModel
-    settings: InfluenceSettings = field(default_factory=InfluenceSettings)
-    seed: int = 0
-    name: ClassVar[str] = "infl"
+    settings: InfluenceSettings
+    seed: int
+    _v: torch.Tensor | None = field(default=None, init=False, repr=False)
+    _last: tuple[Point, Products] | None = field(default=None, init=False, repr=False)
+
+    def at(self, context: SelectionContext) -> Products:
+        """Asked again about the same model, it is not computed again."""
+        if self._last is None or self._last[0] is not context.point:
+            self._last = (context.point, self._compute(context))
+        return self._last[1]
+
+    def _compute(self, context: SelectionContext) -> Products:
+        began, model = time.perf_counter(), self.model
+        network = Linearised(model.task, model.device, self.settings.batch_size)
+        g = network.gradient(model.validation_examples)
+        data = subsample(model.examples(context.objective.labels), self.settings.curvature_rows, self.seed)
+        solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v)
+        self._v = solution.v
+        seconds = time.perf_counter() - began
+        logits, S = network.push(model.X, solution.v)
+        return Products(S, probabilities(logits), solution, seconds)
+
+
+@dataclass
+class NetworkInfluenceSelector(ABC):
+    """A selector along v. Each sample stands for itself: there is no look-ahead."""
+
+    direction: Direction
+    name: ClassVar[str]
     suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = False
-    _v: torch.Tensor | None = field(default=None, init=False, repr=False)
-    _last: tuple[Point, Influences] | None = field(default=None, init=False, repr=False)
 
     @property
     def carried(self) -> None:
@@ -53,51 +86,127 @@ class NetworkInflSelector:
         return None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The eligible samples of the smallest min_c I(i, c), each standing for itself."""
-        began = time.perf_counter()
-        found = self.influences(context)
-        best = np.where(context.eligible, found.influence.min(axis=1), np.inf)
-        indices = smallest(best, batch_size)
-        solution = found.solution
+        """The eligible samples of the smallest scores; equal scores by index."""
+        began, found = time.perf_counter(), self.direction.at(context)
+        scores, suggested, influence = self.rank(found, context.objective.labels.Y, context.objective.labels.weight)
+        indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
         diagnostics = SelectionDiagnostics(
-            iterations=solution.iterations,
-            residual=solution.residual,
-            converged=solution.converged,
+            iterations=found.solution.iterations,
+            residual=found.solution.residual,
+            converged=found.solution.converged,
             candidates=int(context.eligible.sum()),
-            sweeps=float(solution.iterations + 1),
+            sweeps=float(found.solution.iterations + 1),
             seconds=time.perf_counter() - began,
             solve_seconds=found.solve_seconds,
         )
-        return Batch(indices, found.influence[indices].argmin(axis=1), best[indices], diagnostics)
+        return Batch(indices, suggested[indices], influence[indices], diagnostics)
 
-    def influences(self, context: SelectionContext) -> Influences:
-        """The whole matrix for the model as it stands; asked again, it is not computed again."""
-        if self._last is None or self._last[0] is not context.point:
-            self._last = (context.point, self._compute(context))
-        return self._last[1]
-
-    def _compute(self, context: SelectionContext) -> Influences:
-        began, model, labels = time.perf_counter(), self.model, context.objective.labels
-        network = Linearised(model.task, model.device, self.settings.batch_size)
-        g = network.gradient(model.validation_examples)
-        data = subsample(model.examples(labels), self.settings.curvature_rows, self.seed)
-        solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v)
-        self._v = solution.v
-        seconds = time.perf_counter() - began
-        logits, S = network.push(model.X, solution.v)
-        matrix = influence_matrix(S, probabilities(logits), labels.Y, labels.weight)
-        return Influences(matrix, solution, seconds)
+    @abstractmethod
+    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
+        """Scores (smallest first), suggested class ids and predicted changes, (N,) each."""
 
 
-def choose_selector(chosen: Any, infl: NetworkInflSelector) -> Selector:
-    """A selector for a network: INFL, one that needs probabilities only, or one of the user's own."""
-    name = chosen if isinstance(chosen, str) else getattr(chosen, "name", "")
-    if chosen == "infl":
-        return infl
-    if (name in SELECTORS and name not in ON_PROBABILITIES) or str(name).endswith("+look_ahead"):
+class NetworkInflSelector(NetworkInfluenceSelector):
+    """INFL."""
+
+    name: ClassVar[str] = "infl"
+
+    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
+        """Formula (A): the score is the predicted change."""
+        matrix = influence_matrix(found.S, found.P, Y, weight)
+        best = np.asarray(matrix.min(axis=1))
+        return best, matrix.argmin(axis=1), best
+
+
+class NetworkInflYSelector(NetworkInfluenceSelector):
+    """INFL-Y: a slope in the label, so no change is predicted."""
+
+    name: ClassVar[str] = "infl_y"
+
+    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
+        """(A) at γ = 0."""
+        matrix = influence_matrix(found.S, found.P, Y, np.zeros_like(weight))
+        return np.asarray(matrix.min(axis=1)), matrix.argmin(axis=1), np.full(len(Y), np.nan)
+
+
+class NetworkInflDSelector(NetworkInfluenceSelector):
+    """INFL-D: the samples the network would do best without."""
+
+    name: ClassVar[str] = "infl_d"
+    suggests: ClassVar[bool] = False
+
+    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
+        """Ranked at weight 1, so that an order remains where γ is 0."""
+        scores = np.einsum("ic,ic->i", found.P - Y, found.S)
+        return scores, np.full(len(Y), UNRESOLVED), weight * scores
+
+
+@dataclass
+class NetworkO2USelector:
+    """O2U-Net (Huang et al. 2019): the samples whose loss stays high while the learning rate swings.
+
+    From the present weights, `cycles` times over, the rate falls from ten times that of training to a tenth of it within
+    `epochs` and jumps back; the mean loss of each sample over all these epochs, against its label as it is, is its score.
+    """
+
+    model: NetworkModel
+    training: TrainingSettings
+    seed: int
+    cycles: int = 2
+    epochs: int = 4
+    name: ClassVar[str] = "o2u"
+    suggests: ClassVar[bool] = False
+    looks_ahead: ClassVar[bool] = False
+
+    @property
+    def carried(self) -> None:
+        """Nothing rides along with the network's training."""
+        return None
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The eligible samples of the highest mean loss."""
+        began, labels = time.perf_counter(), context.objective.labels
+        swinging = replace(self.model, task=copy.deepcopy(self.model.task))
+        total = np.zeros(len(labels.Y))
+        rates = np.linspace(10.0, 0.1, self.epochs) * self.training.learning_rate
+        for n, rate in enumerate(np.tile(rates, self.cycles)):
+            settings = replace(self.training, epochs=1, learning_rate=float(rate), patience=None)
+            train(
+                swinging.task, swinging.examples(labels), swinging.validation_examples, settings,
+                l2=swinging.l2, seed=self.seed + n, device=swinging.device,
+            )  # fmt: skip
+            total += cross_entropies(swinging.logits(swinging.X), labels.Y)
+        indices = smallest(np.where(context.eligible, -total, np.inf), batch_size)
+        diagnostics = SelectionDiagnostics(
+            candidates=int(context.eligible.sum()),
+            sweeps=2.0 * self.cycles * self.epochs,
+            seconds=time.perf_counter() - began,
+        )
+        return Batch(indices, np.full(len(indices), UNRESOLVED), np.full(len(indices), np.nan), diagnostics)
+
+
+ALONG_V: dict[str, type[NetworkInfluenceSelector]] = {
+    "infl": NetworkInflSelector,
+    "infl_d": NetworkInflDSelector,
+    "infl_y": NetworkInflYSelector,
+}
+
+NETWORK_SELECTORS = (*ALONG_V, "o2u", *ON_PROBABILITIES)
+"""Names accepted by `NetworkCleaner(selector=…)`; with constructor 'last_layer' all of `labelchef.selectors` are."""
+
+
+def choose_selector(chosen: Any, direction: Direction, training: TrainingSettings) -> Selector:
+    """A selector for a network: one along v, O2U, one that needs probabilities only, or one of the user's own."""
+    name = chosen if isinstance(chosen, str) else str(getattr(chosen, "name", ""))
+    if isinstance(chosen, str) and chosen in ALONG_V:
+        return ALONG_V[chosen](direction)
+    if isinstance(chosen, str) and chosen == "o2u":
+        return NetworkO2USelector(direction.model, training, direction.seed)
+    convex = name in SELECTORS and name not in ON_PROBABILITIES
+    if convex or name.endswith("+look_ahead") or (isinstance(chosen, str) and name not in ON_PROBABILITIES):
         raise InvalidInputError(
-            f"selector {name!r} needs the convex model; expected one of {', '.join(NETWORK_SELECTORS)} for a network, "
-            "or constructor='last_layer', which is convex and takes them all",
+            f"selector {name!r} cannot choose on a network; expected one of {', '.join(NETWORK_SELECTORS)}, or "
+            "constructor='last_layer', which is the convex model and takes all of labelchef.selectors",
             code="selector",
         )
     return make_selector(chosen)
