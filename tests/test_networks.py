@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import spearmanr
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from labelchef import ConvergenceWarning, InvalidInputError, LabelchefError, LabelCleaner
 from labelchef.core.influence import influence_matrix
@@ -167,6 +168,38 @@ def test_the_size_of_a_batch_plays_no_part(size: int, rng: np.random.Generator) 
     np.testing.assert_allclose(one.push(data.X, v)[1], other.push(data.X, v)[1], rtol=1e-12)
     torch.testing.assert_close(one.ggn_product(data, v), other.ggn_product(data, v))
     torch.testing.assert_close(one.gradient(data), other.gradient(data))
+
+
+class _Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Remembers the size of the largest tensor any operation made."""
+
+    size = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        for out in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(out, torch.Tensor):
+                self.size = max(self.size, out.numel())
+        return made
+
+
+@pytest.mark.parametrize("what", ["push", "ggn_product", "hessian_product", "gradient"])
+def test_memory_is_that_of_a_batch(what: str, rng: np.random.Generator) -> None:
+    """Eight times the samples, and no operation makes a larger tensor."""
+    network, sizes = Linearised(adapt(LeNet(3)), CPU, batch_size=8), []
+    v = torch.randn(network.n_parameters)
+    for n in (8, 64):
+        data = examples(rng, n, (1, 28, 28), 3)
+        with _Largest() as largest:  # type: ignore[no-untyped-call]
+            if what == "push":
+                network.push(data.X, v)
+            elif what == "gradient":
+                network.gradient(data)
+            else:
+                getattr(network, what)(data, v)
+        sizes.append(largest.size)
+    assert sizes[0] == sizes[1]
+    assert sizes[0] >= 48_000, "the largest layer was seen"
 
 
 def test_influence_looks_at_the_network_as_it_predicts(rng: np.random.Generator) -> None:
