@@ -47,7 +47,7 @@ class EmbeddingCnn(nn.Module):
     torch.Size([3, 2])
     """
 
-    def __init__(self, n_features: int, n_classes: int, *, channels: int = 16, hidden: int = 64) -> None:
+    def __init__(self, n_features: int, n_classes: int, *, channels: int = 8, hidden: int = 32) -> None:
         super().__init__()
         if n_features < 16:
             raise InvalidInputError(f"n_features is {n_features}; expected at least 16", code="network")

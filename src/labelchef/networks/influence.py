@@ -34,7 +34,7 @@ class InfluenceSettings:
     """
 
     curvature: Literal["ggn", "hessian"] = "ggn"
-    damping: float = 0.01
+    damping: float = 0.1
     tol: float = 1e-3
     max_iterations: int = 200
     batch_size: int = 512
