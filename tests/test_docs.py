@@ -11,6 +11,7 @@ from labelchef.cli.main import app
 from labelchef.constructors import CONSTRUCTORS
 from labelchef.domain.campaigns import CampaignSettings
 from labelchef.io.digits import RULES
+from labelchef.networks import NETWORK_CONSTRUCTORS, NETWORK_SELECTORS, InfluenceSettings, TrainingSettings
 from labelchef.selectors import SELECTORS
 from labelchef.services.clean import CleanSettings
 
@@ -54,6 +55,16 @@ def test_the_table_of_selectors_says_who_suggests() -> None:
         assert row[column] == ("yes" if SELECTORS[name]().suggests else "no"), (
             f"docs/baselines.md is wrong about {name}"
         )
+
+
+def test_every_selector_and_constructor_of_a_network_is_documented() -> None:
+    text = (ROOT / "docs" / "networks.md").read_text()
+    for name in (*NETWORK_SELECTORS, *NETWORK_CONSTRUCTORS):
+        assert f"`{name}`" in text
+    for settings in (TrainingSettings, InfluenceSettings):
+        assert f"`{settings.__name__}`" in text
+    for field in fields(InfluenceSettings):
+        assert f"`{field.name}" in text
 
 
 def test_every_setting_of_a_campaign_has_an_option() -> None:

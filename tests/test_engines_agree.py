@@ -17,7 +17,7 @@ from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import Engine, MemoryEngine, RowLabels, Screen, choice
-from labelchef.selectors import AnchoredSelector
+from labelchef.selectors import SELECTORS, AnchoredSelector
 from tests.conftest import torch_engine
 from tests.oracles import make_problem
 
@@ -116,6 +116,28 @@ def test_scores_shortlists_and_bounds(make_engine: Make, rng: np.random.Generato
     np.testing.assert_allclose(listed.lower, lower[listed.indices], atol=1e-9)
     np.testing.assert_allclose(listed.upper, upper[listed.indices], atol=1e-9)
     assert listed.rest <= lower[lower > limit].min() + 1e-9
+
+
+@pytest.mark.parametrize("C", [2, 4])
+def test_expected_scores(make_engine: Make, rng: np.random.Generator, C: int) -> None:
+    n, eta, optimism = 300, 0.7, 0.4
+    engine = make_engine(np.zeros((n, 1)), bias=False)
+    A, S = rng.normal(size=(2, n, C - 1)) * rng.exponential(size=n)[:, None]
+    A[0] = S[0] = 0.0  # all answers alike: the lowest class
+    labels, eligible = RowLabels(rng.dirichlet(np.ones(C), n), rng.uniform(0, 1, n)), rng.random(n) < 0.8
+    eligible[0] = True
+    Q = softmax(with_reference(A) - eta * with_reference(S), axis=1)
+    I = influence_matrix(with_reference(S), softmax(with_reference(A), axis=1), labels.Y, labels.weight)
+    mean = (Q * I).sum(axis=1)
+    spread = np.sqrt((Q * (I - mean[:, None]) ** 2).sum(axis=1))
+    found = engine.expected_scores(engine.place(A), engine.place(S), labels, eligible, eta, optimism)
+    worth, influence, label = (engine.host(part) for part in found)
+    np.testing.assert_allclose(worth[eligible], (mean - optimism * spread)[eligible], atol=1e-7)
+    np.testing.assert_allclose(influence[eligible], mean[eligible], atol=1e-12)
+    np.testing.assert_array_equal(label[eligible], Q.argmax(axis=1)[eligible])
+    assert label[0] == 0
+    assert np.isposinf(worth[~eligible]).all()
+    assert np.isposinf(influence[~eligible]).all()
 
 
 def test_ties_and_empty_shortlists(make_engine: Make) -> None:
@@ -257,6 +279,8 @@ def on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         {"selector": "infl", "look_ahead": False},
         {"selector": AnchoredSelector(free_products=False), "look_ahead": False},
         {"selector": "increm_infl_theorem1", "look_ahead": False},
+        {"selector": "expected_infl", "look_ahead": False},
+        {"selector": "increm_infl"},
         {"selector": "entropy"},
         {"constructor": "deltagrad_l"},
         {"batch_size": 25},
@@ -280,13 +304,44 @@ def test_campaigns_choose_alike(rng: np.random.Generator, C: int, settings: dict
 
 
 @pytest.mark.usefixtures("on_torch")
+@pytest.mark.parametrize("selector", sorted(set(SELECTORS) - {"expected_infl", "increm_infl", "infl", "random"}))
+def test_every_other_selector_chooses_alike(rng: np.random.Generator, selector: str) -> None:
+    problem = make_problem(rng, n=240, d=5, C=3, spread=0.7)
+    truth = problem.Y.argmax(axis=1)
+    one, two = (campaign(engine, problem, selector=selector) for engine in ("memory", "cuda"))
+    for _ in range(2):
+        batches = [cleaner.query() for cleaner in (one, two)]
+        np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
+        np.testing.assert_array_equal(batches[0].suggested, batches[1].suggested)
+        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-5, atol=1e-7)
+        for cleaner in (one, two):
+            cleaner.update(batches[0].indices, truth[batches[0].indices])
+
+
+@pytest.mark.usefixtures("on_torch")
+def test_gains_and_chosen_strengths_are_those_of_the_memory_engine(rng: np.random.Generator) -> None:
+    problem = make_problem(rng, n=300, d=4, C=2, spread=0.7)
+    y_val = problem.Y_val.argmax(axis=1)
+    made = []
+    for engine in ("memory", "cuda"):
+        cleaner = LabelCleaner(engine=engine, budget=None, holdout=0.5)
+        cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
+        asked = cleaner.query()
+        cleaner.update(asked.indices, problem.Y[asked.indices].argmax(axis=1))
+        made.append((cleaner.gamma_, cleaner.l2_, cleaner.gain("accuracy"), asked.indices.tolist()))
+    assert made[0] == made[1]
+
+
+@pytest.mark.usefixtures("on_torch")
 def test_half_storage_through_the_cleaner(rng: np.random.Generator) -> None:
     problem = make_problem(rng, n=300, d=5, C=3)
     whole, half = campaign("cuda", problem), campaign("cuda", problem, feature_dtype="float16")
     moved = float(np.linalg.norm(whole.W_ - half.W_) / np.linalg.norm(whole.W_))
     assert 0.0 < moved < 1e-2
     given = np.ascontiguousarray(problem.X[:, :-1], dtype=np.float16)
-    cleaner = LabelCleaner(engine="cuda").fit(
+    cleaner = LabelCleaner(
+        engine="cuda"
+    ).fit(  # and gamma and l2 are chosen from it
         given, problem.Y, X_val=problem.X_val[:, :-1], y_val=problem.Y_val.argmax(axis=1)
     )
     assert cleaner._session.objective.engine.row_bytes == 10, "float16 stays float16"

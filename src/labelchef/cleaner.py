@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from labelchef.aggregation import Aggregator, MajorityVote
@@ -18,7 +19,7 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
@@ -40,6 +41,9 @@ from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
 from labelchef.pipeline.stopping import StoppingRule, TargetReached
 from labelchef.pipeline.tuning import Tuned, tune
 from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
+
+Labelled: TypeAlias = tuple[NDArray[Any], Ints]
+"""Samples, a row each, with trusted class ids (n,)."""
 
 
 @dataclass(frozen=True)
@@ -177,40 +181,22 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         """
         loop = self._settings()
         selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
-        seed = _seed(self.random_state)
+        seed = seed_of(self.random_state)
         descent = DescentSettings(seed=seed)
         constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
         features = as_features(X, half=True)
         self._placement = choose_placement(self.engine, self.feature_dtype, features.size)
-        weak = as_weak_labels(Y_weak, len(features))
-        names = ClassNames.of(classes, Y_weak, weak.shape[1])
-        if self.target_metric == "f1" and len(names) != 2:
-            raise InvalidInputError(
-                f"target_metric is 'f1' with {len(names)} classes; expected 'f1_macro', 'accuracy' or 'loss': "
-                "F1 of one class is for two classes",
-                code="metric",
-            )
-        given = np.full(len(features), UNRESOLVED, dtype=np.int64)
-        if y_clean is not None:
-            given = names.encode(y_clean, "y_clean", allow_missing=True)
-            if len(given) != len(features):
-                raise InvalidInputError(
-                    f"y_clean has {len(given)} entries; expected {len(features)}, as X has, −1 where not clean",
-                    code="labels",
-                )
+        names, weak, given = self._labels(len(features), Y_weak, y_clean, classes)
         own = self._labelled(X_judge, y_judge, names, features.shape[1], "judge")
         steering, judging = self._parts(self._labelled(X_val, y_val, names, features.shape[1], "val"), own, names, seed)
-        rules = [rule for rule in (loop.target, loop.stop) if rule is not None]
-        check_judges(judging[1], steering[1], as_holdout(self.holdout), read=any(rule.reads_metrics for rule in rules))
+        check_judges(judging[1], steering[1], as_holdout(self.holdout), read=loop.reads_metrics)
         test = self._labelled(X_test, y_test, names, features.shape[1], "test")
         gamma, l2 = fixed(as_gamma(self.gamma)), fixed(as_l2(self.l2))
         tuned = None
         if gamma is None or l2 is None:
             tuned = tune(features, weak, given, *steering, gamma=gamma, l2=l2, bias=self.fit_intercept, seed=seed)
             gamma, l2 = tuned.gamma, tuned.l2
-        table = LabelTable(weak, gamma, as_mask(askable, len(features), "askable"))
-        known = np.flatnonzero(given != UNRESOLVED)
-        table.assign(known, given[known])
+        table = self._table(weak, given, gamma, askable)
         self.gamma_, self.l2_, self.tuned_ = gamma, l2, tuned
         self._names = names
         self._n_features = features.shape[1]
@@ -257,7 +243,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         session = self._fitted()
         found = np.full(session.objective.engine.n_rows, np.nan)
         for eligible in session.labels.tiers(MOST_ATTEMPTS):
-            batch = plain_influence(session.selector).select(session.context(eligible), int(eligible.sum()))
+            batch = self._scorer().select(session.context(eligible), int(eligible.sum()))
             found[batch.indices] = batch.influence
         return found
 
@@ -274,7 +260,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             return Batch(items, items, np.empty(0))
         eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
-        found = plain_influence(session.selector).select(session.context(eligible), len(items))
+        found = self._scorer().select(session.context(eligible), len(items))
         place = {item: k for k, item in enumerate(found.indices.tolist())}
         order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
         return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)
@@ -446,6 +432,10 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             )
         return self._session
 
+    def _scorer(self) -> Selector:
+        """Scores every sample, whatever chooses the batches."""
+        return plain_influence(self._fitted().selector)
+
     def _settings_of_fit(self) -> LoopSettings:
         self._fitted()
         return self._settings()
@@ -469,7 +459,36 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         target = None if self.target is None else reached
         return LoopSettings(self.batch_size, self.budget, target, self.stop)
 
-    def _labelled(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> "tuple[Floats, Ints] | None":
+    def _labels(
+        self, n_rows: int, Y_weak: Any, y_clean: Any, classes: Sequence[Hashable] | None
+    ) -> tuple[ClassNames, Float64s, Ints]:
+        """Class names, weak labels (N, C), and the class ids known already (N,), −1 where none is."""
+        weak = as_weak_labels(Y_weak, n_rows)
+        names = ClassNames.of(classes, Y_weak, weak.shape[1])
+        if self.target_metric == "f1" and len(names) != 2:
+            raise InvalidInputError(
+                f"target_metric is 'f1' with {len(names)} classes; expected 'f1_macro', 'accuracy' or 'loss': "
+                "F1 of one class is for two classes",
+                code="metric",
+            )
+        given = np.full(n_rows, UNRESOLVED, dtype=np.int64)
+        if y_clean is not None:
+            given = names.encode(y_clean, "y_clean", allow_missing=True)
+            if len(given) != n_rows:
+                raise InvalidInputError(
+                    f"y_clean has {len(given)} entries; expected {n_rows}, as X has, −1 where not clean",
+                    code="labels",
+                )
+        return names, weak, given
+
+    def _table(self, weak: Float64s, given: Ints, gamma: float, askable: Any) -> LabelTable:
+        """The labels to begin with."""
+        table = LabelTable(weak, gamma, as_mask(askable, len(weak), "askable"))
+        known = np.flatnonzero(given != UNRESOLVED)
+        table.assign(known, given[known])
+        return table
+
+    def _labelled(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> Labelled | None:
         """Features and class ids of a split, checked; None for one that may be left out and is."""
         if name != "val" and X is None and y is None:
             return None
@@ -484,8 +503,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         return features, ids
 
     def _parts(
-        self, validation: "tuple[Floats, Ints] | None", own: "tuple[Floats, Ints] | None", names: ClassNames, seed: int
-    ) -> "tuple[tuple[Floats, Ints], tuple[Floats, Ints]]":
+        self, validation: Labelled | None, own: Labelled | None, names: ClassNames, seed: int
+    ) -> tuple[Labelled, Labelled]:
         """What steers and what judges."""
         assert validation is not None, "X_val and y_val are required"
         X, y = validation
@@ -494,7 +513,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             return validation, own if own is not None else (X[:0], y[:0])
         return (X[~judges], y[~judges]), (X[judges], y[judges])
 
-    def _split(self, X: Floats, y: Ints, names: ClassNames) -> Split:
+    def _split(self, X: NDArray[Any], y: Ints, names: ClassNames) -> Split:
         return Split(X, y, len(names), bias=self.fit_intercept, engine=self._placement.split)
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
@@ -524,7 +543,7 @@ def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf
         raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """A whole number from the seed, the same for the same seed."""
     try:
         rng = np.random.default_rng(random_state)

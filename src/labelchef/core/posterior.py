@@ -27,10 +27,18 @@ from labelchef.domain.arrays import Float64s
 
 def step_towards_trusted(X_val: Float64s, validation: Point, V: Float64s, n_train: int) -> float:
     """η, for the validation loss at the present model and V = H⁻¹ g_val."""
-    share = len(X_val) / n_train
-    P, T = probabilities(with_reference(validation.logits)), X_val @ V
+    P, slope = probabilities(with_reference(validation.logits)), float(np.vdot(validation.gradient, V))
+    return step_length(P, X_val @ V, slope, n_train)
+
+
+def step_length(P: Float64s, T: Float64s, slope: float, n_train: int) -> float:
+    """η, from the probabilities P (m, C) of the trusted samples, the change T (m, C) of their logits along V, and g·V.
+
+    >>> step_length(np.array([[0.5, 0.5]]), np.array([[1.0, -1.0]]), 1.0, 1)
+    0.5
+    """
+    share = len(T) / n_train
     bend = float(np.mean(np.einsum("jc,jc->j", P, T**2) - np.einsum("jc,jc->j", P, T) ** 2))
-    slope = float(np.vdot(validation.gradient, V))
     return share * slope / (slope + share * bend) if slope > 0.0 else 0.0
 
 

@@ -20,6 +20,11 @@ class LoopSettings:
     target: TargetReached | None = None
     stop: StoppingRule | None = None
 
+    @property
+    def reads_metrics(self) -> bool:
+        """Whether a target or a rule reads what is judged."""
+        return any(rule.reads_metrics for rule in (self.target, self.stop) if rule is not None)
+
 
 def run_rounds(
     session: Session,

@@ -1,0 +1,145 @@
+"""Who builds the network after labels change.
+
+- `Retrain`: from the weights that were handed in, on the labels as they stand: a function of labels and seed alone.
+- `FineTune`: a few epochs from the weights of the last round.
+- `LastLayer`: the network is trained once and frozen; its last layer is softmax regression on the features below it, and
+  the convex pipeline takes over. Exact: the layer's optimum, INFL, Increm-INFL and DeltaGrad-L on these features. Not:
+  the features themselves, which stay what the first labels made of them.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelchef.constructors import Construction
+from labelchef.constructors.protocol import OnStep, ValidationLosses
+from labelchef.core.curvature import CurvatureKeeper, freeze
+from labelchef.core.objective import Objective
+from labelchef.core.solvers import Companion
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import ConstructionDiagnostics, LabelChange
+from labelchef.networks.model import NetworkModel, View
+from labelchef.networks.training import Trained, TrainingSettings, train
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Train again from the weights that were handed in, as the first model was."""
+
+    name: str = field(default="retrain", init=False)
+
+
+@dataclass(frozen=True)
+class FineTune:
+    """Go on from the last round's weights. What is None is as in the first training."""
+
+    epochs: int = 5
+    learning_rate: float | None = None
+    patience: int | None = None
+    """None keeps the last epoch: after ten labels, validation hardly tells one epoch from the next."""
+    name: str = field(default="fine_tune", init=False)
+
+    def settings(self, first: TrainingSettings) -> TrainingSettings:
+        """How to go on."""
+        rate = first.learning_rate if self.learning_rate is None else self.learning_rate
+        return replace(first, epochs=self.epochs, learning_rate=rate, patience=self.patience)
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """Only the last layer follows, by a constructor of the convex pipeline ('newton', 'retrain', 'deltagrad_l')."""
+
+    constructor: str = "newton"
+    look_ahead: bool = True
+    name: str = field(default="last_layer", init=False)
+
+
+NETWORK_CONSTRUCTORS = {"retrain": Retrain, "fine_tune": FineTune, "last_layer": LastLayer}
+"""Names accepted by `NetworkCleaner(constructor=…)`."""
+
+NetworkConstructor = Retrain | FineTune | LastLayer
+
+
+def as_constructor(chosen: Any) -> NetworkConstructor:
+    """A constructor by name, or the one that was handed in."""
+    if isinstance(chosen, Retrain | FineTune | LastLayer):
+        return chosen
+    if chosen not in NETWORK_CONSTRUCTORS:
+        raise InvalidInputError(
+            f"unknown constructor {chosen!r} for a network; expected one of: {', '.join(NETWORK_CONSTRUCTORS)}",
+            code="constructor",
+        )
+    made: NetworkConstructor = NETWORK_CONSTRUCTORS[chosen]()
+    return made
+
+
+@dataclass(frozen=True)
+class NetworkConstruction(Construction):
+    """A trained network: its weights, and its view for the pipeline, at whose point it sits."""
+
+    weights: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+    view: View | None = field(default=None, repr=False)
+
+
+@dataclass
+class NetworkTrainer:
+    """`Retrain` and `FineTune` behind the protocol of all constructors. `pretrained`: the first model is as handed in."""
+
+    model: NetworkModel
+    training: TrainingSettings
+    following: Retrain | FineTune
+    seed: int
+    pretrained: bool = False
+    name: str = field(default="", init=False)
+    first: dict[str, torch.Tensor] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.name, self.first = self.following.name, self.model.weights()
+
+    def initialise(
+        self,
+        objective: Objective,
+        validation: ValidationLosses,  # noqa: ARG002 (the network has its own)
+        on_step: OnStep | None = None,
+    ) -> NetworkConstruction:
+        """Train, or take the network as it was handed in."""
+        settings = None if self.pretrained else self.training
+        return self._construction(objective, settings, on_step)
+
+    def construct(
+        self,
+        objective: Objective,
+        last: Construction,
+        change: LabelChange,  # noqa: ARG002 (the labels show it already)
+        validation: ValidationLosses,  # noqa: ARG002
+        companion: Companion | None = None,  # noqa: ARG002
+    ) -> NetworkConstruction:
+        """Train again, or go on."""
+        if isinstance(self.following, Retrain):
+            self.model.load(self.first)
+            return self._construction(objective, self.training, None)
+        assert isinstance(last, NetworkConstruction)
+        self.model.load(last.weights)
+        return self._construction(objective, self.following.settings(self.training), None)
+
+    def _construction(
+        self, objective: Objective, settings: TrainingSettings | None, on_step: OnStep | None
+    ) -> NetworkConstruction:
+        began, model, done = time.perf_counter(), self.model, Trained(0, 0, 0, 0.0, 0.0, 0.0)
+        if settings is not None:
+            done = train(
+                model.task, model.examples(objective.labels), model.steering_examples, settings,
+                l2=model.l2, seed=self.seed, device=model.device, on_epoch=on_step,
+            )  # fmt: skip
+        view = model.view(objective.labels)
+        point = view.objective.at(np.eye(model.n_classes))
+        nan = float("nan")  # no gradient of F over the weights is computed, and no optimum is claimed
+        made = ConstructionDiagnostics(
+            iterations=done.steps, sweeps=float(done.epochs), gradient_norm=nan, distance=nan, tolerance=nan,
+            epoch=done.epoch, explicit=done.steps, seconds=time.perf_counter() - began,
+        )  # fmt: skip
+        keeper = CurvatureKeeper(freeze(view.objective, point.logits))
+        return NetworkConstruction(point, keeper, made, weights=model.weights(), view=view)

@@ -1,0 +1,128 @@
+"""A network with its data where it runs, and how it shows itself to the pipeline.
+
+The pipeline knows softmax regression. A network with logits Z = f(X; w) is one, on its own logits:
+
+    features Z (N, C), parameters the identity (C, C): logits Z·I, probabilities softmax(Z)
+
+So metrics, stopping rules and every selector that asks for probabilities only see exactly the network's own. Z changes
+with w, so each model brings a view of its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from labelchef.cleaner import Labelled
+from labelchef.core.objective import Objective
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.errors import InvalidInputError
+from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.task import NetworkTask, last_linear
+from labelchef.networks.training import Examples, copied, predicting
+from labelchef.pipeline.session import Split
+
+
+@dataclass(frozen=True)
+class View:
+    """The network as softmax regression on its own logits: training objective and evaluation splits, as in `Session`."""
+
+    objective: Objective
+    steering: Split
+    judging: Split | None
+    test: Split | None
+
+
+@dataclass
+class NetworkModel:
+    """The network, its training inputs and its evaluation splits."""
+
+    task: NetworkTask
+    X: Inputs
+    steering: Labelled
+    """The validation samples that training stops by and influence is measured on."""
+    judging: Labelled | None
+    test: Labelled | None
+    n_classes: int
+    l2: float
+    device: torch.device
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        self.task.to(self.device)
+        with predicting(self.task):
+            self.task.check(batch_of(self.X, slice(0, 8), self.device, self.task.dtype), self.n_classes)
+
+    @property
+    def steering_examples(self) -> Examples:
+        """Validation as training sees it."""
+        return Examples.hard(*self.steering, self.n_classes)
+
+    def examples(self, labels: RowLabels) -> Examples:
+        """The training set with its labels as they stand."""
+        return Examples(self.X, labels.Y, labels.weight)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """A copy of everything the network has learned."""
+        return copied(self.task)
+
+    def load(self, weights: dict[str, torch.Tensor]) -> None:
+        """Put learned weights back."""
+        self.task.load_state_dict(weights)
+
+    def logits(self, X: Inputs) -> Float64s:
+        """(n, C), the network as it predicts."""
+        found = []
+        with torch.no_grad(), predicting(self.task):
+            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
+                found.append(self.task(x).cpu().numpy().astype(np.float64))
+        return np.concatenate(found)
+
+    def view(self, labels: RowLabels) -> View:
+        """The pipeline's view of the network at its present weights: one pass over each split."""
+        return View(
+            Objective(MemoryEngine(self.logits(self.X), bias=False), labels, self.l2),
+            self._split(*self.steering),
+            None if self.judging is None else self._split(*self.judging),
+            None if self.test is None else self._split(*self.test),
+        )
+
+    def _split(self, X: Inputs, y: Ints) -> Split:
+        return Split(self.logits(X), y, self.n_classes, bias=False)
+
+    def features(self, X: Inputs) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+        """What the last linear layer is given, (n, D), float32."""
+        found = []
+        with torch.no_grad(), predicting(self.task):
+            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
+                found.append(penultimate(self.task, x).cpu().numpy().astype(np.float32))
+        return np.concatenate(found)
+
+
+def penultimate(task: NetworkTask, x: torch.Tensor) -> torch.Tensor:
+    """The input (n, D) of the last linear layer, which must be the one that makes the logits."""
+    head = task.module.get_submodule(last_linear(task.module))
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def look(_: nn.Module, given: tuple[torch.Tensor, ...], made: torch.Tensor) -> None:
+        seen.append((given[0], made))
+
+    hook = head.register_forward_hook(look)
+    try:
+        logits = task(x)
+    finally:
+        hook.remove()
+    same = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape == logits.shape
+    if not same or not torch.allclose(_centred(seen[0][1]), _centred(logits), atol=1e-3, rtol=1e-3):
+        raise InvalidInputError(
+            f"the last linear layer, {last_linear(task.module)!r}, does not make the logits; expected a network that ends "
+            "in a linear layer with one output a class. Use constructor 'fine_tune' or 'retrain'",
+            code="last_layer",
+        )
+    return seen[0][0]
+
+
+def _centred(logits: torch.Tensor) -> torch.Tensor:
+    return logits - logits.mean(dim=1, keepdim=True)

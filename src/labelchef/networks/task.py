@@ -1,0 +1,178 @@
+"""The contract between labelchef and a network: `logits(x)`, and which parameters are influenced.
+
+    logits(x)       a batch of inputs (n, …) → one logit a class, (n, C)
+    influenced()    names of the parameters whose influence is measured
+
+`adapt` makes it from any `torch.nn.Module`, from a skorch net or a Lightning module; a module that has both methods
+itself is taken at its word.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from labelchef.domain.errors import InvalidInputError
+
+Outputs = Literal["auto", "logits", "probabilities"]
+
+_SUM = 1e-4  # how far rows of probabilities may be from 1
+
+
+class NetworkTask(nn.Module):
+    """A network as labelchef sees it. Made by `adapt`."""
+
+    def __init__(self, module: nn.Module, names: tuple[str, ...], outputs: Literal["logits", "probabilities"]) -> None:
+        super().__init__()
+        self.module = module
+        self._names = names
+        self._outputs = outputs
+        own = callable(getattr(module, "logits", None)) and callable(getattr(module, "influenced", None))
+        self._method = "logits" if own else "__call__"
+        self._checked = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The logits, so that calling the task is calling the network."""
+        return self.logits(x)
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, C). A single output is the logit of the second of two classes."""
+        out = getattr(self.module, self._method)(x)
+        out = getattr(out, "logits", out)
+        if not isinstance(out, torch.Tensor):
+            raise InvalidInputError(
+                f"the network returned {type(out).__name__}; expected a tensor of logits (n, classes). "
+                "Give the module a method logits(x) and a method influenced()",
+                code="network",
+            )
+        out = out[:, None] if out.ndim == 1 else out
+        if out.ndim != 2 or len(out) != len(x):
+            raise InvalidInputError(
+                f"the network returned shape {tuple(out.shape)} for {len(x)} inputs; expected ({len(x)}, classes)",
+                code="network",
+            )
+        if self._outputs == "probabilities":
+            out = out if out.shape[1] > 1 else torch.cat([1.0 - out, out], dim=1)
+            return torch.log(out.clamp_min(torch.finfo(out.dtype).tiny))  # log-probabilities are logits
+        return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
+
+    def influenced(self) -> tuple[str, ...]:
+        """Names of the influenced parameters, as `named_parameters` of this task has them."""
+        return self._names
+
+    def influenced_parameters(self) -> dict[str, torch.Tensor]:
+        """Name → value, cut off from any graph."""
+        every = dict(self.named_parameters())
+        return {name: every[name].detach() for name in self._names}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating type the network computes in."""
+        return next(p.dtype for p in self.parameters() if p.is_floating_point())
+
+    def check(self, x: torch.Tensor, n_classes: int) -> None:
+        """Refuse outputs that are no logits for so many classes; looks once, at one batch."""
+        if self._checked:
+            return
+        with torch.no_grad():
+            out = self.logits(x)
+        if out.shape[1] != n_classes:
+            raise InvalidInputError(
+                f"the network has {out.shape[1]} outputs; expected {n_classes}, one a column of the weak labels",
+                code="network",
+            )
+        sums = out.sum(dim=1)
+        if self._outputs == "logits" and bool((out >= 0).all()) and bool((sums - 1).abs().max() < _SUM):
+            raise InvalidInputError(
+                "the network's outputs look like probabilities (rows sum to 1); expected logits. "
+                "Drop its softmax, or pass outputs='probabilities'",
+                code="network",
+            )
+        self._checked = True
+
+
+def adapt(network: Any, parameters: str | Iterable[str] = "all", *, outputs: Outputs = "auto") -> NetworkTask:
+    """Make a task of a `torch.nn.Module`, a skorch net or a Lightning module, as it is.
+
+    `parameters` are those whose influence is measured: "all" that require a gradient, "last" for the last linear
+    layer, or a list of names and prefixes ("fc" stands for "fc.weight" and "fc.bias"). `outputs` says what the module
+    returns; "auto" takes logits, and for skorch what its criterion expects.
+
+    >>> from torch import nn
+    >>> task = adapt(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), "last")
+    >>> task.influenced()
+    ('module.2.weight', 'module.2.bias')
+    """
+    if outputs not in ("auto", "logits", "probabilities"):
+        raise InvalidInputError(f"outputs is {outputs!r}; expected 'auto', 'logits' or 'probabilities'", code="outputs")
+    if isinstance(network, NetworkTask):
+        return network
+    module, found = _module_of(network)
+    influenced = getattr(module, "influenced", None)
+    if parameters == "all" and callable(influenced):
+        parameters = list(influenced())
+    names = tuple(f"module.{name}" for name in _names(module, parameters))
+    return NetworkTask(module, names, found if outputs == "auto" else outputs)
+
+
+def _module_of(network: Any) -> tuple[nn.Module, Literal["logits", "probabilities"]]:
+    """The module inside, and what it returns."""
+    if isinstance(network, nn.Module):
+        return network, "logits"
+    inside = getattr(network, "module_", None)
+    if isinstance(inside, nn.Module):  # skorch: its NLLLoss takes the logarithm of what the module returns
+        criterion = getattr(network, "criterion_", None)
+        return inside, "probabilities" if isinstance(criterion, nn.NLLLoss) else "logits"
+    if hasattr(network, "initialize") and hasattr(network, "module"):
+        raise InvalidInputError(
+            "this skorch net has no module yet; expected an initialised one. Call net.initialize() or net.fit(…) first",
+            code="network",
+        )
+    raise InvalidInputError(
+        f"network is {type(network).__name__}; expected a torch.nn.Module (a Lightning module is one) or a skorch net",
+        code="network",
+    )
+
+
+def _names(module: nn.Module, parameters: str | Iterable[str]) -> list[str]:
+    free = [name for name, p in module.named_parameters() if p.requires_grad]
+    if parameters == "all":
+        wanted = free
+    elif parameters == "last":
+        head = last_linear(module)
+        wanted = [name for name in free if name.rpartition(".")[0] == head]
+    elif isinstance(parameters, str):
+        raise InvalidInputError(
+            f"parameters is {parameters!r}; expected 'all', 'last' or a list of names", code="parameters"
+        )
+    else:
+        prefixes = [str(p) for p in parameters]
+        for prefix in prefixes:
+            if not any(_within(name, prefix) for name in free):
+                raise InvalidInputError(
+                    f"no trainable parameter is called {prefix!r}; expected names or prefixes of: {', '.join(free)}",
+                    code="parameters",
+                )
+        wanted = [name for name in free if any(_within(name, prefix) for prefix in prefixes)]
+    if not wanted:
+        raise InvalidInputError(
+            "the network has no parameter to influence; expected at least one that requires a gradient",
+            code="parameters",
+        )
+    return wanted
+
+
+def _within(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}.")
+
+
+def last_linear(module: nn.Module) -> str:
+    """The name of the last linear layer, in the order in which the module lists its parts."""
+    linear: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not linear:
+        raise InvalidInputError(
+            "the network has no linear layer; expected one at its end. Name the parameters instead",
+            code="parameters",
+        )
+    return linear[-1]

@@ -1,0 +1,202 @@
+"""Training on soft labels with weights (paper eq. 1), on any network.
+
+    F(w) = (1/N) Σ_i r_i ℓ_i(w) + (λ/2) ‖w‖²        ℓ_i = −Y[i] · log softmax f(x_i; w)
+
+A mini-batch B steps along (1/|B|) Σ_{i∈B} r_i ∇ℓ_i + λ w: divided by its size, not by its weights, so that its mean over
+batches is ∇F. λ acts on every parameter that requires a gradient, biases included, as in the convex model.
+
+Shapes: f (n, C); Y (N, C), rows on the simplex; r (N,).
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.errors import InvalidInputError, LabelchefError
+from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.task import NetworkTask
+
+OnEpoch = Callable[[int, float, float], None]
+"""Told (epoch, mean training loss of its steps, validation loss) at the end of every epoch."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a network is trained.
+
+    `patience` epochs without a better validation loss end it, and the best epoch's weights are kept; None trains for
+    all `epochs` and keeps the last. `amp` computes in bfloat16 where that is safe.
+    """
+
+    epochs: int = 30
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    optimiser: Literal["adam", "sgd"] = "adam"
+    momentum: float = 0.9
+    """Of SGD."""
+    patience: int | None = 5
+    amp: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code="training")
+        if not self.learning_rate > 0.0:
+            raise InvalidInputError(f"learning_rate is {self.learning_rate!r}; expected > 0", code="training")
+        if self.optimiser not in ("adam", "sgd"):
+            raise InvalidInputError(f"optimiser is {self.optimiser!r}; expected 'adam' or 'sgd'", code="training")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs with soft labels Y (n, C) and weights (n,)."""
+
+    X: Inputs
+    Y: Float64s
+    weight: Float64s
+
+    @classmethod
+    def hard(cls, X: Inputs, y: Ints, n_classes: int) -> "Examples":
+        """Trusted samples: class ids, weight 1."""
+        return cls(X, np.eye(n_classes)[y], np.ones(len(y)))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a training went: the epoch that was kept, those made, steps taken, losses at the epoch kept."""
+
+    epoch: int
+    epochs: int
+    steps: int
+    loss: float
+    validation_loss: float
+    seconds: float
+
+
+def losses(logits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+    """ℓ_i of every row, against soft labels."""
+    return -(Y * functional.log_softmax(logits, dim=1)).sum(dim=1)
+
+
+def mean_loss(task: NetworkTask, data: Examples, size: int, device: torch.device) -> float:
+    """(1/n) Σ r_i ℓ_i, in batches, the network as it predicts."""
+    total = 0.0
+    with torch.no_grad(), predicting(task):
+        for rows, x in batches(data.X, size, device, task.dtype):
+            Y, weight = labels_of(data, rows, x.device, task.dtype)
+            total += float((weight * losses(task(x), Y)).sum())
+    return total / len(data.X)
+
+
+def labels_of(
+    data: Examples, rows: slice | Ints, device: torch.device, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels and weights of a few samples where the network is."""
+    Y = torch.from_numpy(np.array(data.Y[rows])).to(device=device, dtype=dtype)
+    return Y, torch.from_numpy(np.array(data.weight[rows])).to(device=device, dtype=dtype)
+
+
+@contextmanager
+def predicting(task: NetworkTask) -> Iterator[None]:
+    """Dropout off, batch norms at their running figures; every part as it was afterwards."""
+    modes = [(part, part.training) for part in task.modules()]
+    task.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
+    """A generator of its own; what layers draw themselves (dropout) is seeded too, and given back afterwards."""
+    devices = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)
+
+
+def train(
+    task: NetworkTask,
+    data: Examples,
+    validation: Examples,
+    settings: TrainingSettings,
+    *,
+    l2: float,
+    seed: int,
+    device: torch.device,
+    on_epoch: OnEpoch | None = None,
+) -> Trained:
+    """Train from the weights as they are; leaves the weights of the best epoch in the network.
+
+    The same weights, data, settings and seed give the same network again, on one kind of machine and thread count.
+    """
+    began, steps, best = time.perf_counter(), 0, (float("inf"), 0, float("nan"))
+    kept: dict[str, torch.Tensor] = {}
+    optimiser = _optimiser(task, settings, l2)
+    with seeded(seed, device) as generator:
+        for epoch in range(1, settings.epochs + 1):
+            loss, made = _epoch(task, data, settings, optimiser, generator, device)
+            steps += made
+            checked = mean_loss(task, validation, 4 * settings.batch_size, device)
+            if not np.isfinite(loss + checked):
+                raise LabelchefError(
+                    f"training diverged in epoch {epoch} (loss {loss}, on validation {checked}); "
+                    "lower learning_rate, or scale the inputs",
+                    code="diverged",
+                )
+            if settings.patience is None or checked < best[0]:
+                best, kept = (checked, epoch, loss), copied(task)
+            if on_epoch is not None:
+                on_epoch(epoch, loss, checked)
+            if settings.patience is not None and epoch - best[1] >= settings.patience:
+                break
+    task.load_state_dict(kept)
+    return Trained(best[1], epoch, steps, best[2], best[0], time.perf_counter() - began)
+
+
+def copied(task: NetworkTask) -> dict[str, torch.Tensor]:
+    """The weights and running figures as they are now."""
+    return {name: value.detach().clone() for name, value in task.state_dict().items()}
+
+
+def _optimiser(task: NetworkTask, settings: TrainingSettings, l2: float) -> Any:
+    free = [p for p in task.parameters() if p.requires_grad]
+    if settings.optimiser == "sgd":
+        return torch.optim.SGD(free, lr=settings.learning_rate, momentum=settings.momentum, weight_decay=l2)
+    return torch.optim.Adam(free, lr=settings.learning_rate, weight_decay=l2)  # not AdamW: λ is part of F
+
+
+def _epoch(
+    task: NetworkTask,
+    data: Examples,
+    settings: TrainingSettings,
+    optimiser: Any,
+    generator: torch.Generator,
+    device: torch.device,
+) -> tuple[float, int]:
+    """One pass in a random order; mean loss and number of steps. Batches are of nearly one size: none is a crumb."""
+    task.train()
+    order = torch.randperm(len(data.X), generator=generator).numpy()
+    parts = np.array_split(order, -(-len(order) // settings.batch_size))
+    total = 0.0
+    for rows in parts:
+        x = batch_of(data.X, rows, device, task.dtype)
+        Y, weight = labels_of(data, rows, device, task.dtype)
+        optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.amp):
+            logits = task(x)
+        loss = (weight * losses(logits.to(Y.dtype), Y)).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        total += float(loss.detach()) * len(rows)
+    return total / len(data.X), len(parts)
