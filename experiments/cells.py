@@ -89,17 +89,18 @@ def whole_validation() -> Setting:
 def code_digest() -> str:
     """A digest of the package's source, so that results of different code can be told apart."""
     folder = Path(labelchef.__file__).parent
-    rooms = ("core", "engines", "selectors", "constructors", "pipeline", "annotators", "aggregation")
+    rooms = ("core", "engines", "selectors", "constructors", "pipeline", "annotators", "aggregation", "networks")
     files = [folder / "cleaner.py", *(path for room in rooms for path in sorted((folder / room).glob("*.py")))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run a cell; its result as plain JSON. The same wherever and in whatever order it runs, times apart."""
-    from experiments import embedding, timings
+    from experiments import embedding, networks, timings
 
     kinds = {
         "campaign": campaign,
+        "network": networks.campaign,
         "tsne": embedding.measure,
         "selection": timings.selection,
         "construction": timings.construction,
@@ -163,7 +164,12 @@ def campaign(cell: Cell) -> dict[str, Any]:
     d = problem.data
     cleaner = cleaner_of(cell)
     cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val, X_test=d.X_test, y_test=d.y_test)
-    result = cleaner.run(problem.annotator(cell.strategy, cell.seed))
+    return followed(cleaner, problem, cell)
+
+
+def followed(cleaner: LabelCleaner, problem: data.Problem, cell: Cell) -> dict[str, Any]:
+    """What becomes of a campaign whose first model stands."""
+    result, d = cleaner.run(problem.annotator(cell.strategy, cell.seed)), problem.data
     history, asked = result.history, result.rounds[1:]
     phases = history.iloc[1:]
     return {

@@ -204,13 +204,27 @@ def draw(
     `rounded` makes weak labels one-hot, `standardised` gives every feature mean 0 and variance 1 in training.
     """
     pool, answers = _loaded(name, Path(os.environ.get("LABELCHEF_DATA") or "."))
-    rng = np.random.default_rng([seed, 77])
-    chosen = real.rows(pool, rng, n_train=n_train, n_val=n_val)
-    chosen = replace(chosen, test=chosen.test[:n_test])
-    data = real.problem(pool, chosen, rng)
+    drawn = drawn_from(pool, answers, seed, n_train=n_train, n_test=n_test, n_val=n_val)
+    data = drawn.data
     if rounded:
         data = replace(data, Y_weak=np.eye(pool.n_classes)[data.Y_weak.argmax(axis=1)])
     if standardised:
         mean, spread = data.X.mean(axis=0), data.X.std(axis=0) + 1e-8
         data = replace(data, **{part: (getattr(data, part) - mean) / spread for part in ("X", "X_val", "X_test")})
-    return Problem(data, None if answers is None else answers[chosen.train])
+    return replace(drawn, data=data)
+
+
+def drawn_from(
+    pool: real.Pool,
+    answers: NDArray[np.int64] | None,
+    seed: int,
+    *,
+    n_train: int,
+    n_test: int,
+    n_val: int | None = None,
+) -> Problem:
+    """The problem of a seed, from a whole set."""
+    rng = np.random.default_rng([seed, 77])
+    chosen = real.rows(pool, rng, n_train=n_train, n_val=n_val)
+    chosen = replace(chosen, test=chosen.test[:n_test])
+    return Problem(real.problem(pool, chosen, rng), None if answers is None else answers[chosen.train])

@@ -127,9 +127,9 @@ def test_expected_scores(make_engine: Make, rng: np.random.Generator, C: int) ->
     labels, eligible = RowLabels(rng.dirichlet(np.ones(C), n), rng.uniform(0, 1, n)), rng.random(n) < 0.8
     eligible[0] = True
     Q = softmax(with_reference(A) - eta * with_reference(S), axis=1)
-    I = influence_matrix(with_reference(S), softmax(with_reference(A), axis=1), labels.Y, labels.weight)
-    mean = (Q * I).sum(axis=1)
-    spread = np.sqrt((Q * (I - mean[:, None]) ** 2).sum(axis=1))
+    matrix = influence_matrix(with_reference(S), softmax(with_reference(A), axis=1), labels.Y, labels.weight)
+    mean = (Q * matrix).sum(axis=1)
+    spread = np.sqrt((Q * (matrix - mean[:, None]) ** 2).sum(axis=1))
     found = engine.expected_scores(engine.place(A), engine.place(S), labels, eligible, eta, optimism)
     worth, influence, label = (engine.host(part) for part in found)
     np.testing.assert_allclose(worth[eligible], (mean - optimism * spread)[eligible], atol=1e-7)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments import __main__ as command
-from experiments import cells, data, exp1, paper, running, scoreboard, speed, stats
+from experiments import cells, cnn, data, exp1, paper, running, scoreboard, speed, stats
 from experiments.cells import SAME_BATCHES, Cell, run_cell
 from experiments.plans import Plan
 from experiments.reporting import Report, header
@@ -21,6 +21,7 @@ from rich.console import Console
 from scipy.stats import bootstrap, ttest_1samp
 
 from labelchef.domain.records import Batch
+from labelchef.networks import NETWORK_SELECTORS
 from labelchef.selectors import SELECTORS
 
 SMALL: dict[str, Any] = {"gamma": 0.8, "l2": 0.01, "labels": 20, "n_train": 120, "n_test": 100, "n_val": 60}
@@ -291,7 +292,30 @@ def test_the_paper_stands_beside_exp1(tmp_path: Path) -> None:
     assert len(table) == len(results) / 2
 
 
+def test_the_paper_stands_beside_networks(tmp_path: Path) -> None:
+    grid = cnn.grid(Plan(quick=False, seeds=9, sets=("airline_twitter",)))
+    texts = [c for c in grid if c.data == "airline_twitter"]
+    assert len({c.key for c in texts}) == len(texts)
+    assert {c.seed for c in texts} == set(range(5))
+    assert {c.selector for c in texts} == set(NETWORK_SELECTORS)
+    results = [campaign(c, [0.5, 0.5 + 0.1 * (c.selector == "infl" and c.b == 10)]) for c in texts]
+    report = Report("cnn", "Networks")
+    cnn._report(report, results)
+    assert row_of(report, "infl (two)")[1:4] == ["**0.600 ± 0.000**", "0.6907", "+0.100 ± 0.000"]
+    assert row_of(report, "infl_y (one)")[2] == ""
+    assert "{" not in report.write(tmp_path, tmp_path).read_text()
+
+
+@pytest.mark.slow
+def test_a_cell_with_a_network_is_the_same_every_time() -> None:
+    of = cell(experiment="cnn", kind="network", selector="infl", holdout=0.0, l2=0.001)
+    first = run_cell(of)
+    assert first["asked"] == [0, 10, 20]
+    assert timeless(run_cell(of)) == timeless(first)
+
+
 def test_the_papers_tables_were_read_whole() -> None:
+    assert paper.CNN[10].of("O2U", "Twitter") == 0.6740
     assert {len(table.f1["uncleaned"]) for table in paper.EXP1.values()} == {6}
     assert paper.EXP1[100, 1.0].of("DUTI", "Twitter") == 0.6230
     assert paper.EXP1[10, 0.0].of("INFL (two)", "Twitter") == 0.8184

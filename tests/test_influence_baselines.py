@@ -149,7 +149,7 @@ def test_duti_slopes_against_finite_differences(C: int) -> None:
     inside = rng.dirichlet(np.ones(C), 30)  # away from the borders, so that both sides can be tried
     labels = duti.move(duti.begin(), inside)
     assert duti.value(labels, 1.5) == pytest.approx(phi(problem, y, inside, 1.5), rel=1e-8)
-    G = labels.slopes()
+    G = duti.free_slopes(labels)
     G[np.arange(30), y] -= 1.5
     W, h = labels.point.W, 1e-3
     for i in range(0, 30, 4):

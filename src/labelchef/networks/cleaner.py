@@ -20,12 +20,7 @@ from labelchef.networks.influence import InfluenceSettings
 from labelchef.networks.inputs import Inputs, as_device, as_inputs
 from labelchef.networks.model import NetworkModel
 from labelchef.networks.progress import epochs_shown
-from labelchef.networks.selector import (
-    Direction,
-    NetworkExpectedInflSelector,
-    NetworkInflSelector,
-    choose_selector,
-)
+from labelchef.networks.selector import ALONG_V, Direction, NetworkInfluenceSelector, choose_selector
 from labelchef.networks.session import NetworkSession
 from labelchef.networks.task import Outputs, adapt, last_linear
 from labelchef.networks.training import OnEpoch, TrainingSettings, train
@@ -74,7 +69,7 @@ class NetworkCleaner(LabelCleaner):
     """
 
     _model: NetworkModel
-    _scores: NetworkInflSelector | NetworkExpectedInflSelector | None
+    _scores: NetworkInfluenceSelector | None
     """What scores every sample; None where the convex pipeline has taken over."""
 
     def __init__(
@@ -186,8 +181,7 @@ class NetworkCleaner(LabelCleaner):
         )  # fmt: skip
         session.start(on_epoch)
         self._session, self._names = session, names
-        measured = NetworkExpectedInflSelector if selector.name == "expected_infl" else NetworkInflSelector
-        self._scores = measured(direction)
+        self._scores = ALONG_V["expected_infl" if selector.name == "expected_infl" else "infl"](direction)
         self._last_batch, self._last_seconds = None, 0.0
         self.classes_ = names.as_array()
 
