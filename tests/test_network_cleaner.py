@@ -259,15 +259,15 @@ def test_the_last_layer_is_the_convex_pipeline_on_the_features_below_it(construc
 @pytest.mark.parametrize("constructor", ["fine_tune", "last_layer"])
 def test_samples_that_judge_reach_neither_training_nor_selection(constructor: str) -> None:
     problem, network = Problem(), net()
-    given = {"X_val": problem.X[120:], "y_val": problem.y[120:], "X_test": None, "y_test": None}
+    y_val = problem.y[120:]
     campaigns = []
     for spoilt in (False, True):
         cleaner = NetworkCleaner(network, constructor=constructor, training=QUICK, holdout=0.5, device="cpu")
-        judges = np.flatnonzero(draw_judges(problem.y[120:], 3, 0.5, 0))
-        X_val = given["X_val"].copy()
-        X_val[judges] += 100.0 * spoilt
-        cleaner.fit(problem.X[:120], problem.weak[:120], **{**given, "X_val": X_val})
-        cleaner.update(cleaner.query().indices, problem.y[cleaner.query().indices])
+        X_val = problem.X[120:].copy()
+        X_val[draw_judges(y_val, 3, 0.5, 0)] += 100.0 * spoilt
+        cleaner.fit(problem.X[:120], problem.weak[:120], X_val=X_val, y_val=y_val)
+        asked = cleaner.query().indices
+        cleaner.update(asked, problem.y[asked])
         campaigns.append(cleaner)
     one, two = campaigns
     np.testing.assert_array_equal(weights(one), weights(two))
