@@ -105,7 +105,7 @@ def test_a_linear_network_is_the_convex_model(curvature: str, selector: str, rng
     settings = InfluenceSettings(curvature=curvature, damping=0.0, tol=1e-10)  # type: ignore[arg-type]
     network = NetworkCleaner(linear, selector, pretrained=True, gamma=0.7, l2=0.02, influence=settings, device="cpu")
     network.fit(X[:80], weak, **given)
-    np.testing.assert_allclose(network.scores(), convex.scores(), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(network.scores(), convex.scores(), rtol=1e-5, atol=1e-6)  # to which V is solved
     mine, theirs = network.query(15), convex.query(15)
     assert mine.indices.tolist() == theirs.indices.tolist()
     assert mine.suggested.tolist() == theirs.suggested.tolist()
