@@ -379,7 +379,7 @@ def test_bad_inputs_are_refused(given: dict[str, Any], match: str, problem: Prob
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Softmax(1))), "outputs='probabilities'"),
         (lambda: NetworkCleaner("net"), "expected a torch.nn.Module"),
         (lambda: NetworkCleaner(net(), gamma=2.0), "gamma is 2.0"),
-        (lambda: NetworkCleaner(net(), gamma="auto"), "gamma is 'auto'.*expected numbers"),
+        (lambda: NetworkCleaner(net(), gamma="auto"), "gamma is 'auto'.*expected numbers"),  # type: ignore[arg-type]
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Unflatten(1, (3, 1)))), "returned shape"),
     ],
 )

@@ -48,4 +48,4 @@ def expected_answers(A: Float64s, S: Float64s, eta: float) -> Float64s:
     >>> expected_answers(np.array([[0.0, 0.0]]), np.array([[0.0, -200.0]]), 4.0).tolist()
     [[0.0, 1.0]]
     """
-    return probabilities(A - eta * S)
+    return np.asarray(probabilities(A - eta * S))

@@ -151,7 +151,7 @@ class _Search:
         keeper = CurvatureKeeper(replace(self._frozen[gamma], l2=objective.l2))
         point = minimise(objective, start, keeper, tol=_TOL, max_sweeps=_SWEEPS).point
         self._warm[fold] = point.W
-        return point.logits
+        return self._engine.host(point.logits)
 
 
 def tempered_loss(A: Float64s, y: Ints) -> float:

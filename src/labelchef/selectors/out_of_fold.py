@@ -48,7 +48,8 @@ def out_of_fold(context: SelectionContext, count: int) -> Float64s:
     """Probabilities of all samples, each by the model of the folds it is not in."""
     labels = context.objective.labels
     folds = deal_folds(labels.Y.argmax(axis=1), count, context.rng)
-    P, worst = np.empty_like(labels.Y), 0.0
+    P: Float64s = np.empty_like(labels.Y)
+    worst = 0.0
     for fold in range(int(folds.max()) + 1):
         inside = folds == fold
         logits, excess = _solve_without(context, inside)
