@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan = Plan.of(quick=options.quick, seeds=options.seeds)
     store = CellStore(out)
     if options.fresh:
-        store.forget({cell.experiment for experiment in chosen for cell in experiment.cells(plan)})
+        store.forget([cell for experiment in chosen for cell in experiment.cells(plan)])
     console.print(_announcement(chosen, plan, store, options.jobs))
     failures = 0
     for experiment in chosen:

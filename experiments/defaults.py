@@ -113,4 +113,47 @@ def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).round(6)
 
 
-EXPERIMENTS = (Experiment("defaults", "gamma, l2, scaling and validation", _cells, _report),)
+def _alone_cells(plan: Plan) -> list[Cell]:
+    given = {name: product_default(name) for name in ("gamma", "l2", "holdout", "look_ahead")}
+    return [
+        Cell(
+            "alone",
+            name,
+            seed,
+            selector=selector,
+            strategy=strategy,
+            b=10,
+            labels=LABELS,
+            **given,
+            **plan.sizes(N_TRAIN),
+        )
+        for name in plan.sets
+        for seed in range(plan.seeds)
+        for selector in ("expected_infl", "increm_infl")
+        for strategy in ("one", "two", "three")
+    ]
+
+
+def _alone_report(report: Report, results: list[Result]) -> None:
+    frame = methods.frame_of(results)
+    frame["judged"] = [result["val_f1"][-1] - result["val_f1"][0] for result in results]
+    report.intro("alone", labels=LABELS, n_train=int(frame["n_train"].max()))
+    report.commentary()
+    head = ["set", "suggestions right", "gain, *one*", "gain, *two*", "gain, *three*", "*two*, judged by validation"]
+    for selector in dict.fromkeys(frame["selector"]):
+        report.text(f"## `{selector}`")
+        rows = []
+        for name in dict.fromkeys(frame["data"]):
+            part = frame[(frame["data"] == name) & (frame["selector"] == selector)]
+            by = {strategy: part[part["strategy"] == strategy] for strategy in ("one", "two", "three")}
+            gains = [estimate(by[strategy]["gain"]).text(sign=True) for strategy in by]
+            right = estimate(by["two"]["suggested_true"]).text(2)
+            rows.append([name, right, *gains, estimate(by["two"]["judged"]).text(sign=True)])
+        report.table(head, rows)
+    report.data(methods.summary(frame, ["selector", "strategy"]))
+
+
+EXPERIMENTS = (
+    Experiment("defaults", "gamma, l2, scaling and validation", _cells, _report),
+    Experiment("alone", "When suggestions decide alone", _alone_cells, _alone_report),
+)

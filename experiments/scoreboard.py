@@ -116,8 +116,9 @@ def _needed(report: Report, frame: pd.DataFrame) -> None:
             curves = frame.loc[(frame["method"] == method) & (frame["data"] == name), "curve"]
             row += [
                 _labels(median_interval([labels_to_reach(asked, f1, level) for asked, f1 in curves]))
-                for level in levels
                 if len(curves)
+                else "–"
+                for level in levels
             ]
         rows.append(row)
     report.table(head, rows)

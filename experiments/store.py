@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cells import Cell
+from labelchef.domain.files import whole_file
 
 Result = dict[str, Any]
 
@@ -41,10 +42,18 @@ class CellStore:
             file.flush()
             os.fsync(file.fileno())
 
-    def forget(self, experiments: Iterable[str]) -> None:
-        """Start these experiments afresh."""
-        for experiment in experiments:
-            self._path(experiment).unlink(missing_ok=True)
+    def forget(self, cells: Iterable[Cell]) -> None:
+        """Start these cells afresh; others of the same files stay."""
+        gone = {cell.key: cell.experiment for cell in cells}
+        for experiment in sorted(set(gone.values())):
+            kept = [
+                json.dumps(result, separators=(",", ":"))
+                for result in self._read(experiment)
+                if result["key"] not in gone
+            ]
+            if self._path(experiment).exists():
+                with whole_file(self._path(experiment)) as stream:
+                    stream.write("".join(f"{line}\n" for line in kept).encode())
 
     def _path(self, experiment: str) -> Path:
         return self._folder / f"{experiment}.jsonl"

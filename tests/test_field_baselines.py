@@ -394,3 +394,22 @@ def test_a_rule_on_predicted_gain_waits_where_nothing_is_predicted() -> None:
     cleaner = world.cleaner("random", stop=NoPredictedGain(), budget=20, batch_size=10)
     assert not NoPredictedGain().met(Progress(cleaner.rounds_, cleaner.query()))
     assert str(cleaner.run(GroundTruth(world.y[:N])).stopped_because) == "budget spent"
+
+
+@pytest.mark.parametrize("name", ["margin", "least_confidence", "entropy", "cleanlab_quality", "o2u"])
+def test_where_all_are_alike_the_first_rows_are_no_favourites(name: str) -> None:
+    """With γ = 0 and nothing clean the model knows nothing: chance chooses, from the seed, and nothing is suggested."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 160)
+    X = rng.normal(size=(160, 3)) + y[:, None]
+    weak = np.eye(2)[y[:100]]
+
+    def asked(seed: int) -> Any:
+        made = LabelCleaner(selector=name, gamma=0.0, l2=0.02, random_state=seed, holdout=0.0)
+        return made.fit(X[:100], weak, X_val=X[100:], y_val=y[100:]).query(8)
+
+    batches = [asked(seed) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
+    assert set(batches[0].indices.tolist()) != set(batches[2].indices.tolist())
+    assert set(batches[0].indices.tolist()) != set(range(8))
+    assert set(batches[0].suggested.tolist()) == {-1}

@@ -1,10 +1,13 @@
 """gamma and l2 by cross-validation: the criterion, the fits behind it, and the choices it leads to."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
 from labelchef.domain.arrays import Ints
+from labelchef.domain.errors import InvalidInputError
 from labelchef.pipeline import tuning
 from labelchef.pipeline.tuning import RELATIVE_L2, tempered_loss, tune
 from tests.oracles import Array, Problem
@@ -129,3 +132,18 @@ def test_it_chooses_what_predicts_best() -> None:
     search = tuning._Search(X[:n], Y[:n], np.full(n, -1), X[n:], y[n:], bias=True, seed=0)
     every = [search.best([(g, r * search.scale)]).loss for g in tuning.GAMMAS for r in RELATIVE_L2]
     assert min(t.loss for t in tuned.trials) <= min(every) + 0.01
+
+
+def test_one_trusted_sample_is_too_few() -> None:
+    X, Y, _ = data(9, 100, 0.3)
+    with pytest.raises(InvalidInputError, match="1 validation sample steers, too few to choose gamma and l2 by"):
+        tune(X, Y, np.full(100, -1), X[:1], np.array([0]))
+
+
+def test_features_of_any_size_that_can_be_squared() -> None:
+    X, Y, y = data(3, 200, 0.2)
+    large: Any = (X * 1e20).astype(np.float32)  # its squares overflow float32
+    assert np.isfinite(chosen(large, Y, y, 50, bias=False).l2)
+    with pytest.raises(InvalidInputError, match="too large to square"):
+        chosen(X * 1e160, Y, y, 50)
+    assert chosen(np.zeros_like(X), Y, y, 50).l2 > 0

@@ -31,6 +31,7 @@ from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import minimise
 from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
 
 GAMMAS = (1.0, 0.3, 0.1, 0.03)
@@ -91,6 +92,12 @@ def tune(
     True
     """
     began = time.perf_counter()
+    if len(y_trusted) < 2:
+        raise InvalidInputError(
+            f"{len(y_trusted)} validation sample steers, too few to choose gamma and l2 by; expected two or more. Add "
+            "trusted samples, or give gamma and l2 as numbers",
+            code="val",
+        )
     search = _Search(X, Y, clean, X_trusted, y_trusted, bias=bias, seed=seed)
     grid = [l2] if l2 is not None else [relative * search.scale for relative in RELATIVE_L2]
     weights = [gamma] if gamma is not None else list(GAMMAS)
@@ -111,10 +118,9 @@ class _Search:
         rng = np.random.default_rng([seed, 0x7E57])
         N, C = Y.shape
         rows = np.arange(N) if N <= ROWS else np.sort(rng.choice(N, ROWS, replace=False))
-        dtype = np.promote_types(X.dtype, np.float32)  # squares overflow in float16
+        dtype = np.promote_types(X.dtype, np.float32)  # an engine reads no float16
         stack = np.concatenate([X[rows].astype(dtype, copy=False), X_trusted.astype(dtype)])
-        lengths = np.einsum("ij,ij->i", stack[: len(rows)], stack[: len(rows)])
-        self.scale = float(lengths.mean(dtype=np.float64)) or 1.0
+        self.scale = _mean_squared_length(stack[: len(rows)])
         self._engine = MemoryEngine(_fewer_columns(stack), bias=bias)
         self._Y = np.concatenate([Y[rows], np.eye(C)[y_trusted]])
         known = clean[rows] >= 0
@@ -170,6 +176,19 @@ def tempered_loss(A: Float64s, y: Ints) -> float:
         return float(np.mean(logsumexp(T * A, axis=1) - T * chosen))
 
     return float(minimize_scalar(at, bounds=(_COLDEST, _HOTTEST), method="bounded").fun)
+
+
+def _mean_squared_length(rows: Floats) -> float:
+    """Of the rows, in float64 whatever they are stored in; 1 where all are zero."""
+    total = sum(
+        float(np.einsum("ij,ij->", part, part)) for part in (r.astype(np.float64) for r in np.array_split(rows, 16))
+    )
+    if not np.isfinite(total):
+        raise InvalidInputError(
+            f"features up to {float(np.abs(rows).max()):.3g} are too large to square; expected a scale near 1. Divide them",
+            code="features",
+        )
+    return total / len(rows) or 1.0
 
 
 def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:

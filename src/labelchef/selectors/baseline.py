@@ -41,11 +41,11 @@ class Baseline(ABC):
         return None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The eligible samples of the smallest scores; equal scores by index."""
+        """The eligible samples of the smallest scores; whom of equals to take, where not all fit, is drawn from the seed."""
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
         ranking = self.rank(context)
-        indices = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size)
+        indices = _first(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.rng)
         unknown, none = np.full(len(indices), UNRESOLVED), np.full(len(indices), np.nan)
         diagnostics = SelectionDiagnostics(
             candidates=int(context.eligible.sum()),
@@ -62,3 +62,21 @@ class Baseline(ABC):
     @abstractmethod
     def rank(self, context: SelectionContext) -> Ranking:
         """Scores of all N samples, finite where eligible."""
+
+
+def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
+    """The smallest scores in order, equal ones by index; a tie at the end of the batch is broken by chance.
+
+    A model that knows nothing, as with γ = 0 before anything is clean, finds all samples alike: the first rows of a file
+    are no fair choice among them.
+    """
+    found = smallest(scores, count)
+    if len(found) == 0:
+        return found
+    last = scores[found[-1]]
+    equal = np.flatnonzero(scores == last)
+    kept = found[scores[found] != last]
+    room = len(found) - len(kept)
+    if room == len(equal):
+        return found
+    return np.concatenate([kept, np.sort(rng.choice(equal, room, replace=False))])

@@ -17,6 +17,7 @@ import numpy as np
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.records import UNRESOLVED
 from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.cleanlab_extra import cleanlab_module, require_cleanlab
 from labelchef.selectors.out_of_fold import out_of_fold
@@ -51,7 +52,9 @@ class CleanlabQualitySelector(Baseline):
         scores: Float64s = np.asarray(
             cleanlab_module("rank").get_label_quality_scores(given, P, method=self.method), dtype=np.float64
         )
-        return Ranking(scores, P.argmax(axis=1))
+        top = np.sort(P, axis=1)[:, -2:]
+        suggested = np.where(top[:, 1] > top[:, 0], P.argmax(axis=1), UNRESOLVED)  # equals are no suggestion
+        return Ranking(scores, suggested)
 
 
 def check_folds(folds: object) -> None:

@@ -113,7 +113,7 @@ class LookAheadSelector:
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
             of = appraisal.of(ahead.A, ahead.S, Y, gamma)
-            i = int(np.lexsort((rows, np.where(left, of.worth, np.inf)))[0])
+            i = int(np.lexsort((rows, of.worth, ~left))[0])  # those left first, whatever their worth
             picks[n], answers[n], influence[n], left[i] = i, of.answers[i], of.influence[i], False
             if n + 1 == count:
                 break

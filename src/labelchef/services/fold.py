@@ -19,6 +19,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
+from labelchef.pipeline.holdout import draw_judges
 from labelchef.selectors import Selector
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
@@ -47,20 +48,25 @@ class Folded:
     X: Float64s
     X_val: Float64s
     weak: Float64s
+    steering: Ints
+    """Positions of the validation rows that the selection sees."""
     closed: int = 0
     queried: bool = False
     last_labels: str = ""
     _normed_val: Float64s | None = field(default=None, repr=False)
 
     def neighbours(self, positions: Ints, count: int = 5) -> list[list[tuple[int, float]]]:
-        """The nearest validation rows of each training row by cosine: (position, similarity)."""
+        """The nearest validation rows that steer, of each training row, by cosine: (position, similarity).
+
+        Those that judge are not shown: who sees their labels would carry them into the training set.
+        """
         if self._normed_val is None:
-            self._normed_val = _normed(self.X_val)
+            self._normed_val = _normed(self.X_val[self.steering])
         near: list[list[tuple[int, float]]] = []
         similarity = _normed(np.asarray(self.X[positions])) @ self._normed_val.T
         for row in similarity:
             best = np.argsort(-row, kind="stable")[:count]
-            near.append([(int(k), round(float(row[k]), 4)) for k in best])
+            near.append([(int(self.steering[k]), round(float(row[k]), 4)) for k in best])
         return near
 
 
@@ -114,7 +120,15 @@ def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], Non
     inputs = inputs_of(ws, campaign)
     cleaner = new_cleaner(CampaignSettings.stored(campaign.settings))
     fit_on(inputs, cleaner, on_step=on_step)
-    return Folded(cleaner, inputs.X, inputs.X_val, inputs.weak)
+    return Folded(
+        cleaner, inputs.X, inputs.X_val, inputs.weak, _steering(inputs, CampaignSettings.stored(campaign.settings))
+    )
+
+
+def _steering(inputs: Inputs, settings: CampaignSettings) -> Ints:
+    place = {name: k for k, name in enumerate(inputs.classes)}
+    y = np.array([place[label] for label in inputs.y_val if label is not None], dtype=np.int64)
+    return np.flatnonzero(~draw_judges(y, len(inputs.classes), settings.holdout, settings.seed))
 
 
 def inputs_of(ws: Workspace, campaign: Any) -> Inputs:
