@@ -45,6 +45,7 @@ ROWS, COLUMNS = 4000, 512
 
 FOLDS = 4
 
+_LARGEST_LENGTH = 1e30  # squared; sums of products of single-precision features must not overflow
 _SWEEPS = 25  # a trial; the temperature takes care of what is left of the way
 _TOL = 1e-2
 _COLDEST, _HOTTEST = -6.0, 6.0  # log T
@@ -183,7 +184,7 @@ def _mean_squared_length(rows: Floats) -> float:
     total = sum(
         float(np.einsum("ij,ij->", part, part)) for part in (r.astype(np.float64) for r in np.array_split(rows, 16))
     )
-    if not np.isfinite(total):
+    if not total / len(rows) < _LARGEST_LENGTH:
         raise InvalidInputError(
             f"features up to {float(np.abs(rows).max()):.3g} are too large to square; expected a scale near 1. Divide them",
             code="features",
