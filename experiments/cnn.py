@@ -7,9 +7,10 @@ from experiments.plans import Experiment, Plan
 from experiments.reporting import Report
 from experiments.store import Result
 
-SEEDS, N_TRAIN, N_TEST = 5, 600, 1000
+SEEDS, N_TRAIN, N_TEST = 5, 1000, 1000
 GAMMA, L2 = 0.8, 1e-3
-TEXTS = ("fact_google_relations", "airline_twitter")
+TEXTS = ("fact_google_relations", "airline_twitter", "youtube_wrench")
+"""The paper's two, and one on which a network learns more than the largest class."""
 STRATEGIES = {"infl": ("one", "two", "three"), "expected_infl": ("one", "two", "three")}
 SELECTORS = (
     "infl", "expected_infl", "infl_d", "infl_y", "least_confidence", "entropy", "margin", "o2u", "random",
@@ -28,7 +29,7 @@ def grid(plan: Plan) -> list[Cell]:
     return [
         Cell(
             "cnn", name, seed, selector=selector, strategy=strategy, b=b, gamma=GAMMA, l2=L2, holdout=0.0,
-            labels=20 if plan.quick else 100, constructor="fine_tune", kind="network", **plan.sizes(N_TRAIN, N_TEST),
+            labels=20 if plan.quick else 100, constructor="retrain", kind="network", **plan.sizes(N_TRAIN, N_TEST),
         )
         for name in sets_of(plan)
         for seed in range(min(plan.seeds, SEEDS))
@@ -41,8 +42,8 @@ def grid(plan: Plan) -> list[Cell]:
 def _report(report: Report, results: list[Result]) -> None:
     frame = methods.frame_of(results)
     report.intro(
-        "cnn", n_train=frame["n_train"].max(), epochs=networks.EPOCHS, following=networks.FOLLOWING,
-        damping=networks.DAMPING, rows=networks.CURVATURE_ROWS, l2=L2,
+        "cnn", n_train=frame["n_train"].max(), epochs=networks.EPOCHS, damping=networks.DAMPING,
+        rows=networks.CURVATURE_ROWS, l2=L2,
     )  # fmt: skip
     report.commentary()
     for b in sorted(set(frame["b"])):
