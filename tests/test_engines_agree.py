@@ -306,10 +306,14 @@ def test_campaigns_choose_alike(rng: np.random.Generator, C: int, settings: dict
 @pytest.mark.usefixtures("on_torch")
 @pytest.mark.parametrize("selector", sorted(set(SELECTORS) - {"expected_infl", "increm_infl", "infl", "random"}))
 def test_every_other_selector_chooses_alike(rng: np.random.Generator, selector: str) -> None:
-    problem = make_problem(rng, n=240, d=5, C=3, spread=0.7)
+    choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
+
+
+def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
+    """Both engines, on the same labels after each round."""
     truth = problem.Y.argmax(axis=1)
     one, two = (campaign(engine, problem, selector=selector) for engine in ("memory", "cuda"))
-    for _ in range(2):
+    for _ in range(rounds):
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
         np.testing.assert_array_equal(batches[0].suggested, batches[1].suggested)
@@ -399,21 +403,28 @@ def test_compiled_kernels_against_plain_pytorch(gpu: str, rng: np.random.Generat
         np.testing.assert_allclose(one.gradient, two.gradient, atol=1e-9)
         np.testing.assert_allclose(one.hessian_product, two.hessian_product, atol=1e-9)
         assert one.loss == pytest.approx(two.loss, rel=1e-12)
+        everyone = np.ones(len(X), dtype=bool)
+        expected = [e.expected_scores(two.logits, two.products, labels, everyone, 0.3, 1.0) for e in (engine, plain)]
+        for mine, theirs in zip(*expected, strict=True):
+            np.testing.assert_allclose(engine.host(mine), engine.host(theirs), rtol=1e-9, atol=1e-9)
         W = W + 0.1
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("selector", ["expected_infl", "increm_infl"])
 @pytest.mark.parametrize("C", [2, 4])
-def test_campaigns_on_a_gpu_choose_like_those_on_a_cpu(gpu: str, rng: np.random.Generator, C: int) -> None:
-    problem = make_problem(rng, n=3000, d=20, C=C, spread=0.7)
-    truth = problem.Y.argmax(axis=1)
-    one, two = (campaign(engine, problem) for engine in ("memory", gpu))
-    for _ in range(6):
-        batches = [cleaner.query() for cleaner in (one, two)]
-        np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
-        for cleaner in (one, two):
-            cleaner.update(batches[0].indices, truth[batches[0].indices])
-    np.testing.assert_allclose(two.W_, one.W_, atol=1e-7)
+def test_campaigns_on_a_gpu_choose_like_those_on_a_cpu(rng: np.random.Generator, C: int, selector: str) -> None:
+    choose_alike(make_problem(rng, n=3000, d=20, C=C, spread=0.7), selector, rounds=6)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("selector", sorted(set(SELECTORS) - {"expected_infl", "increm_infl", "random"}))
+def test_every_other_selector_chooses_alike_on_a_gpu(rng: np.random.Generator, selector: str) -> None:
+    if selector in {"cleanlab_quality", "active_lab"}:
+        pytest.importorskip("cleanlab", reason="the extra 'cleanlab' is not installed")
+    choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
 
 
 @pytest.mark.gpu

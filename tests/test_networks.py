@@ -153,6 +153,54 @@ def test_an_indefinite_hessian_and_too_few_iterations_warn(rng: np.random.Genera
     assert few.residual == pytest.approx(float((g - A @ few.v).norm() / g.norm()), rel=1e-6)
 
 
+def test_conjugate_gradients_end_where_numbers_do() -> None:
+    with pytest.raises(LabelchefError, match="left the range of its numbers"):
+        conjugate_gradients(lambda v: v * torch.nan, torch.ones(3), None, tol=1e-3, max_iterations=10)
+
+
+class _Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids, self.head = nn.Embedding(20, 8), nn.Linear(8, 3)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(self.ids(x)).mean(dim=1))  # type: ignore[no-any-return]
+
+
+class _Recurs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids, self.body, self.head = nn.Embedding(20, 8), nn.LSTM(8, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(self.ids(x))[0][:, -1])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", [_Attends, _Recurs])
+def test_attention_and_recurrence_have_forward_derivatives(kind: type[nn.Module], rng: np.random.Generator) -> None:
+    """Against central differences; PyTorch's fast kernels for both have no forward derivative."""
+    X = rng.integers(0, 20, (11, 5))
+    task = adapt(kind().double())
+    linear = Linearised(task, CPU, 4)
+    v = torch.from_numpy(rng.normal(size=linear.n_parameters))
+    fast = torch.backends.mha.get_fastpath_enabled()
+    _, S = linear.push(X, v)
+    assert torch.backends.mha.get_fastpath_enabled() == fast
+    ends = []
+    for step in (1e-6, -1e-6):
+        moved = copy.deepcopy(task).eval()
+        with torch.no_grad():
+            for name, p in moved.named_parameters():
+                p.add_(step * linear.tree(v)[name])
+            ends.append(moved(torch.from_numpy(X)).numpy())
+    np.testing.assert_allclose(S, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-8)
+    data = Examples(X, np.full((11, 3), 1 / 3), np.ones(11))
+    for product in (linear.ggn_product, linear.hessian_product):
+        assert torch.isfinite(product(data, v)).all()
+
+
 def test_conjugate_gradients_start_anew_where_float32_lost_the_way() -> None:
     scale = torch.logspace(0, 4, 60)
     g = torch.ones(60)
@@ -340,7 +388,14 @@ def test_an_operation_without_a_forward_derivative_is_named(rng: np.random.Gener
 
 @pytest.mark.parametrize(
     "settings",
-    [{"curvature": "fisher"}, {"damping": -1.0}, {"tol": 0.0}, {"batch_size": 0}, {"max_iterations": True}],
+    [
+        {"curvature": "fisher"},
+        {"damping": -1.0},
+        {"tol": 0.0},
+        {"batch_size": 0},
+        {"batch_size": None},
+        {"max_iterations": True},
+    ],
 )
 def test_influence_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError, match="expected"):
@@ -348,7 +403,17 @@ def test_influence_settings_are_checked(settings: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"epochs": 0}, {"learning_rate": 0.0}, {"optimiser": "adamw"}, {"patience": 0}, {"batch_size": 1.5}]
+    "settings",
+    [
+        {"epochs": 0},
+        {"epochs": None},
+        {"learning_rate": "a"},
+        {"momentum": -3},
+        {"learning_rate": 0.0},
+        {"optimiser": "adamw"},
+        {"patience": 0},
+        {"batch_size": 1.5},
+    ],
 )
 def test_training_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError, match="expected"):

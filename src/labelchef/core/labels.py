@@ -31,7 +31,7 @@ class LabelTable:
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
         self.weight = np.full(len(Y_weak), float(gamma))
         self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
-        self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int64)
+        self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int16)  # read whole at every selection
         self._changes: list[Ints] = []
 
     @property

@@ -11,7 +11,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.engines.protocol import Pair, RowLabels
 from labelchef.engines.transfer import small_tensor
 
-_PLACES = 16  # for pairs, added at a time
+_PLACES = 64  # for pairs, added at a time: all that are kept, so that recordings outlast them
 _LABEL_SETS = 2  # the true labels, and those that look-ahead assumes
 
 

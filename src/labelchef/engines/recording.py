@@ -27,7 +27,7 @@ class _Entry:
 
 
 class Recorder:
-    """Replays work on a device. Results are overwritten by the next call with the same key: use or copy them first."""
+    """Replays work on a device. Results lie where the next call, of whatever key, may write: use or copy them first."""
 
     def __init__(self, device: torch.device) -> None:
         self._records = device.type == "cuda"

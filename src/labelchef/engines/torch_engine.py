@@ -49,7 +49,7 @@ class TorchEngine:
         self.sweeps = 0.0
         self.resident = self._fits() if resident is None else resident
         self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
-        if self._dtype == torch.float16 and given.dtype != torch.float16:
+        if torch.finfo(self._dtype).max < torch.finfo(given.dtype).max:
             check_range(given, self._dtype)
         self._X = given.to(self._device, self._dtype).contiguous() if self.resident else given
         self._start()
@@ -269,7 +269,7 @@ class TorchEngine:
     ) -> tuple[Any, Any, Any]:
         """See `Engine.expected_scores`."""
         here, mask = self.placed(labels), self._mask(eligible)
-        mean, spread, label = torch_kernels.expected(logits.T, products.T, here.Y.T, here.weight, eta)
+        mean, spread, label = self._kernels.expected(logits.T, products.T, here.Y.T, here.weight, eta)
         worth = torch.where(mask, mean - optimism * spread, float("inf"))
         return worth, torch.where(mask, mean, float("inf")), torch.where(mask, label, 0)
 

@@ -33,8 +33,8 @@ def check_range(X: Any, dtype: torch.dtype) -> None:
         if float(torch.linalg.vector_norm(block, float("inf"))) > most:
             row, column = (int(place) for place in torch.nonzero(block.abs() > most)[0])
             raise InvalidInputError(
-                f"X[{start + row}, {column}] is {float(block[row, column]):g}, beyond what float16 can hold "
-                f"({most:g}); expected features within its range. Scale them, or take feature_dtype='bfloat16' or 'float32'",
+                f"X[{start + row}, {column}] is {float(block[row, column]):g}, beyond what {str(dtype).removeprefix('torch.')} "
+                f"can hold ({most:g}); expected features within its range. Scale them, or take a wider feature_dtype",
                 code="feature_dtype",
             )
 
@@ -49,6 +49,7 @@ def passing(X: Any, cuts: list[slice], device: torch.device, dtype: torch.dtype)
     longest = max(len(range(*rows.indices(len(X)))) for rows in cuts)
     pinned = [torch.empty((longest, X.shape[1]), dtype=dtype, pin_memory=True) for _ in range(2)]
     there = [torch.empty((longest, X.shape[1]), dtype=dtype, device=device) for _ in range(2)]
+    copying.wait_stream(working)  # their memory may be what queued work still reads
     copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))  # type: ignore[no-untyped-call]
     for turn in range(len(cuts) + 1):
         if turn < len(cuts):

@@ -110,6 +110,14 @@ def _sums_thin(X, R, G, n, d, stride, share, m: tl.constexpr, BN: tl.constexpr, 
 
 
 @triton.jit
+def _softmax(logit, inside):
+    top = tl.maximum(tl.max(logit, axis=0), 0.0)
+    e = tl.where(inside, tl.exp(logit - top[None, :]), 0.0)
+    total = tl.sum(e, axis=0) + tl.exp(-top)
+    return e / total[None, :], top + tl.log(total)
+
+
+@triton.jit
 def _coefficients(
     A, Z, Y, weight, R, losses, n, a, z, y,
     k: tl.constexpr, K: tl.constexpr, gradient: tl.constexpr, product: tl.constexpr, BN: tl.constexpr,
@@ -121,11 +129,8 @@ def _coefficients(
     logit = tl.load(A + column * a + rows[None, :], mask=inside, other=0.0)
     label = tl.load(Y + (column + 1) * y + rows[None, :], mask=inside, other=0.0)
     w = tl.load(weight + rows, mask=live, other=0.0)
-    top = tl.maximum(tl.max(logit, axis=0), 0.0)
-    e = tl.where(inside, tl.exp(logit - top[None, :]), 0.0)
-    total = tl.sum(e, axis=0) + tl.exp(-top)
-    p = e / total[None, :]
-    loss = w * (top + tl.log(total) - tl.sum(label * logit, axis=0))
+    p, log_total = _softmax(logit, inside)
+    loss = w * (log_total - tl.sum(label * logit, axis=0))
     tl.store(losses + tl.program_id(0), tl.sum(tl.where(live, loss, 0.0), axis=0))
     if gradient:
         tl.store(R + column * n + rows[None, :], w[None, :] * (p - label), mask=inside)
@@ -134,6 +139,31 @@ def _coefficients(
         mean = tl.sum(p * s, axis=0)
         at = column + k if gradient else column
         tl.store(R + at * n + rows[None, :], w[None, :] * p * (s - mean[None, :]), mask=inside)
+
+
+@triton.jit
+def _expected(
+    A, S, Y, weight, means, spreads, labels, n, a, s, y, eta,
+    k: tl.constexpr, K: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
+    column = tl.arange(0, K)[:, None].to(tl.int64)
+    live = rows < n
+    inside = (column < k) & live[None, :]
+    logit = tl.load(A + column * a + rows[None, :], mask=inside, other=-float("inf"))
+    slope = tl.load(S + column * s + rows[None, :], mask=inside, other=0.0)
+    label = tl.load(Y + (column + 1) * y + rows[None, :], mask=inside, other=0.0)
+    w = tl.load(weight + rows, mask=live, other=0.0)[None, :]
+    moved = logit - tl.load(eta) * slope
+    p, _ = _softmax(logit, inside)
+    q, _ = _softmax(moved, inside)
+    mean = tl.sum(q * slope, axis=0)
+    spread = tl.sum(q * slope * slope, axis=0) - mean * mean
+    before = tl.sum((w * label + (1.0 - w) * p) * slope, axis=0)
+    tl.store(means + rows, mean - before, mask=live)
+    tl.store(spreads + rows, tl.sqrt(tl.maximum(spread, 0.0)), mask=live)
+    likeliest = tl.argmax(moved, axis=0).to(tl.int64) + 1
+    tl.store(labels + rows, tl.where(tl.max(moved, axis=0) > 0.0, likeliest, 0), mask=live)
 
 
 def products(X: Any, K: Any) -> Any:
@@ -180,6 +210,20 @@ def coefficients(A: Any, Z: Any, Y: Any, weight: Any, *, gradient: bool, product
         k, 1 << (k - 1).bit_length(), gradient, product, BN=block, num_warps=4,
     )  # fmt: skip
     return R, losses.sum()
+
+
+def expected(A: Any, S: Any, Y: Any, weight: Any, eta: float) -> tuple[Any, Any, Any]:
+    """See `torch_kernels.expected`."""
+    k, n = A.shape
+    A, S, Y = (M if M.stride(1) == 1 else M.contiguous() for M in (A, S, Y))
+    mean, spread = (torch.empty(n, dtype=torch.float64, device=A.device) for _ in range(2))
+    label, block = torch.empty(n, dtype=torch.int64, device=A.device), 128
+    step = torch.full((1,), eta, dtype=torch.float64, device=A.device)  # a number would be passed in float32
+    _expected[(triton.cdiv(n, block),)](
+        A, S, Y, weight, mean, spread, label, n, A.stride(0), S.stride(0), Y.stride(0), step,
+        k, 1 << (k - 1).bit_length(), BN=block, num_warps=4,
+    )  # fmt: skip
+    return mean, spread, label
 
 
 def _padded(columns: int) -> int:

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from labelchef.networks.model import NetworkModel
 from labelchef.networks.progress import epochs_shown
 from labelchef.networks.selector import ALONG_V, Direction, NetworkInfluenceSelector, choose_selector
 from labelchef.networks.session import NetworkSession
-from labelchef.networks.task import Outputs, adapt, last_linear
+from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
 from labelchef.networks.training import OnEpoch, TrainingSettings, train
 from labelchef.pipeline.holdout import check_judges
 from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels
@@ -132,7 +132,9 @@ class NetworkCleaner(LabelCleaner):
         """
         loop, (gamma, l2) = self._settings(), self._strengths()
         following, seed = as_constructor(self.constructor), seed_of(self.random_state)
-        task = copy.deepcopy(adapt(self.network, self.parameters, outputs=self.outputs))
+        task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
+        if not (self.pretrained and isinstance(following, LastLayer)):
+            task.influenced_parameters()
         inputs = as_inputs(X)
         names, weak, given = self._labels(len(inputs), Y_weak, y_clean, classes)
         table = self._table(weak, given, gamma, askable)
@@ -140,7 +142,8 @@ class NetworkCleaner(LabelCleaner):
         own = self._trusted(X_judge, y_judge, names, inputs, "judge")
         steering, judging = self._parts(validation, own, names, seed)
         test = self._trusted(X_test, y_test, names, inputs, "test")
-        influence, training = self.influence or InfluenceSettings(), self.training or TrainingSettings()
+        influence = _settings_of("influence", self.influence, InfluenceSettings)
+        training = _settings_of("training", self.training, TrainingSettings)
         model = NetworkModel(
             task, inputs, steering, judging if len(judging[1]) else None, test,
             len(names), l2, as_device(self.device), influence.batch_size,
@@ -230,7 +233,7 @@ class NetworkCleaner(LabelCleaner):
                 head.weight.copy_(W[: head.in_features].T)
                 if head.bias is not None:
                     head.bias.copy_(W[-1])
-        return module
+        return module.eval()
 
     @property
     def W_(self) -> Float64s:  # noqa: N802
@@ -263,6 +266,26 @@ class NetworkCleaner(LabelCleaner):
         inputs = as_inputs(X, f"X_{name}", like=like)
         cover = name == "val" and as_constructor(self.constructor).name != "last_layer"  # the convex pipeline warns too
         return inputs, as_evaluation_labels(y, names, len(inputs), f"y_{name}", must_cover=cover)
+
+
+def _copied(task: NetworkTask) -> NetworkTask:
+    try:
+        return copy.deepcopy(task)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"the network cannot be copied ({str(error).splitlines()[0]}); expected one that copy.deepcopy takes: weights that "
+            "are parameters (torch.nn.utils.parametrizations, not torch.nn.utils.weight_norm), nothing computed left on it",
+            code="network",
+        ) from error
+
+
+_Settings = TypeVar("_Settings")
+
+
+def _settings_of(name: str, given: Any, kind: type[_Settings]) -> _Settings:
+    if given is not None and not isinstance(given, kind):
+        raise InvalidInputError(f"{name} is {type(given).__name__}; expected {kind.__name__} or None", code=name)
+    return kind() if given is None else given
 
 
 def _head(module: nn.Module) -> nn.Linear:

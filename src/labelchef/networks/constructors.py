@@ -22,6 +22,7 @@ from labelchef.core.solvers import Companion
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 from labelchef.networks.model import NetworkModel, View
+from labelchef.networks.settings import check_counts, check_range
 from labelchef.networks.training import Trained, TrainingSettings, train
 
 
@@ -41,6 +42,11 @@ class FineTune:
     patience: int | None = None
     """None keeps the last epoch: after ten labels, validation hardly tells one epoch from the next."""
     name: str = field(default="fine_tune", init=False)
+
+    def __post_init__(self) -> None:
+        check_counts(self, "constructor", ("epochs",), optional=("patience",))
+        if self.learning_rate is not None:
+            check_range(self, "constructor", "learning_rate", above=0.0)
 
     def settings(self, first: TrainingSettings) -> TrainingSettings:
         """How to go on."""
@@ -67,7 +73,7 @@ def as_constructor(chosen: Any) -> NetworkConstructor:
     """A constructor by name, or the one that was handed in."""
     if isinstance(chosen, Retrain | FineTune | LastLayer):
         return chosen
-    if chosen not in NETWORK_CONSTRUCTORS:
+    if not isinstance(chosen, str) or chosen not in NETWORK_CONSTRUCTORS:
         raise InvalidInputError(
             f"unknown constructor {chosen!r} for a network; expected one of: {', '.join(NETWORK_CONSTRUCTORS)}",
             code="constructor",

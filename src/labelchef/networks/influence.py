@@ -20,8 +20,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
+from labelchef.domain.errors import ConvergenceWarning, InvalidInputError, LabelchefError
 from labelchef.networks.linearised import Linearised
+from labelchef.networks.settings import check_counts, check_range
 from labelchef.networks.training import Examples
 
 
@@ -43,15 +44,9 @@ class InfluenceSettings:
     def __post_init__(self) -> None:
         if self.curvature not in ("ggn", "hessian"):
             raise InvalidInputError(f"curvature is {self.curvature!r}; expected 'ggn' or 'hessian'", code="influence")
-        if not 0.0 <= self.damping < math.inf or not 0.0 < self.tol < 1.0:
-            raise InvalidInputError(
-                f"damping is {self.damping!r} and tol {self.tol!r}; expected damping ≥ 0 and 0 < tol < 1",
-                code="influence",
-            )
-        for name in ("max_iterations", "batch_size", "curvature_rows"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code="influence")
+        check_range(self, "influence", "damping", least=0.0)
+        check_range(self, "influence", "tol", above=0.0, below=1.0)
+        check_counts(self, "influence", ("max_iterations", "batch_size"), optional=("curvature_rows",))
 
 
 @dataclass(frozen=True)
@@ -127,6 +122,11 @@ def conjugate_gradients(
             p = r + (rr / old) * p
         r = g - product(v)
         residual = _norm(r) / size
+        if not math.isfinite(residual):
+            raise LabelchefError(
+                "the solve for v left the range of its numbers; scale the inputs, raise damping, or use a float32 network",
+                code="diverged",
+            )
         if residual <= tol or negative or iterations >= max_iterations or residual > 0.9 * before:
             return Solution(v, residual, iterations, residual <= tol, negative)
         before = residual

@@ -56,8 +56,8 @@ def as_device(device: str | torch.device) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, TypeError, AssertionError) as error:
+        torch.zeros(1, device=found).item()
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
         raise InvalidInputError(
             f"device is {device!r}, which cannot be used ({error}); expected 'auto', 'cpu' or 'cuda'", code="device"
         ) from None

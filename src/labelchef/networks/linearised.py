@@ -12,12 +12,14 @@ Over the M influenced parameters, the network as it predicts. Memory is that of 
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
@@ -36,11 +38,13 @@ class Linearised:
         self.task, self.device, self.batch_size = task, device, batch_size
         self.w = task.influenced_parameters()
         self.n_parameters = sum(p.numel() for p in self.w.values())
+        self.dtype = torch.promote_types(task.dtype, torch.float32)
+        """Of vectors (M,): a solve needs more digits than a half type has."""
 
     def tree(self, vector: torch.Tensor) -> Tree:
         """A vector (M,) as named tensors of the parameters' shapes."""
         parts = torch.split(vector, [p.numel() for p in self.w.values()])
-        return {name: part.view_as(p) for (name, p), part in zip(self.w.items(), parts, strict=True)}
+        return {name: part.view_as(p).to(p.dtype) for (name, p), part in zip(self.w.items(), parts, strict=True)}
 
     def vector(self, tree: Tree) -> torch.Tensor:
         """Named tensors as one vector (M,)."""
@@ -83,11 +87,11 @@ class Linearised:
     def push(self, X: Inputs, vector: torch.Tensor) -> tuple[Float64s, Float64s]:
         """Logits and J_i v of every sample, (N, C) each, in one pass."""
         v, logits, products = self.tree(vector), [], []
-        with torch.no_grad(), predicting(self.task):
+        with torch.no_grad(), predicting(self.task), _differentiable(self.task):
             for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
                 out, t = self._pushed(x, v)
-                logits.append(out.cpu().numpy().astype(np.float64))
-                products.append(t.cpu().numpy().astype(np.float64))
+                logits.append(out.double().cpu().numpy())
+                products.append(t.double().cpu().numpy())
         return np.concatenate(logits), np.concatenate(products)
 
     def _pushed(self, x: torch.Tensor, v: Tree) -> tuple[torch.Tensor, torch.Tensor]:
@@ -107,10 +111,10 @@ class Linearised:
     ) -> torch.Tensor:
         """A sum over batches, divided by the number of samples, so that the size of a batch plays no part."""
         total = torch.zeros(self.n_parameters, device=self.device, dtype=torch.float64)
-        with predicting(self.task):
+        with predicting(self.task), _differentiable(self.task):
             for rows, x in batches(data.X, self.batch_size, self.device, self.task.dtype):
                 total += self.vector(product(x, *labels_of(data, rows, self.device, self.task.dtype))).detach()
-        return (total / len(data.X)).to(self.task.dtype)
+        return (total / len(data.X)).to(self.dtype)
 
 
 def _pulled(value: torch.Tensor, w: Tree, along: torch.Tensor | None = None) -> Tree:
@@ -128,6 +132,21 @@ def _parts(value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A value and what rode along: zero where nothing that is influenced reaches."""
     primal, tangent = forward_ad.unpack_dual(value)  # type: ignore[no-untyped-call]
     return primal, torch.zeros_like(primal) if tangent is None else tangent
+
+
+@contextmanager
+def _differentiable(task: NetworkTask) -> Iterator[None]:
+    """Attention and recurrent layers by kernels that have a forward derivative; all settings as they were afterwards."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    recurrent = any(isinstance(part, nn.RNNBase) for part in task.modules())  # others would be slower without
+    with ExitStack() as stack:
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        if recurrent:
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False, allow_tf32=None))
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+        yield
 
 
 @contextmanager

@@ -76,8 +76,15 @@ class NetworkModel:
         """(n, C), the network as it predicts."""
         found = []
         with torch.no_grad(), predicting(self.task):
-            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found.append(self.task(x).cpu().numpy().astype(np.float64))
+            for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
+                found.append(self.task(x).double().cpu().numpy())
+                if not np.isfinite(found[-1]).all():
+                    row = rows.start + int(np.argwhere(~np.isfinite(found[-1]))[0][0])
+                    raise InvalidInputError(
+                        f"the network's logits of sample {row} are not finite; expected finite ones. Scale the inputs, or "
+                        "look at the network's weights",
+                        code="network",
+                    )
         return np.concatenate(found)
 
     def view(self, labels: RowLabels) -> View:
@@ -97,7 +104,7 @@ class NetworkModel:
         found = []
         with torch.no_grad(), predicting(self.task):
             for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found.append(penultimate(self.task, x).cpu().numpy().astype(np.float32))
+                found.append(penultimate(self.task, x).float().cpu().numpy())
         return np.concatenate(found)
 
 

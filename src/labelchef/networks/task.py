@@ -38,7 +38,21 @@ class NetworkTask(nn.Module):
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """(n, C). A single output is the logit of the second of two classes."""
-        out = getattr(self.module, self._method)(x)
+        out = self._output(x)
+        if self._outputs == "probabilities":
+            out = out if out.shape[1] > 1 else torch.cat([1.0 - out, out], dim=1)
+            return torch.log(out.clamp_min(torch.finfo(out.dtype).tiny))  # log-probabilities are logits
+        return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
+
+    def _output(self, x: torch.Tensor) -> torch.Tensor:
+        """What the network returns for a batch, (n, outputs)."""
+        try:
+            out = getattr(self.module, self._method)(x)
+        except IndexError as error:
+            raise InvalidInputError(
+                f"the network has no place for an input of this batch ({error}); expected ids within its vocabulary",
+                code="inputs",
+            ) from error
         out = getattr(out, "logits", out)
         if not isinstance(out, torch.Tensor):
             raise InvalidInputError(
@@ -52,17 +66,19 @@ class NetworkTask(nn.Module):
                 f"the network returned shape {tuple(out.shape)} for {len(x)} inputs; expected ({len(x)}, classes)",
                 code="network",
             )
-        if self._outputs == "probabilities":
-            out = out if out.shape[1] > 1 else torch.cat([1.0 - out, out], dim=1)
-            return torch.log(out.clamp_min(torch.finfo(out.dtype).tiny))  # log-probabilities are logits
-        return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
+        return out
 
     def influenced(self) -> tuple[str, ...]:
         """Names of the influenced parameters, as `named_parameters` of this task has them."""
         return self._names
 
     def influenced_parameters(self) -> dict[str, torch.Tensor]:
-        """Name → value, cut off from any graph."""
+        """Name → value, cut off from any graph; refused where there are none."""
+        if not self._names:
+            raise InvalidInputError(
+                "the network has no parameter to influence; expected at least one that requires a gradient",
+                code="parameters",
+            )
         every = dict(self.named_parameters())
         return {name: every[name].detach() for name in self._names}
 
@@ -72,24 +88,47 @@ class NetworkTask(nn.Module):
         return next(p.dtype for p in self.parameters() if p.is_floating_point())
 
     def check(self, x: torch.Tensor, n_classes: int) -> None:
-        """Refuse outputs that are no logits for so many classes; looks once, at one batch."""
+        """Refuse outputs that are not what they are said to be, for so many classes; looks once, at one batch."""
         if self._checked:
             return
-        with torch.no_grad():
-            out = self.logits(x)
-        if out.shape[1] != n_classes:
+        out = self._first_output(x)
+        found = max(2, out.shape[1])
+        if found != n_classes:
             raise InvalidInputError(
                 f"the network has {out.shape[1]} outputs; expected {n_classes}, one a column of the weak labels",
                 code="network",
             )
-        sums = out.sum(dim=1)
-        if self._outputs == "logits" and bool((out >= 0).all()) and bool((sums - 1).abs().max() < _SUM):
+        distributed = bool(((out >= 0) & (out <= 1)).all())
+        if out.shape[1] > 1:
+            distributed &= bool((out.sum(dim=1) - 1).abs().max() < _SUM)
+        if self._outputs == "probabilities" and not distributed:
             raise InvalidInputError(
-                "the network's outputs look like probabilities (rows sum to 1); expected logits. "
-                "Drop its softmax, or pass outputs='probabilities'",
+                f"outputs='probabilities', and the network returned {out[0].tolist()}; expected numbers from 0 to 1, rows that "
+                "sum to 1. Pass outputs='logits', or let it end in a softmax",
+                code="network",
+            )
+        if self._outputs == "logits" and distributed and (out.shape[1] > 1 or self._ends_in_sigmoid()):
+            raise InvalidInputError(
+                "the network's outputs look like probabilities; expected logits. "
+                "Drop its softmax or sigmoid, or pass outputs='probabilities'",
                 code="network",
             )
         self._checked = True
+
+    def _first_output(self, x: torch.Tensor) -> torch.Tensor:
+        """Of a first batch: whatever the network says against it is said in our words."""
+        try:
+            with torch.no_grad():
+                return self._output(x)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the network cannot take a batch of X, of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')} "
+                f"({str(error).splitlines()[0]}); expected inputs as it was made for",
+                code="inputs",
+            ) from error
+
+    def _ends_in_sigmoid(self) -> bool:
+        return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
 
 
 def adapt(network: Any, parameters: str | Iterable[str] = "all", *, outputs: Outputs = "auto") -> NetworkTask:
@@ -107,6 +146,11 @@ def adapt(network: Any, parameters: str | Iterable[str] = "all", *, outputs: Out
     if outputs not in ("auto", "logits", "probabilities"):
         raise InvalidInputError(f"outputs is {outputs!r}; expected 'auto', 'logits' or 'probabilities'", code="outputs")
     if isinstance(network, NetworkTask):
+        if parameters != "all" or outputs != "auto":
+            raise InvalidInputError(
+                "parameters and outputs are settled in a NetworkTask; expected them unset here. Pass them to adapt()",
+                code="parameters" if parameters != "all" else "outputs",
+            )
         return network
     module, found = _module_of(network)
     influenced = getattr(module, "influenced", None)
@@ -118,6 +162,12 @@ def adapt(network: Any, parameters: str | Iterable[str] = "all", *, outputs: Out
 
 def _module_of(network: Any) -> tuple[nn.Module, Literal["logits", "probabilities"]]:
     """The module inside, and what it returns."""
+    if isinstance(network, torch.jit.ScriptModule):
+        raise InvalidInputError(
+            "network is a TorchScript module, which cannot be trained on here; expected the torch.nn.Module it was made from. "
+            "For features of it see labelchef.networks.features",
+            code="network",
+        )
     if isinstance(network, nn.Module):
         return network, "logits"
     inside = getattr(network, "module_", None)
@@ -136,12 +186,14 @@ def _module_of(network: Any) -> tuple[nn.Module, Literal["logits", "probabilitie
 
 
 def _names(module: nn.Module, parameters: str | Iterable[str]) -> list[str]:
-    free = [name for name, p in module.named_parameters() if p.requires_grad]
+    free = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
+    # every name a parameter goes by, with its first one: tied layers share theirs
+    called = [(name, free[id(p)]) for name, p in module.named_parameters(remove_duplicate=False) if id(p) in free]
     if parameters == "all":
-        wanted = free
+        wanted = set(free.values())
     elif parameters == "last":
         head = last_linear(module)
-        wanted = [name for name in free if name.rpartition(".")[0] == head]
+        wanted = {first for name, first in called if name.rpartition(".")[0] == head}
     elif isinstance(parameters, str):
         raise InvalidInputError(
             f"parameters is {parameters!r}; expected 'all', 'last' or a list of names", code="parameters"
@@ -149,18 +201,14 @@ def _names(module: nn.Module, parameters: str | Iterable[str]) -> list[str]:
     else:
         prefixes = [str(p) for p in parameters]
         for prefix in prefixes:
-            if not any(_within(name, prefix) for name in free):
+            if not any(_within(name, prefix) for name, _ in called):
+                expected = ", ".join(free.values())
                 raise InvalidInputError(
-                    f"no trainable parameter is called {prefix!r}; expected names or prefixes of: {', '.join(free)}",
+                    f"no trainable parameter is called {prefix!r}; expected names or prefixes of: {expected}",
                     code="parameters",
                 )
-        wanted = [name for name in free if any(_within(name, prefix) for prefix in prefixes)]
-    if not wanted:
-        raise InvalidInputError(
-            "the network has no parameter to influence; expected at least one that requires a gradient",
-            code="parameters",
-        )
-    return wanted
+        wanted = {first for name, first in called if any(_within(name, prefix) for prefix in prefixes)}
+    return [name for name in free.values() if name in wanted]
 
 
 def _within(name: str, prefix: str) -> bool:

@@ -17,10 +17,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.settings import check_counts, check_range
 from labelchef.networks.task import NetworkTask
 
 OnEpoch = Callable[[int, float, float], None]
@@ -45,12 +47,9 @@ class TrainingSettings:
     amp: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code="training")
-        if not self.learning_rate > 0.0:
-            raise InvalidInputError(f"learning_rate is {self.learning_rate!r}; expected > 0", code="training")
+        check_counts(self, "training", ("epochs", "batch_size"), optional=("patience",))
+        check_range(self, "training", "learning_rate", above=0.0)
+        check_range(self, "training", "momentum", least=0.0, below=1.0)
         if self.optimiser not in ("adam", "sgd"):
             raise InvalidInputError(f"optimiser is {self.optimiser!r}; expected 'adam' or 'sgd'", code="training")
 
@@ -119,9 +118,11 @@ def predicting(task: NetworkTask) -> Iterator[None]:
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
     """A generator of its own; what layers draw themselves (dropout) is seeded too, and given back afterwards."""
-    devices = [device.index or 0] if device.type == "cuda" else []
+    devices = [torch.zeros(0, device=device).device.index] if device.type == "cuda" else []  # "cuda" is the current one
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed devices that are not ours too
+        for index in devices:
+            torch.cuda.default_generators[index].manual_seed(seed)
         yield torch.Generator().manual_seed(seed)
 
 
@@ -176,6 +177,15 @@ def _optimiser(task: NetworkTask, settings: TrainingSettings, l2: float) -> Any:
     return torch.optim.Adam(free, lr=settings.learning_rate, weight_decay=l2)  # not AdamW: λ is part of F
 
 
+def _wake(task: NetworkTask) -> None:
+    """Training mode for all parts but frozen batch norms: whose parameters stay, its running figures stay too."""
+    task.train()
+    for part in task.modules():
+        own = list(part.parameters(recurse=False))
+        if isinstance(part, _BatchNorm) and own and not any(p.requires_grad for p in own):
+            part.eval()
+
+
 def _epoch(
     task: NetworkTask,
     data: Examples,
@@ -185,7 +195,7 @@ def _epoch(
     device: torch.device,
 ) -> tuple[float, int]:
     """One pass in a random order; mean loss and number of steps. Batches are of nearly one size: none is a crumb."""
-    task.train()
+    _wake(task)
     order = torch.randperm(len(data.X), generator=generator).numpy()
     parts = np.array_split(order, -(-len(order) // settings.batch_size))
     total = 0.0
