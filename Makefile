@@ -1,6 +1,7 @@
-# Every target sets up what it needs: a virtual environment in .venv with the package and its tools.
+# Every target sets up what it needs: a virtual environment in .venv with the package (the demo), and the tools and PyTorch (all others).
 PYTHON ?= python3
 BIN := .venv/bin
+USABLE := .venv/.usable
 READY := .venv/.ready
 # Real data sets for the tests marked `data` and for the benchmarks; both do without where the folder is missing.
 export LABELCHEF_DATA ?= $(abspath ../shared/data)
@@ -9,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test lint format bench experiments experiments-quick clean
 
-demo: $(READY)
+demo: $(USABLE)
 	$(BIN)/labelchef demo
 
 test: lint
@@ -27,7 +28,6 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,torch]'
 	$(BIN)/python -m benchmarks
 
 # The paper's experiments and the scoreboard, written to docs/; finished cells are kept, the same command goes on.
@@ -41,8 +41,12 @@ experiments-quick: $(READY)
 clean:
 	rm -rf .venv labelchef-demo labelchef-demo-home bench-results experiments-quick .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
 
-$(READY): pyproject.toml constraints.txt
+$(USABLE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "labelchef needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	@touch $@
+
+$(READY): $(USABLE)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@

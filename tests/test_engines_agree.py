@@ -311,6 +311,8 @@ def test_every_other_selector_chooses_alike(rng: np.random.Generator, selector: 
 
 def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
     """Both engines, on the same labels after each round."""
+    if selector in {"cleanlab_quality", "active_lab"}:
+        pytest.importorskip("cleanlab", reason="the extra 'cleanlab' is not installed")
     truth = problem.Y.argmax(axis=1)
     one, two = (campaign(engine, problem, selector=selector) for engine in ("memory", "cuda"))
     for _ in range(rounds):
@@ -406,7 +408,8 @@ def test_compiled_kernels_against_plain_pytorch(gpu: str, rng: np.random.Generat
         everyone = np.ones(len(X), dtype=bool)
         expected = [e.expected_scores(two.logits, two.products, labels, everyone, 0.3, 1.0) for e in (engine, plain)]
         for mine, theirs in zip(*expected, strict=True):
-            np.testing.assert_allclose(engine.host(mine), engine.host(theirs), rtol=1e-9, atol=1e-9)
+            # a spread is the root of a difference: where it is small, so are its digits
+            np.testing.assert_allclose(engine.host(mine), engine.host(theirs), rtol=1e-7, atol=1e-7)
         W = W + 0.1
 
 
@@ -422,8 +425,6 @@ def test_campaigns_on_a_gpu_choose_like_those_on_a_cpu(rng: np.random.Generator,
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("selector", sorted(set(SELECTORS) - {"expected_infl", "increm_infl", "random"}))
 def test_every_other_selector_chooses_alike_on_a_gpu(rng: np.random.Generator, selector: str) -> None:
-    if selector in {"cleanlab_quality", "active_lab"}:
-        pytest.importorskip("cleanlab", reason="the extra 'cleanlab' is not installed")
     choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
 
 
