@@ -71,7 +71,9 @@ def context(problem: Problem, eligible: "np.ndarray | None" = None) -> Selection
     everyone = np.ones(len(problem.X), dtype=bool) if eligible is None else eligible
     clean = np.zeros(len(problem.X), dtype=bool)
     chance = np.random.default_rng(0)
-    return SelectionContext(objective, found.point, split.at, everyone, found.keeper, chance, clean, split.examples)
+    return SelectionContext(
+        objective, found.point, split.at, split.gradient_there, everyone, found.keeper, chance, clean, split.examples
+    )
 
 
 def test_selection_is_the_top_of_the_full_matrix(rng: np.random.Generator) -> None:

@@ -44,7 +44,16 @@ def context(
     clean = np.zeros(len(problem.X), dtype=bool) if cleaned is None else cleaned
     chance = np.random.default_rng(0)
     return SelectionContext(
-        objective, found.point, split.at, ~clean, found.keeper, chance, clean, split.examples, rounds
+        objective,
+        found.point,
+        split.at,
+        split.gradient_there,
+        ~clean,
+        found.keeper,
+        chance,
+        clean,
+        split.examples,
+        rounds,
     )
 
 

@@ -28,13 +28,13 @@ def contrast(M: Float64s) -> Float64s:
     return np.ascontiguousarray((M[:, 1:] - M[:, :1]).T)
 
 
-def expand(G: Float64s) -> Float64s:
-    """(k, D) → (D, C): the column of class 0 is minus the sum of the others.
+def expand(G: Any, xp: Any = np) -> Any:
+    """(k, D) → (D, C): the column of class 0 is minus the sum of the others, by the functions of G's own module.
 
     >>> expand(np.array([[2.0], [5.0]])).tolist()
     [[-7.0, 2.0, 5.0]]
     """
-    return np.vstack([-G.sum(axis=0, keepdims=True), G]).T
+    return xp.vstack([-G.sum(axis=0, keepdims=True), G]).T
 
 
 def with_reference(A: Any, xp: Any = np) -> Any:

@@ -150,10 +150,13 @@ def sketch_step(n_rows: int, n_columns: int) -> int:
     return max(1, n_rows // (_ROWS_PER_COLUMN * n_columns))
 
 
-def _corrected(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
-    """L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair."""
-    engine = factor.engine
-    return engine.host(engine.secant_solve(factor.inverse, pairs, engine.place(R)))
+def _corrected(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: RowArray) -> RowArray:
+    """L-BFGS around M⁻¹, in the engine's kind of array: symmetric, positive definite, and exact on the last pair."""
+    return factor.engine.secant_solve(factor.inverse, pairs, R)
+
+
+def _corrected_host(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
+    return factor.engine.host(_corrected(factor, pairs, factor.engine.place(R)))
 
 
 @dataclass(frozen=True)
@@ -202,11 +205,15 @@ class CurvatureKeeper:
 
     def solve(self, R: Float64s) -> Float64s:
         """Approximately H⁻¹ R."""
+        return _corrected_host(self.factor, self._pairs, R)
+
+    def solve_there(self, R: RowArray) -> RowArray:
+        """The same in the engine's kind of array; use it before the next solve."""
         return _corrected(self.factor, self._pairs, R)
 
     def frozen_solve(self) -> Callable[[Float64s], Float64s]:
         """`solve` as it is now, whatever is learned later: conjugate gradients want one fixed operator."""
-        return functools.partial(_corrected, self.factor, self._pairs)
+        return functools.partial(_corrected_host, self.factor, self._pairs)
 
     def learn(self, step: Float64s, bend: Float64s) -> None:
         """Take in that H · step = bend, or nearly so."""

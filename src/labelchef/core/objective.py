@@ -78,6 +78,12 @@ class Objective:
         value = sums.loss / N + 0.5 * self.l2 * float(np.vdot(W, W))
         return Point(W, sums.logits, value, expand(sums.gradient) / N + self.l2 * W, linear)
 
+    def gradient_at(self, W: RowArray) -> RowArray:
+        """∇F at W (D, C), both in the engine's kind of array, so that nothing has to wait for it; one sweep."""
+        engine = self.engine
+        G = engine.gradient_at(self.labels, (W[:, 1:] - W[:, :1]).T)
+        return expand(G, engine.xp) / engine.n_rows + self.l2 * W
+
     def hessian_product(self, point: Point, T: Float64s) -> tuple[Float64s, RowArray]:
         """(H T, X T) at a point, in one sweep."""
         sums = self.engine.sweep(self.labels, logits=point.logits, V=contrast(T), hessian_product=True)

@@ -113,6 +113,12 @@ class MemoryEngine:
             hessian_product=sums[m - k :] if hessian_product else None,
         )
 
+    def gradient_at(self, labels: RowLabels, W: Float64s) -> Float64s:
+        """See `Engine.gradient_at`."""
+        found = self.sweep(labels, W=np.ascontiguousarray(W), gradient=True).gradient
+        assert found is not None
+        return found
+
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_of_rows`."""
         n = len(indices)

@@ -112,6 +112,10 @@ class Engine(Protocol):
         """One pass. W and V are (k, D); exactly one of `W` and `logits` is given, and at most one of V, products."""
         ...
 
+    def gradient_at(self, labels: RowLabels, W: RowArray) -> RowArray:
+        """The gradient of `sweep`, W and it (k, D) in the engine's kind of array; use it before the next sweep."""
+        ...
+
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """Σ w (P − Y) ⊗ x over a few rows, (k, D), for W (k, D); each row is read once, where it lies."""
         ...

@@ -100,16 +100,7 @@ class TorchEngine:
         k = here.Y.shape[1] - 1
         K = self.place(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
         wanted = (W is not None, V is not None, gradient, hessian_product)
-
-        def work(K: Any) -> tuple[Any, Any]:
-            return self._pass(here, K, wanted, logits, products)
-
-        if self._small and logits is None and products is None:
-            F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
-            F = F.clone()
-        else:
-            F, sums = work(K)
-        self.sweeps += 1.0
+        F, sums = self._recorded(here, K, wanted, logits, products)
         found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums cross the bus at once
         G = found[:-1].reshape(-1, self.n_columns)
         return SweepSums(
@@ -119,6 +110,23 @@ class TorchEngine:
             gradient=G[:k] if gradient else None,
             hessian_product=G[len(G) - k :] if hessian_product else None,
         )
+
+    def gradient_at(self, labels: RowLabels, W: Any) -> Any:
+        """See `Engine.gradient_at`."""
+        _, sums = self._recorded(self.placed(labels), W, (True, False, True, False), None, None)
+        return sums[:-1].reshape(-1, self.n_columns)
+
+    def _recorded(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> Any:
+        """`_pass`, replayed where X is small; the sums are then overwritten by the next pass."""
+
+        def work(K: Any) -> tuple[Any, Any]:
+            return self._pass(here, K, wanted, logits, products)
+
+        self.sweeps += 1.0
+        if not self._small or logits is not None or products is not None:
+            return work(K)
+        F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
+        return F.clone(), sums
 
     def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> tuple[Any, Any]:
         """Products with the rows of K (q, N), and one line of sums: gradient, Hessian product, loss."""

@@ -30,7 +30,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.validation import Gain
-from labelchef.engines import Engine, MemoryEngine, RowLabels
+from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.pipeline.gain import Judged, gains
 from labelchef.pipeline.metrics import evaluate
 from labelchef.selectors import Examples, SelectionContext, Selector
@@ -64,6 +64,10 @@ class Split:
             point = self._objective.at(W)
             self._last = replace(point, logits=self._objective.engine.host(point.logits))  # few, and many look at them
         return self._last
+
+    def gradient_there(self, W: RowArray) -> RowArray:
+        """The gradient alone, W and it in the engine's kind of array; nothing is remembered."""
+        return self._objective.gradient_at(W)
 
     def losses(self, stack: Float64s) -> Float64s:
         """Mean cross-entropy at each of the stacked parameters (n, D, C), in one pass over the split."""
@@ -166,6 +170,7 @@ class Session:
             self.objective,
             self.construction.point,
             self.steering.at,
+            self.steering.gradient_there,
             eligible,
             self.construction.keeper,
             np.random.default_rng(

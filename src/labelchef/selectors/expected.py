@@ -11,7 +11,7 @@ can be learnt by asking: β = 0 is the plain expectation, a large β comes near 
 All of it reads off A = X W and S = X V, which are there when V is: one pass over those small arrays, none over X.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -31,11 +31,15 @@ class ExpectedInflSelector(InfluenceSelector):
 
     optimism: float = 1.0
     name: ClassVar[str] = "expected_infl"
+    _last: tuple[Float64s, Expected] | None = field(default=None, init=False, repr=False)
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Expected:
-        """With the step that V allows."""
-        N = context.objective.engine.n_rows
-        return Expected(step_towards_trusted(context.trusted.X, context.validation, V, N), self.optimism)
+        """With the step that V allows; look-ahead asks again about the same V."""
+        if self._last is None or self._last[0] is not V:
+            N = context.objective.engine.n_rows
+            eta = step_towards_trusted(context.trusted.X, context.validation, V, N)
+            self._last = (V, Expected(eta, self.optimism))
+        return self._last[1]
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """The batch for a V that is already known."""

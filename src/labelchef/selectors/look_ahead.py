@@ -27,7 +27,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import Companion, gradient_tolerance, minimise, solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, LabelChange
-from labelchef.engines import RowLabels
+from labelchef.engines import RowArray, RowLabels
 from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext
 
@@ -44,14 +44,18 @@ _AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative, is taken to be
 
 @dataclass
 class _Ahead:
-    """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows."""
+    """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows.
+
+    W and g_val are also kept where the engine is, so that a step takes one way there and one back.
+    """
 
     W: Float64s
     V: Float64s
     HV: Float64s
-    g: Float64s
     A: Float64s
     S: Float64s
+    W_there: RowArray
+    g_there: RowArray
 
 
 @dataclass
@@ -122,22 +126,25 @@ class LookAheadSelector:
                 continue
             p = probabilities(ahead.A[i : i + 1])[0]
             bend = (p - of.answers[i]) - gamma[i] * (p - Y[i])
-            _advance(context, ahead, X, -context.keeper.solve(np.outer(X[i], bend) / N))
+            _advance(context, ahead, X, np.outer(X[i], bend) / N)
         return picks, answers, influence
 
 
 def _start(objective: Objective, point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:
-    host = objective.engine.host
-    A, S = with_reference(host(point.logits[rows])), with_reference(host(linear.S[rows]))
-    return _Ahead(point.W, linear.V, linear.HV, g, A, S)
+    engine = objective.engine
+    A, S = with_reference(engine.host(point.logits[rows])), with_reference(engine.host(linear.S[rows]))
+    return _Ahead(point.W, linear.V, linear.HV, A, S, engine.place(point.W), engine.place(g))
 
 
-def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, step: Float64s) -> None:
-    """Move W by a step, and all that hangs on it."""
-    ahead.W = ahead.W + step
-    before, ahead.g = ahead.g, context.validate(ahead.W).gradient
-    turn = context.keeper.solve(ahead.g - before)
-    ahead.V = ahead.V + turn
+def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, change: Float64s) -> None:
+    """Move the model by the step that a change of the gradient causes, and all that hangs on it."""
+    engine, keeper, before = context.objective.engine, context.keeper, ahead.g_there
+    step = -keeper.solve_there(engine.place(change))
+    ahead.W_there = ahead.W_there + step
+    ahead.g_there = context.validation_gradient(ahead.W_there)
+    turn = keeper.solve_there(ahead.g_there - before)
+    step, turn = engine.host(engine.xp.stack([step, turn]))
+    ahead.W, ahead.V = ahead.W + step, ahead.V + turn
     ahead.A[:, 1:] += X @ contrast(step).T
     ahead.S[:, 1:] += X @ contrast(turn).T
 

@@ -12,6 +12,7 @@ from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.records import Batch, RoundRecord
+from labelchef.engines import RowArray
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class SelectionContext:
     point: Point
     validate: Callable[[Float64s], Point]
     """Mean validation cross-entropy at any W; the last answer is remembered."""
+    validation_gradient: Callable[[RowArray], RowArray]
+    """Its gradient alone, W and it in the training engine's kind of array."""
     eligible: Bools
     keeper: CurvatureKeeper
     rng: np.random.Generator
