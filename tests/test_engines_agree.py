@@ -1,5 +1,6 @@
 """Every engine keeps the same contract: plain NumPy decides, once for each engine; then whole campaigns side by side."""
 
+import gc
 import pickle
 import types
 from collections.abc import Callable
@@ -437,3 +438,22 @@ def test_a_stream_through_a_gpu(gpu: str, rng: np.random.Generator, monkeypatch:
     engines = [TorchEngine(X, bias=True, device=gpu, resident=resident) for resident in (True, False)]
     one, two = (swept(engine, labels, W=contrast(W), gradient=True) for engine in engines)
     np.testing.assert_allclose(two.gradient, one.gradient, atol=1e-9)
+
+
+@pytest.mark.gpu
+def test_recordings_of_former_engines_do_not_spoil_new_ones(gpu: str, rng: np.random.Generator) -> None:
+    """An engine in a cycle is thrown away whenever garbage is collected, its recordings with it."""
+    from labelchef.engines.torch_engine import TorchEngine
+
+    X, _, labels, W, _ = setting(rng, 500, 10, 3)
+    often, gradients = gc.get_threshold(), []
+    gc.set_threshold(1)
+    try:
+        for _ in range(4):
+            engine = TorchEngine(X, bias=True, device=gpu)
+            engine.itself = engine  # type: ignore[attr-defined]
+            gradients += [swept(engine, labels, W=contrast(W), gradient=True).gradient for _ in range(4)]
+    finally:
+        gc.set_threshold(*often)
+    for gradient in gradients:
+        np.testing.assert_allclose(gradient, gradients[0], atol=1e-12)

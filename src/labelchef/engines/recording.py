@@ -4,7 +4,9 @@ A solve with the factor, or a sweep over a few hundred validation rows, is some 
 launching them one by one takes ten times as long as they run. On a device without graphs the work is simply done.
 """
 
-from collections.abc import Callable, Hashable
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,8 @@ class _Entry:
     graph: Any = None
     source: Any = None
     results: tuple[Any, ...] = field(default=())
+    hopeless: bool = False
+    """Whether recording failed."""
 
 
 class Recorder:
@@ -47,21 +51,40 @@ class Recorder:
             while len(self._entries) > _KEPT:
                 self._entries.pop(next(iter(self._entries)))
         entry.calls += 1
-        if entry.calls <= _WORTHWHILE:
-            return work(argument)
-        if entry.graph is None:
+        if entry.calls > _WORTHWHILE and entry.graph is None and not entry.hopeless:
             self._record(entry, work, argument)
+        if entry.graph is None:
+            return work(argument)
         entry.source.copy_(argument)
         entry.graph.replay()
         return entry.results
 
     def _record(self, entry: _Entry, work: Callable[[Any], tuple[Any, ...]], argument: Any) -> None:
+        """If it cannot be recorded, it is done step by step from now on."""
         entry.source, graph = argument.clone(), torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-        with torch.cuda.stream(stream):
-            graph.capture_begin(pool=self._pool)
-            entry.results = work(entry.source)
+        with torch.cuda.stream(stream), _nothing_thrown_away():
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                entry.results = work(entry.source)
+            except RuntimeError:
+                entry.hopeless = True
+                with suppress(RuntimeError):
+                    graph.capture_end()
+                return
             graph.capture_end()
         entry.graph = graph
+
+
+@contextmanager
+def _nothing_thrown_away() -> Iterator[None]:
+    """No garbage is collected meanwhile: a recording of former days among it would spoil this one as it goes."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -76,3 +76,18 @@ def batches(X: Inputs, size: int, device: torch.device, dtype: torch.dtype) -> I
     for start in range(0, len(X), size):
         rows = slice(start, min(start + size, len(X)))
         yield rows, batch_of(X, rows, device, dtype)
+
+
+class Rows:
+    """What comes out of batches, put together as it comes: no list of pieces between."""
+
+    def __init__(self, n: int, dtype: type[np.floating[Any]] = np.float64) -> None:
+        self._n, self._dtype = n, dtype
+        self.array: NDArray[Any] = np.empty((0, 0), dtype)
+
+    def put(self, rows: slice, made: torch.Tensor) -> None:
+        """The rows of a batch, (n, width)."""
+        wide = made.double() if self._dtype is np.float64 else made.float()
+        if self.array.shape[0] != self._n:
+            self.array = np.empty((self._n, made.shape[1]), self._dtype)
+        self.array[rows] = wide.cpu().numpy()

@@ -19,7 +19,7 @@ from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.inputs import Inputs, Rows, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, copied, predicting
 from labelchef.pipeline.session import Split
@@ -74,18 +74,18 @@ class NetworkModel:
 
     def logits(self, X: Inputs) -> Float64s:
         """(n, C), the network as it predicts."""
-        found = []
+        found = Rows(len(X))
         with torch.no_grad(), predicting(self.task):
             for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found.append(self.task(x).double().cpu().numpy())
-                if not np.isfinite(found[-1]).all():
-                    row = rows.start + int(np.argwhere(~np.isfinite(found[-1]))[0][0])
-                    raise InvalidInputError(
-                        f"the network's logits of sample {row} are not finite; expected finite ones. Scale the inputs, or "
-                        "look at the network's weights",
-                        code="network",
-                    )
-        return np.concatenate(found)
+                found.put(rows, self.task(x))
+        finite = np.isfinite(found.array).all(axis=1)
+        if not finite.all():
+            raise InvalidInputError(
+                f"the network's logits of sample {int(finite.argmin())} are not finite; expected finite ones. Scale the "
+                "inputs, or look at the network's weights",
+                code="network",
+            )
+        return found.array
 
     def view(self, labels: RowLabels) -> View:
         """The pipeline's view of the network at its present weights: one pass over each split."""
@@ -101,11 +101,11 @@ class NetworkModel:
 
     def features(self, X: Inputs) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
         """What the last linear layer is given, (n, D), float32."""
-        found = []
+        found = Rows(len(X), np.float32)
         with torch.no_grad(), predicting(self.task):
-            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found.append(penultimate(self.task, x).float().cpu().numpy())
-        return np.concatenate(found)
+            for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
+                found.put(rows, penultimate(self.task, x))
+        return found.array
 
 
 def penultimate(task: NetworkTask, x: torch.Tensor) -> torch.Tensor:
