@@ -25,6 +25,7 @@ def frame_of(results: Sequence[Result]) -> pd.DataFrame:
                 "before": result["test_f1"][0],
                 "f1": result["test_f1"][-1],
                 "gain": result["test_f1"][-1] - result["test_f1"][0],
+                "over_rounds": sum(result["test_f1"][1:]) / (len(result["test_f1"]) - 1) - result["test_f1"][0],
                 "suggested_true": sum(shares) / len(shares) if shares else float("nan"),
                 "wrong": result["wrong"],
                 "unresolved": result["unresolved"],
