@@ -83,7 +83,13 @@ def map_of(points: pd.DataFrame, *, title: str) -> Any:
 
 
 def _sized(chart: Any, height: int) -> Any:
-    return chart.properties(width=WIDTH, height=height, background="white").configure(
+    padding = {
+        "left": 24,
+        "right": 8,
+        "top": 6,
+        "bottom": 6,
+    }  # the reader's font may be wider than the one measured with
+    return chart.properties(width=WIDTH, height=height, background="white", padding=padding).configure(
         aria=False,  # a label for each point would be most of the file
         font="system-ui, sans-serif",
         view={"stroke": None},
