@@ -58,6 +58,18 @@ def test_layers_progress_and_files(tmp_path: Path, images: Any) -> None:
     assert found.shape == (11, 16 * 10 * 10)
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), found)
     assert module.training, "the mode is given back"
+    assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]
+
+
+def test_an_interrupted_extraction_leaves_no_file_that_looks_whole(tmp_path: Path, images: Any) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract(LeNet(3), images, batch_size=5, device="cpu", out=tmp_path / "features.npy", on_batch=stop)
+    assert not (tmp_path / "features.npy").exists()
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        extract(LeNet(3), images, device="cpu", out=tmp_path / "nowhere" / "features.npy")
 
 
 def test_a_transformer_is_read_as_the_user_says(rng: np.random.Generator) -> None:

@@ -97,7 +97,8 @@ def extract(
 
     `layer` is "penultimate" for what the last linear layer is given, the name of a part for what that part returns, or
     None for the network's own output; further axes are flattened. `forward(module, x)` says how else to get them. With
-    `out`, features go to this .npy file as they come, and a memory map of it is returned.
+    `out`, features go to a file beside it as they come, which takes this .npy file's name when all are there; a memory map
+    of it is returned.
     """
     inputs, where = as_inputs(X), as_device(device)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
@@ -120,8 +121,11 @@ def extract(
         for part, mode in modes.items():
             part.training = mode
     assert found is not None
-    if isinstance(found, np.memmap):
-        found.flush()
+    if out is None:
+        return found
+    assert isinstance(found, np.memmap)
+    found.flush()
+    _partial(out).replace(out)
     return found
 
 
@@ -138,10 +142,21 @@ def _flat(made: Any, n: int) -> NDArray[np.float32]:
 def _empty(inputs: Inputs, columns: int, out: str | Path | None) -> NDArray[np.float32]:
     if out is None:
         return np.empty((len(inputs), columns), dtype=np.float32)
-    mapped: NDArray[np.float32] = np.lib.format.open_memmap(
-        Path(out), mode="w+", dtype=np.float32, shape=(len(inputs), columns)
-    )
+    shape = (len(inputs), columns)
+    try:
+        mapped: NDArray[np.float32] = np.lib.format.open_memmap(_partial(out), "w+", np.float32, shape)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{out} cannot be written ({error.strerror}); expected a file in a folder that is there, with room for "
+            f"{4 * len(inputs) * columns:,} bytes",
+            code="features",
+        ) from None
     return mapped
+
+
+def _partial(out: str | Path) -> Path:
+    """Where features lie until all are there."""
+    return Path(f"{out}.part")
 
 
 def _reader(module: nn.Module, layer: str | None) -> Forward:
