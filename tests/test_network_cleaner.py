@@ -379,7 +379,7 @@ def test_bad_inputs_are_refused(given: dict[str, Any], match: str, problem: Prob
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Softmax(1))), "outputs='probabilities'"),
         (lambda: NetworkCleaner("net"), "expected a torch.nn.Module"),
         (lambda: NetworkCleaner(net(), gamma=2.0), "gamma is 2.0"),
-        (lambda: NetworkCleaner(net(), gamma="auto"), "gamma is 'auto'.*expected numbers"),  # type: ignore[arg-type]
+        (lambda: NetworkCleaner(net(), gamma="auto"), "gamma is 'auto'.*expected numbers"),
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Unflatten(1, (3, 1)))), "returned shape"),
         (lambda: NetworkCleaner(nn.Linear(5, 3), device="cpu"), "cannot take a batch of X"),
         (lambda: NetworkCleaner(net(), outputs="probabilities"), "expected numbers from 0 to 1"),
@@ -462,6 +462,13 @@ def test_frozen_batch_norms_stay_as_they_are(problem: Problem) -> None:
     moved = {name for name, value in network.state_dict().items() if not torch.equal(value, after[name])}
     assert {name for name in moved if name.startswith("1.")} == set()
     assert {"2.running_mean", "2.weight"} <= moved
+
+
+def test_the_strengths_of_a_last_layer_may_be_left_to_the_data(problem: Problem) -> None:
+    cleaner = NetworkCleaner(net(), constructor="last_layer", gamma="auto", l2="auto", training=QUICK, device="cpu")
+    problem.fit(cleaner)
+    assert cleaner.tuned_ is not None
+    assert (cleaner.gamma_, cleaner.l2_) == (cleaner.tuned_.gamma, cleaner.tuned_.l2)
 
 
 def test_the_network_handed_back_predicts(problem: Problem) -> None:

@@ -15,7 +15,14 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import as_holdout
-from labelchef.networks.constructors import FineTune, LastLayer, NetworkTrainer, Retrain, as_constructor
+from labelchef.networks.constructors import (
+    FineTune,
+    LastLayer,
+    NetworkConstructor,
+    NetworkTrainer,
+    Retrain,
+    as_constructor,
+)
 from labelchef.networks.influence import InfluenceSettings
 from labelchef.networks.inputs import Inputs, as_device, as_inputs
 from labelchef.networks.model import NetworkModel
@@ -28,6 +35,9 @@ from labelchef.pipeline.holdout import check_judges
 from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels
 from labelchef.pipeline.stopping import StoppingRule
 from labelchef.selectors import Selector
+
+GAMMA, L2 = 0.8, 1e-3
+"""Of a network, unless said otherwise."""
 
 
 class NetworkCleaner(LabelCleaner):
@@ -44,7 +54,8 @@ class NetworkCleaner(LabelCleaner):
     training, influence : `TrainingSettings` and `InfluenceSettings`
     device : 'auto', 'cpu' or 'cuda'
     progress : whether to show a bar while the first model is trained
-    gamma, l2 : as in `LabelCleaner`, but numbers: to choose them by cross-validation would train dozens of networks
+    gamma, l2 : as in `LabelCleaner`, but numbers: to choose them by cross-validation would train dozens of networks.
+        With constructor 'last_layer' they may be 'auto': chosen for that layer; the network below is trained at 0.8, 0.001
     budget, batch_size, target, target_metric, stop, holdout, random_state : as in `LabelCleaner`
 
     Attributes
@@ -82,8 +93,8 @@ class NetworkCleaner(LabelCleaner):
         pretrained: bool = False,
         training: TrainingSettings | None = None,
         influence: InfluenceSettings | None = None,
-        gamma: float = 0.8,
-        l2: float = 1e-3,
+        gamma: float | str = GAMMA,
+        l2: float | str = L2,
         budget: int | None = 100,
         batch_size: int = 10,
         target: float | None = None,
@@ -130,8 +141,8 @@ class NetworkCleaner(LabelCleaner):
         `LabelCleaner.fit`, and so is `askable`. Part of validation judges, as `holdout` says: neither early stopping nor
         influence sees it. `on_step(epoch, training loss, validation loss)` is told of every epoch.
         """
-        loop, (gamma, l2) = self._settings(), self._strengths()
-        following, seed = as_constructor(self.constructor), seed_of(self.random_state)
+        loop, following, seed = self._settings(), as_constructor(self.constructor), seed_of(self.random_state)
+        gamma, l2 = self._strengths(following)
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
@@ -246,13 +257,15 @@ class NetworkCleaner(LabelCleaner):
     def _scorer(self) -> Selector:
         return super()._scorer() if self._scores is None else self._scores
 
-    def _strengths(self) -> tuple[float, float]:
-        """gamma and l2, checked."""
+    def _strengths(self, following: NetworkConstructor) -> tuple[float, float]:
+        """gamma and l2 of the network, checked."""
         gamma, l2 = fixed(as_gamma(self.gamma)), fixed(as_l2(self.l2))
+        if isinstance(following, LastLayer):
+            return GAMMA if gamma is None else gamma, L2 if l2 is None else l2
         if gamma is None or l2 is None:
             raise InvalidInputError(
                 f"gamma is {self.gamma!r} and l2 {self.l2!r}; expected numbers: a network would be trained anew for every "
-                "pair that is tried. Try gamma=0.8 and l2=0.001, or LabelCleaner on features of the network",
+                "pair that is tried. Try gamma=0.8 and l2=0.001, or constructor='last_layer'",
                 code="gamma" if gamma is None else "l2",
             )
         return gamma, l2
