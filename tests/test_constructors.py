@@ -5,6 +5,7 @@ import json
 import mmap
 import pickle
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -598,13 +599,17 @@ def test_look_ahead_does_not_run_ahead_of_an_early_stop(rng: np.random.Generator
     early = RetrainConstructor(DescentSettings(learning_rate=0.05, epochs=2, minibatch=100))
     cleaner = cleaner_on(problem, constructor=early)
     seen: list[Array] = []
-    validate = cleaner._session.steering.at
+    split = cleaner._session.steering
 
-    def watched(W: Array) -> Any:
-        seen.append(W)
-        return validate(W)
+    def watched(look: Callable[[Array], Any]) -> Callable[[Array], Any]:
+        def looked(W: Array) -> Any:
+            seen.append(W)
+            return look(W)
 
-    cleaner._session.steering.at = watched  # type: ignore[method-assign]
+        return looked
+
+    split.at = watched(split.at)  # type: ignore[method-assign, assignment]
+    split.gradient_there = watched(split.gradient_there)  # type: ignore[method-assign, assignment]
     cleaner.query(40)
     away = float(np.linalg.norm(problem.optimum() - cleaner.W_))
     steps = [float(np.linalg.norm(after - before)) for before, after in itertools.pairwise(seen[:-1])]
