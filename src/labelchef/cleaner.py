@@ -21,6 +21,7 @@ from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import Gain, as_holdout
@@ -227,7 +228,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         more than half of what is left, and in `scores()`, each stands for itself. The budget binds `run`, not `query`.
         """
         size = self._settings_of_fit().batch_size if batch_size is None else batch_size
-        _at_least_one(size, "batch_size")
+        check_whole(size, "batch_size")
         began = time.perf_counter()
         batch = self._fitted().select(size)
         self._last_batch, self._last_seconds = batch, time.perf_counter() - began
@@ -444,13 +445,13 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         """Check the parameters; read again at every call, so that a user may raise the budget between runs."""
         as_gamma(self.gamma)
         as_l2(self.l2)
-        _number(self.tol, "tol", low=0.0, above=True)
+        check_number(self.tol, "tol", above=0.0)
         as_holdout(self.holdout)
-        _at_least_one(self.batch_size, "batch_size")
+        check_whole(self.batch_size, "batch_size")
         if self.budget is not None:
-            _at_least_one(self.budget, "budget")
+            check_whole(self.budget, "budget")
         if self.target is not None:
-            _number(self.target, "target")
+            check_number(self.target, "target")
         if self.stop is not None and not isinstance(self.stop, StoppingRule):
             raise InvalidInputError(
                 f"stop is {self.stop!r}; expected a rule of labelchef.pipeline.stopping, or None", code="stop"
@@ -528,19 +529,6 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
     def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
         return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")
-
-
-def _at_least_one(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least 1", code=name)
-
-
-def _number(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: bool = False) -> None:
-    fine = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    fine = fine and np.isfinite(value) and low <= value <= high and not (above and value == low)
-    if not fine:
-        bounds = f"a number above {low:g}" if above else f"a number from {low:g} to {high:g}"
-        raise InvalidInputError(f"{name} is {value!r}; expected {bounds}", code=name)
 
 
 def seed_of(random_state: Any) -> int:

@@ -44,7 +44,7 @@ from labelchef.core.coordinates import Coordinates
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import LabelChange
 
 _SLACK = 2.0  # of the smoothness: the bound was measured on a few batches
@@ -70,9 +70,7 @@ class DeltaGradLConstructor:
 
     def __post_init__(self) -> None:
         for name, least in (("burn_in", 0), ("period", 1), ("history", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least {least}", code=name)
+            check_whole(getattr(self, name), name, least)
 
     def initialise(
         self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None

@@ -33,6 +33,7 @@ from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Float64s, Floats
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics
 
 _STORED = np.dtype(np.float32)
@@ -56,19 +57,12 @@ class DescentSettings:
     memory_limit: int = 1 << 30
 
     def __post_init__(self) -> None:
-        rate = self.learning_rate
-        number = isinstance(rate, int | float | np.integer | np.floating) and not isinstance(rate, bool)
-        if rate is not None and not (number and np.isfinite(rate) and rate > 0):
-            raise InvalidInputError(
-                f"learning_rate is {rate!r}; expected a number above 0, or None to take one from the data",
-                code="learning_rate",
-            )
-        object.__setattr__(self, "learning_rate", None if rate is None else float(rate))
+        if self.learning_rate is not None:
+            check_number(self.learning_rate, "learning_rate", above=0.0, instead=", or None to take one from the data")
+            object.__setattr__(self, "learning_rate", float(self.learning_rate))
         for name, least in (("epochs", 1), ("minibatch", 1), ("seed", 0), ("memory_limit", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least {least}", code=name)
-            object.__setattr__(self, name, int(value))
+            check_whole(getattr(self, name), name, least)
+            object.__setattr__(self, name, int(getattr(self, name)))
 
 
 @dataclass

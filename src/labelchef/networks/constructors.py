@@ -20,9 +20,9 @@ from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 from labelchef.networks.model import NetworkModel, View
-from labelchef.networks.settings import check_counts, check_range
 from labelchef.networks.training import Trained, TrainingSettings, train
 
 
@@ -44,9 +44,11 @@ class FineTune:
     name: str = field(default="fine_tune", init=False)
 
     def __post_init__(self) -> None:
-        check_counts(self, "constructor", ("epochs",), optional=("patience",))
+        check_whole(self.epochs, "epochs", code="constructor")
+        if self.patience is not None:
+            check_whole(self.patience, "patience", code="constructor")
         if self.learning_rate is not None:
-            check_range(self, "constructor", "learning_rate", above=0.0)
+            check_number(self.learning_rate, "learning_rate", above=0.0, code="constructor")
 
     def settings(self, first: TrainingSettings) -> TrainingSettings:
         """How to go on."""

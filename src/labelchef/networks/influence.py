@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError, LabelchefError
+from labelchef.domain.numbers import check_number, check_whole
 from labelchef.networks.linearised import Linearised
-from labelchef.networks.settings import check_counts, check_range
 from labelchef.networks.training import Examples
 
 
@@ -44,9 +44,12 @@ class InfluenceSettings:
     def __post_init__(self) -> None:
         if self.curvature not in ("ggn", "hessian"):
             raise InvalidInputError(f"curvature is {self.curvature!r}; expected 'ggn' or 'hessian'", code="influence")
-        check_range(self, "influence", "damping", least=0.0)
-        check_range(self, "influence", "tol", above=0.0, below=1.0)
-        check_counts(self, "influence", ("max_iterations", "batch_size"), optional=("curvature_rows",))
+        check_number(self.damping, "damping", least=0.0, code="influence")
+        check_number(self.tol, "tol", above=0.0, below=1.0, code="influence")
+        for name in ("max_iterations", "batch_size"):
+            check_whole(getattr(self, name), name, code="influence")
+        if self.curvature_rows is not None:
+            check_whole(self.curvature_rows, "curvature_rows", code="influence")
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, LabelchefError
+from labelchef.domain.numbers import check_number, check_whole
 from labelchef.networks.inputs import Inputs, batch_of, batches
-from labelchef.networks.settings import check_counts, check_range
 from labelchef.networks.task import NetworkTask
 
 OnEpoch = Callable[[int, float, float], None]
@@ -47,9 +47,12 @@ class TrainingSettings:
     amp: bool = False
 
     def __post_init__(self) -> None:
-        check_counts(self, "training", ("epochs", "batch_size"), optional=("patience",))
-        check_range(self, "training", "learning_rate", above=0.0)
-        check_range(self, "training", "momentum", least=0.0, below=1.0)
+        for name in ("epochs", "batch_size"):
+            check_whole(getattr(self, name), name, code="training")
+        if self.patience is not None:
+            check_whole(self.patience, "patience", code="training")
+        check_number(self.learning_rate, "learning_rate", above=0.0, code="training")
+        check_number(self.momentum, "momentum", least=0.0, below=1.0, code="training")
         if self.optimiser not in ("adam", "sgd"):
             raise InvalidInputError(f"optimiser is {self.optimiser!r}; expected 'adam' or 'sgd'", code="training")
 

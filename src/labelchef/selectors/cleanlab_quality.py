@@ -17,6 +17,7 @@ import numpy as np
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import UNRESOLVED
 from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.cleanlab_extra import cleanlab_module, require_cleanlab
@@ -59,5 +60,4 @@ class CleanlabQualitySelector(Baseline):
 
 def check_folds(folds: object) -> None:
     """Refuse what is no number of folds."""
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise InvalidInputError(f"folds is {folds!r}; expected a whole number of at least 2", code="folds")
+    check_whole(folds, "folds", 2)

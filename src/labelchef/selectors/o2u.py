@@ -29,7 +29,7 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import cross_entropies
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import check_whole
 from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.protocol import SelectionContext
 
@@ -52,9 +52,7 @@ class O2USelector(Baseline):
 
     def __post_init__(self) -> None:
         for what, least in (("cycles", 1), ("epochs", 2), ("minibatch", 1)):
-            value = getattr(self, what)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInputError(f"{what} is {value!r}; expected a whole number of at least {least}", code=what)
+            check_whole(getattr(self, what), what, least)
 
     def rank(self, context: SelectionContext) -> Ranking:
         """Minus the mean loss of every sample over all epochs."""
