@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
 from labelchef.core.contrasts import contrast, with_reference
-from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
@@ -28,23 +27,19 @@ from labelchef.domain.validation import Gain, as_holdout
 from labelchef.engines import MemoryEngine, RowLabels, choose_placement
 from labelchef.pipeline.gain import Judged
 from labelchef.pipeline.history import history_frame
-from labelchef.pipeline.holdout import check_judges, draw_judges
+from labelchef.pipeline.holdout import check_judges
 from labelchef.pipeline.inputs import (
     ClassNames,
     as_evaluation_labels,
     as_features,
     as_indices,
-    as_mask,
-    as_weak_labels,
 )
 from labelchef.pipeline.loop import LoopSettings, run_rounds
+from labelchef.pipeline.preparation import first_table, prepare_labels, prepare_split, steering_and_judging
 from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
 from labelchef.pipeline.stopping import StoppingRule, TargetReached
 from labelchef.pipeline.tuning import Tuned, tune
 from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
-
-Labelled: TypeAlias = tuple[NDArray[Any], Ints]
-"""Samples, a row each, with trusted class ids (n,)."""
 
 
 @dataclass(frozen=True)
@@ -187,17 +182,20 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
         features = as_features(X, half=True)
         self._placement = choose_placement(self.engine, self.feature_dtype, features.size)
-        names, weak, given = self._labels(len(features), Y_weak, y_clean, classes)
-        own = self._labelled(X_judge, y_judge, names, features.shape[1], "judge")
-        steering, judging = self._parts(self._labelled(X_val, y_val, names, features.shape[1], "val"), own, names, seed)
-        check_judges(judging[1], steering[1], as_holdout(self.holdout), read=loop.reads_metrics)
-        test = self._labelled(X_test, y_test, names, features.shape[1], "test")
+        names, weak, given = prepare_labels(len(features), Y_weak, y_clean, classes)
+        self._check_metric(len(names))
+        columns, holdout = features.shape[1], as_holdout(self.holdout)
+        own = prepare_split(X_judge, y_judge, names, columns, "judge")
+        validation = prepare_split(X_val, y_val, names, columns, "val")
+        steering, judging = steering_and_judging(validation, own, len(names), holdout, seed)
+        check_judges(judging[1], steering[1], holdout, read=loop.reads_metrics)
+        test = prepare_split(X_test, y_test, names, columns, "test")
         gamma, l2 = fixed(as_gamma(self.gamma)), fixed(as_l2(self.l2))
         tuned = None
         if gamma is None or l2 is None:
             tuned = tune(features, weak, given, *steering, gamma=gamma, l2=l2, bias=self.fit_intercept, seed=seed)
             gamma, l2 = tuned.gamma, tuned.l2
-        table = self._table(weak, given, gamma, askable)
+        table = first_table(weak, given, gamma, askable)
         self.gamma_, self.l2_, self.tuned_ = gamma, l2, tuned
         self._names = names
         self._n_features = features.shape[1]
@@ -460,59 +458,13 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         target = None if self.target is None else reached
         return LoopSettings(self.batch_size, self.budget, target, self.stop)
 
-    def _labels(
-        self, n_rows: int, Y_weak: Any, y_clean: Any, classes: Sequence[Hashable] | None
-    ) -> tuple[ClassNames, Float64s, Ints]:
-        """Class names, weak labels (N, C), and the class ids known already (N,), −1 where none is."""
-        weak = as_weak_labels(Y_weak, n_rows)
-        names = ClassNames.of(classes, Y_weak, weak.shape[1])
-        if self.target_metric == "f1" and len(names) != 2:
+    def _check_metric(self, n_classes: int) -> None:
+        if self.target_metric == "f1" and n_classes != 2:
             raise InvalidInputError(
-                f"target_metric is 'f1' with {len(names)} classes; expected 'f1_macro', 'accuracy' or 'loss': "
+                f"target_metric is 'f1' with {n_classes} classes; expected 'f1_macro', 'accuracy' or 'loss': "
                 "F1 of one class is for two classes",
                 code="metric",
             )
-        given = np.full(n_rows, UNRESOLVED, dtype=np.int64)
-        if y_clean is not None:
-            given = names.encode(y_clean, "y_clean", allow_missing=True)
-            if len(given) != n_rows:
-                raise InvalidInputError(
-                    f"y_clean has {len(given)} entries; expected {n_rows}, as X has, −1 where not clean",
-                    code="labels",
-                )
-        return names, weak, given
-
-    def _table(self, weak: Float64s, given: Ints, gamma: float, askable: Any) -> LabelTable:
-        """The labels to begin with."""
-        table = LabelTable(weak, gamma, as_mask(askable, len(weak), "askable"))
-        known = np.flatnonzero(given != UNRESOLVED)
-        table.assign(known, given[known])
-        return table
-
-    def _labelled(self, X: Any, y: Any, names: ClassNames, columns: int, name: str) -> Labelled | None:
-        """Features and class ids of a split, checked; None for one that may be left out and is."""
-        if name != "val" and X is None and y is None:
-            return None
-        if X is None or y is None:
-            raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
-        if len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0:
-            val = "INFL measures what helps on validation: hold out a few dozen trusted samples"
-            remedy = val if name == "val" else "Leave it out if there is none"
-            raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
-        features = as_features(X, f"X_{name}", columns=columns)
-        ids = as_evaluation_labels(y, names, len(features), f"y_{name}", must_cover=name == "val")
-        return features, ids
-
-    def _parts(
-        self, validation: Labelled | None, own: Labelled | None, names: ClassNames, seed: int
-    ) -> tuple[Labelled, Labelled]:
-        """What steers and what judges."""
-        assert validation is not None, "X_val and y_val are required"
-        X, y = validation
-        judges = draw_judges(y, len(names), 0.0 if own is not None else as_holdout(self.holdout), seed)
-        if not judges.any():
-            return validation, own if own is not None else (X[:0], y[:0])
-        return (X[~judges], y[~judges]), (X[judges], y[judges])
 
     def _split(self, X: NDArray[Any], y: Ints, names: ClassNames) -> Split:
         return Split(X, y, len(names), bias=self.fit_intercept, engine=self._placement.split)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from labelchef.cleaner import LabelCleaner, Labelled, seed_of
+from labelchef.cleaner import LabelCleaner, seed_of
 from labelchef.core.labels import LabelTable
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
@@ -33,6 +33,7 @@ from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
 from labelchef.networks.training import OnEpoch, TrainingSettings, train
 from labelchef.pipeline.holdout import check_judges
 from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels
+from labelchef.pipeline.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
 from labelchef.pipeline.stopping import StoppingRule
 from labelchef.selectors import Selector
 
@@ -147,11 +148,13 @@ class NetworkCleaner(LabelCleaner):
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
         inputs = as_inputs(X)
-        names, weak, given = self._labels(len(inputs), Y_weak, y_clean, classes)
-        table = self._table(weak, given, gamma, askable)
+        names, weak, given = prepare_labels(len(inputs), Y_weak, y_clean, classes)
+        self._check_metric(len(names))
+        table = first_table(weak, given, gamma, askable)
         validation = self._trusted(X_val, y_val, names, inputs, "val")
         own = self._trusted(X_judge, y_judge, names, inputs, "judge")
-        steering, judging = self._parts(validation, own, names, seed)
+        holdout = as_holdout(self.holdout)
+        steering, judging = steering_and_judging(validation, own, len(names), holdout, seed)
         test = self._trusted(X_test, y_test, names, inputs, "test")
         influence = _settings_of("influence", self.influence, InfluenceSettings)
         training = _settings_of("training", self.training, TrainingSettings)
@@ -170,7 +173,7 @@ class NetworkCleaner(LabelCleaner):
                 settings = {"y_clean": y_clean, "askable": askable, "classes": classes}
                 self._fit_last_layer(model, following, seed, Y_weak, splits, settings)
             else:
-                check_judges(judging[1], steering[1], as_holdout(self.holdout), read=loop.reads_metrics)
+                check_judges(judging[1], steering[1], holdout, read=loop.reads_metrics)
                 self.gamma_, self.l2_, self.tuned_ = gamma, l2, None
                 trainer = NetworkTrainer(model, training, following, seed, self.pretrained)
                 self._fit_network(model, trainer, names, table, influence, on_epoch)
@@ -272,10 +275,8 @@ class NetworkCleaner(LabelCleaner):
 
     def _trusted(self, X: Any, y: Any, names: ClassNames, like: Inputs, name: str) -> Labelled | None:
         """Inputs and class ids of a split, checked; None for one that may be left out and is."""
-        if name != "val" and X is None and y is None:
+        if not given_together(X, y, name):
             return None
-        if X is None or y is None:
-            raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
         inputs = as_inputs(X, f"X_{name}", like=like)
         cover = name == "val" and as_constructor(self.constructor).name != "last_layer"  # the convex pipeline warns too
         return inputs, as_evaluation_labels(y, names, len(inputs), f"y_{name}", must_cover=cover)

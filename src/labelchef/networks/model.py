@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from labelchef.cleaner import Labelled
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -22,6 +21,7 @@ from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.networks.inputs import Inputs, Rows, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, copied, predicting
+from labelchef.pipeline.preparation import Labelled
 from labelchef.pipeline.session import Split
 
 
