@@ -457,3 +457,24 @@ def test_recordings_of_former_engines_do_not_spoil_new_ones(gpu: str, rng: np.ra
         gc.set_threshold(*often)
     for gradient in gradients:
         np.testing.assert_allclose(gradient, gradients[0], atol=1e-12)
+
+
+@pytest.mark.gpu
+def test_work_that_cannot_be_recorded_is_done_all_the_same(gpu: str) -> None:
+    import torch
+
+    from labelchef.engines.recording import Recorder
+
+    recorder, x = Recorder(torch.device(gpu)), torch.ones(4, device=gpu)
+
+    def waits(y: Any) -> tuple[Any]:
+        return (y * float(y.sum()),)  # the host has to wait for the sum
+
+    def flows(y: Any) -> tuple[Any]:
+        return (y + y,)
+
+    for n in range(1, 6):
+        np.testing.assert_array_equal(recorder.run("waits", (), waits, n * x)[0].cpu(), np.full(4, 4.0 * n * n))
+        np.testing.assert_array_equal(recorder.run("flows", (), flows, n * x)[0].cpu(), np.full(4, 2.0 * n))
+    flowing = next(entry for key, entry in recorder._entries.items() if "flows" in str(key))
+    assert flowing.graph is not None

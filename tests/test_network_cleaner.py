@@ -345,12 +345,26 @@ def test_a_subset_for_the_curvature_ranks_much_the_same(problem: Problem) -> Non
     assert not np.array_equal(full.scores(), few.scores())
 
 
-def test_progress_is_told_and_shown(problem: Problem, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_told_and_shown(
+    problem: Problem, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
     told: list[int] = []
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
     cleaner = NetworkCleaner(net(), training=QUICK, progress=True, device="cpu")
     problem.fit(cleaner, on_step=lambda epoch, loss, val: told.append(epoch))
     assert told == [1, 2, 3, 4]
-    assert capsys.readouterr().out == "", "the bar goes to the standard error"
+    said = capsys.readouterr()
+    assert said.out == "", "the bar goes to the standard error"
+    assert ("on validation" in said.err) == terminal
+    batch = cleaner.query()
+    assert ("influence, iteration" in capsys.readouterr().err) == terminal
+    cleaner.update(batch.indices, problem.y[batch.indices])
+    said = capsys.readouterr()
+    assert ("on validation" in said.err) == terminal
+    assert terminal or said.err == ""
 
 
 @pytest.mark.parametrize(
@@ -382,6 +396,10 @@ def test_bad_inputs_are_refused(given: dict[str, Any], match: str, problem: Prob
         (lambda: NetworkCleaner(net(), gamma="auto"), "gamma is 'auto'.*expected numbers"),
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Unflatten(1, (3, 1)))), "returned shape"),
         (lambda: NetworkCleaner(nn.Linear(5, 3), device="cpu"), "cannot take a batch of X"),
+        (lambda: NetworkCleaner(_Says(lambda x: (x, x))), "^the network returned tuple"),
+        (lambda: NetworkCleaner(_Says(lambda x: x.mean(dim=2))), "cannot take a batch of X.*Dimension out of range"),
+        (lambda: NetworkCleaner(nn.Sequential(nn.LazyLinear(3))), "lazy layers"),
+        (lambda: NetworkCleaner(net(), parameters=iter(["2"])), "parameters is an iterator"),
         (lambda: NetworkCleaner(net(), outputs="probabilities"), "expected numbers from 0 to 1"),
         (lambda: NetworkCleaner(nn.utils.weight_norm(nn.Linear(6, 3))), "cannot be copied"),
         (lambda: NetworkCleaner(net(), training={"epochs": 3}), "training is dict"),  # type: ignore[arg-type]
@@ -394,6 +412,17 @@ def test_bad_inputs_are_refused(given: dict[str, Any], match: str, problem: Prob
 def test_bad_settings_are_refused(made: Any, match: str, problem: Problem) -> None:
     with pytest.raises(LabelchefError, match=match):
         problem.fit(made())
+
+
+class _Says(nn.Module):
+    """Returns what it is told to."""
+
+    def __init__(self, what: Any) -> None:
+        super().__init__()
+        self.what, self.scale = what, nn.Parameter(torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.what(self.scale * x)
 
 
 class _Contract(nn.Module):
@@ -481,6 +510,39 @@ def test_the_network_handed_back_predicts(problem: Problem) -> None:
         np.testing.assert_allclose(said.numpy(), cleaner.predict_proba(problem.X[:9]), atol=1e-5)
 
 
+class _Computed(nn.Module):
+    """A head whose weights are computed from others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(6, 8)
+        self.head = nn.utils.parametrizations.weight_norm(nn.Linear(8, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.body(x)))  # type: ignore[no-any-return]
+
+
+class _Square(nn.Module):
+    """A head that shares its weights with the layer before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 3, bias=False), nn.Linear(3, 3)
+        self.head.weight = self.body.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.body(x[:, :3])))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("network", [_Computed, _Square, lambda: nn.Linear(6, 3)])
+def test_a_last_layer_takes_the_place_of_one_that_is_tied_or_computed(network: Any, problem: Problem) -> None:
+    cleaner = NetworkCleaner(network(), constructor="last_layer", training=QUICK, device="cpu", budget=10)
+    problem.fit(cleaner).run(lambda batch: problem.y[batch.indices])
+    with torch.no_grad():
+        said = torch.softmax(cleaner.network_(torch.from_numpy(problem.X[:9])), dim=1)
+    np.testing.assert_allclose(said.numpy(), cleaner.predict_proba(problem.X[:9]), atol=1e-5)
+
+
 def test_networks_in_half_precision_are_cleaned_too(problem: Problem) -> None:
     loose = InfluenceSettings(tol=0.05)  # products are rounded to eight bits
     cleaner = NetworkCleaner(net().bfloat16(), training=QUICK, influence=loose, budget=10, device="cpu")
@@ -537,6 +599,18 @@ def test_one_output_and_probabilities_are_two_classes(rng: np.random.Generator) 
     for network, outputs in ((one, "logits"), (nn.Sequential(one, nn.Sigmoid()), "probabilities")):
         found = torch.softmax(adapt(network, outputs=outputs)(x), dim=1)  # type: ignore[arg-type]
         torch.testing.assert_close(found[:, 1], p)
+    gated = nn.Sequential(one, nn.Sigmoid())
+    for outputs in ("probabilities", "logits"):  # said outright, it is believed
+        adapt(gated, outputs=outputs).check(x, 2)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="look like probabilities"):
+        adapt(gated).check(x, 2)
+    with pytest.raises(InvalidInputError, match="expected ids within its vocabulary"):
+        adapt(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()))(torch.full((2, 1), 9))
+    half = nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)).bfloat16()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        half[0].reset_parameters()  # type: ignore[operator]
+        adapt(half, outputs="probabilities").check(x.bfloat16(), 3)
     three = nn.Sequential(nn.Linear(6, 3), nn.Softmax(1))
     torch.testing.assert_close(torch.softmax(adapt(three, outputs="probabilities")(x), 1), three(x))
 

@@ -59,6 +59,7 @@ def test_layers_progress_and_files(tmp_path: Path, images: Any) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), found)
     assert module.training, "the mode is given back"
     assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]
+    assert str(found.filename) == str(tmp_path / "features.npy"), "workers are sent maps by their file's name"  # type: ignore[attr-defined]
 
 
 def test_an_interrupted_extraction_leaves_no_file_that_looks_whole(tmp_path: Path, images: Any) -> None:
@@ -68,8 +69,9 @@ def test_an_interrupted_extraction_leaves_no_file_that_looks_whole(tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         extract(LeNet(3), images, batch_size=5, device="cpu", out=tmp_path / "features.npy", on_batch=stop)
     assert not (tmp_path / "features.npy").exists()
-    with pytest.raises(InvalidInputError, match="cannot be written"):
-        extract(LeNet(3), images, device="cpu", out=tmp_path / "nowhere" / "features.npy")
+    for out in (tmp_path / "nowhere" / "features.npy", tmp_path):
+        with pytest.raises(InvalidInputError, match="cannot be written"):
+            extract(LeNet(3), images, device="cpu", out=out)
 
 
 def test_a_transformer_is_read_as_the_user_says(rng: np.random.Generator) -> None:

@@ -38,13 +38,14 @@ class LabelMirrors:
             Y = small_tensor(labels.Y.T).to(self._device, copy=True)
             weight = small_tensor(labels.weight).to(self._device, copy=True)
             mirror = _Mirror(labels, RowLabels(Y.T, weight), len(labels.changes))
-            self._mirrors = [mirror, *self._mirrors][:_LABEL_SETS]
         elif mirror.seen < len(labels.changes):
             rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
             at = small_tensor(rows).to(self._device)
             mirror.here.Y[at] = small_tensor(labels.Y[rows]).to(self._device)
             mirror.here.weight[at] = small_tensor(labels.weight[rows]).to(self._device)
             mirror.seen = len(labels.changes)
+        others = [m for m in self._mirrors if m is not mirror]
+        self._mirrors = [mirror, *others][:_LABEL_SETS]  # the one not asked for longest goes first
         return mirror.here
 
 

@@ -5,6 +5,7 @@ launching them one by one takes ten times as long as they run. On a device witho
 """
 
 import gc
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 _KEPT = 8  # recordings at a time; the oldest goes first
+_RECORDING = threading.Lock()  # one at a time
 _WORTHWHILE = 2  # calls before a recording is made: what changes at every call never pays for one
 
 
@@ -65,17 +67,19 @@ class Recorder:
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-        with torch.cuda.stream(stream), _nothing_thrown_away():
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        with _RECORDING, torch.cuda.stream(stream), _nothing_thrown_away():
             try:
-                entry.results = work(entry.source)
-            except RuntimeError:
-                entry.hopeless = True
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                results = work(entry.source)
+                graph.capture_end()
+            except BaseException as error:
+                entry.hopeless, self._pool = True, None  # a pool that a failed recording wrote to takes no other
                 with suppress(RuntimeError):
                     graph.capture_end()
+                if not isinstance(error, RuntimeError):
+                    raise
                 return
-            graph.capture_end()
-        entry.graph = graph
+        entry.graph, entry.results = graph, results
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class NetworkCleaner(LabelCleaner):
     pretrained : whether the first model is the network as it was handed in, untrained here
     training, influence : `TrainingSettings` and `InfluenceSettings`
     device : 'auto', 'cpu' or 'cuda'
-    progress : whether to show a bar while the first model is trained
+    progress : whether to show bars: epochs of every training, iterations of every solve for influence
     gamma, l2 : as in `LabelCleaner`, but numbers: to choose them by cross-validation would train dozens of networks.
         With constructor 'last_layer' they may be 'auto': chosen for that layer; the network below is trained at 0.8, 0.001
     budget, batch_size, target, target_metric, stop, holdout, random_state : as in `LabelCleaner`
@@ -162,21 +162,21 @@ class NetworkCleaner(LabelCleaner):
             task, inputs, steering, judging if len(judging[1]) else None, test,
             len(names), l2, as_device(self.device), influence.batch_size,
         )  # fmt: skip
-        with epochs_shown(training.epochs, on_step, shown=self.progress and not self.pretrained) as on_epoch:
-            if isinstance(following, LastLayer):
-                if not self.pretrained:
+        if isinstance(following, LastLayer):
+            if not self.pretrained:
+                with epochs_shown(training.epochs, on_step, shown=self.progress) as on_epoch:
                     train(
                         task, model.examples(table.rows), model.steering_examples, training,
                         l2=model.l2, seed=seed, device=model.device, on_epoch=on_epoch,
                     )  # fmt: skip
-                splits = {"val": (validation, y_val), "judge": (own, y_judge), "test": (test, y_test)}
-                settings = {"y_clean": y_clean, "askable": askable, "classes": classes}
-                self._fit_last_layer(model, following, seed, Y_weak, splits, settings)
-            else:
-                check_judges(judging[1], steering[1], holdout, read=loop.reads_metrics)
-                self.gamma_, self.l2_, self.tuned_ = gamma, l2, None
-                trainer = NetworkTrainer(model, training, following, seed, self.pretrained)
-                self._fit_network(model, trainer, names, table, influence, on_epoch)
+            splits = {"val": (validation, y_val), "judge": (own, y_judge), "test": (test, y_test)}
+            settings = {"y_clean": y_clean, "askable": askable, "classes": classes}
+            self._fit_last_layer(model, following, seed, Y_weak, splits, settings)
+        else:
+            check_judges(judging[1], steering[1], holdout, read=loop.reads_metrics)
+            trainer = NetworkTrainer(model, training, following, seed, self.pretrained, self.progress)
+            self._fit_network(model, trainer, names, table, influence, on_step)
+            self.gamma_, self.l2_, self.tuned_ = gamma, l2, None
         self._model = model
         return self
 
@@ -189,7 +189,7 @@ class NetworkCleaner(LabelCleaner):
         influence: InfluenceSettings,
         on_epoch: OnEpoch | None,
     ) -> None:
-        direction = Direction(model, influence, trainer.seed)
+        direction = Direction(model, influence, trainer.seed, self.progress)
         selector = choose_selector(copy.deepcopy(self.selector), direction, trainer.training)
         first = model.view(table.rows)
         session = NetworkSession(
@@ -242,11 +242,10 @@ class NetworkCleaner(LabelCleaner):
         self._fitted()
         module = copy.deepcopy(self._model.task.module)
         if self._scores is None:
-            head, W = _head(module), torch.from_numpy(super().W_)
-            with torch.no_grad():
-                head.weight.copy_(W[: head.in_features].T)
-                if head.bias is not None:
-                    head.bias.copy_(W[-1])
+            name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(super().W_))
+            if not name:  # the network is this layer
+                return layer.eval()
+            module.set_submodule(name, layer)
         return module.eval()
 
     @property
@@ -300,6 +299,17 @@ def _settings_of(name: str, given: Any, kind: type[_Settings]) -> _Settings:
     if given is not None and not isinstance(given, kind):
         raise InvalidInputError(f"{name} is {type(given).__name__}; expected {kind.__name__} or None", code=name)
     return kind() if given is None else given
+
+
+def _layer(old: nn.Linear, W: torch.Tensor) -> nn.Linear:
+    """A new layer with W (D, C) for weights: those of the old one may be tied to others, or computed."""
+    own = old.bias is not None
+    layer = nn.Linear(old.in_features, old.out_features, bias=own, device=old.weight.device, dtype=old.weight.dtype)
+    with torch.no_grad():
+        layer.weight.copy_(W[: old.in_features].T)
+        if own:
+            layer.bias.copy_(W[-1])
+    return layer
 
 
 def _head(module: nn.Module) -> nn.Linear:

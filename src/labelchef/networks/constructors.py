@@ -23,6 +23,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 from labelchef.networks.model import NetworkModel, View
+from labelchef.networks.progress import epochs_shown
 from labelchef.networks.training import Trained, TrainingSettings, train
 
 
@@ -101,6 +102,8 @@ class NetworkTrainer:
     following: Retrain | FineTune
     seed: int
     pretrained: bool = False
+    progress: bool = False
+    """Whether to show a bar for every training."""
     name: str = field(default="", init=False)
     first: dict[str, torch.Tensor] = field(default_factory=dict, init=False, repr=False)
 
@@ -138,10 +141,11 @@ class NetworkTrainer:
     ) -> NetworkConstruction:
         began, model, done = time.perf_counter(), self.model, Trained(0, 0, 0, 0.0, 0.0, 0.0)
         if settings is not None:
-            done = train(
-                model.task, model.examples(objective.labels), model.steering_examples, settings,
-                l2=model.l2, seed=self.seed, device=model.device, on_epoch=on_step,
-            )  # fmt: skip
+            with epochs_shown(settings.epochs, on_step, shown=self.progress) as on_epoch:
+                done = train(
+                    model.task, model.examples(objective.labels), model.steering_examples, settings,
+                    l2=model.l2, seed=self.seed, device=model.device, on_epoch=on_epoch,
+                )  # fmt: skip
         view = model.view(objective.labels)
         point = view.objective.at(np.eye(model.n_classes))
         nan = float("nan")  # no gradient of F over the weights is computed, and no optimum is claimed

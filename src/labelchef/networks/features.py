@@ -125,8 +125,10 @@ def extract(
         return found
     assert isinstance(found, np.memmap)
     found.flush()
+    del found
     _partial(out).replace(out)
-    return found
+    whole: NDArray[np.float32] = np.load(out, mmap_mode="r+")
+    return whole
 
 
 def _flat(made: Any, n: int) -> NDArray[np.float32]:
@@ -144,6 +146,8 @@ def _empty(inputs: Inputs, columns: int, out: str | Path | None) -> NDArray[np.f
         return np.empty((len(inputs), columns), dtype=np.float32)
     shape = (len(inputs), columns)
     try:
+        if Path(out).is_dir():
+            raise IsADirectoryError(None, "it is a folder")
         mapped: NDArray[np.float32] = np.lib.format.open_memmap(_partial(out), "w+", np.float32, shape)
     except OSError as error:
         raise InvalidInputError(

@@ -52,6 +52,10 @@ class InfluenceSettings:
             check_whole(self.curvature_rows, "curvature_rows", code="influence")
 
 
+OnIteration = Callable[[int, float], None]
+"""Told (iteration, relative residual as it is carried along) after every product of a solve."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """v with A v ≈ g: relative residual (computed, not carried along), iterations, and how it ended."""
@@ -72,6 +76,7 @@ def solve(
     *,
     l2: float,
     start: torch.Tensor | None = None,
+    on_iteration: OnIteration | None = None,
 ) -> Solution:
     """(A + damping) v = g_val; warns if it does not converge."""
     bend = network.ggn_product if settings.curvature == "ggn" else network.hessian_product
@@ -80,7 +85,9 @@ def solve(
     def product(v: torch.Tensor) -> torch.Tensor:
         return bend(data, v) + shift * v
 
-    found = conjugate_gradients(product, g, start, tol=settings.tol, max_iterations=settings.max_iterations)
+    found = conjugate_gradients(
+        product, g, start, tol=settings.tol, max_iterations=settings.max_iterations, on_iteration=on_iteration
+    )
     if not found.converged:
         reason = "met a direction of negative curvature" if found.negative else "stopped"
         remedy = "Take curvature='ggn', or raise damping" if found.negative else "Raise damping or max_iterations"
@@ -100,6 +107,7 @@ def conjugate_gradients(
     *,
     tol: float,
     max_iterations: int,
+    on_iteration: OnIteration | None = None,
 ) -> Solution:
     """Plain conjugate gradients with dot products in float64; starts anew where rounding has carried the residual off."""
     size = _norm(g)
@@ -123,6 +131,8 @@ def conjugate_gradients(
             v, r = v + step * p, r - step * Ap
             rr, old = _dot(r, r), rr
             p = r + (rr / old) * p
+            if on_iteration is not None:
+                on_iteration(iterations, math.sqrt(rr) / size)
         r = g - product(v)
         residual = _norm(r) / size
         if not math.isfinite(residual):

@@ -31,6 +31,7 @@ from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
 from labelchef.networks.influence import InfluenceSettings, Solution, solve, subsample
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel
+from labelchef.networks.progress import iterations_shown
 from labelchef.networks.training import TrainingSettings, train
 from labelchef.selectors import SELECTORS, SelectionContext, Selector, make_selector
 from labelchef.selectors.appraisal import BestCase, Expected
@@ -60,6 +61,8 @@ class Direction:
     model: NetworkModel
     settings: InfluenceSettings
     seed: int
+    progress: bool = False
+    """Whether to show a bar while v is solved for."""
     _v: torch.Tensor | None = field(default=None, init=False, repr=False)
     _last: tuple[Point, Products] | None = field(default=None, init=False, repr=False)
 
@@ -74,7 +77,8 @@ class Direction:
         network = Linearised(model.task, model.device, self.settings.batch_size)
         g = network.gradient(model.steering_examples)
         data = subsample(model.examples(context.objective.labels), self.settings.curvature_rows, self.seed)
-        solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v)
+        with iterations_shown(self.settings.tol, shown=self.progress) as on_iteration:
+            solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v, on_iteration=on_iteration)
         self._v = solution.v
         seconds = time.perf_counter() - began
         trusted, T = network.push(model.steering[0], solution.v)

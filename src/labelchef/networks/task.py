@@ -7,7 +7,7 @@
 itself is taken at its word.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -23,8 +23,16 @@ _SUM = 1e-4  # how far rows of probabilities may be from 1
 class NetworkTask(nn.Module):
     """A network as labelchef sees it. Made by `adapt`."""
 
-    def __init__(self, module: nn.Module, names: tuple[str, ...], outputs: Literal["logits", "probabilities"]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        names: tuple[str, ...],
+        outputs: Literal["logits", "probabilities"],
+        *,
+        declared: bool = False,
+    ) -> None:
         super().__init__()
+        self._declared = declared
         self.module = module
         self._names = names
         self._outputs = outputs
@@ -49,6 +57,8 @@ class NetworkTask(nn.Module):
         try:
             out = getattr(self.module, self._method)(x)
         except IndexError as error:
+            if x.is_floating_point():
+                raise
             raise InvalidInputError(
                 f"the network has no place for an input of this batch ({error}); expected ids within its vocabulary",
                 code="inputs",
@@ -100,17 +110,19 @@ class NetworkTask(nn.Module):
             )
         distributed = bool(((out >= 0) & (out <= 1)).all())
         if out.shape[1] > 1:
-            distributed &= bool((out.sum(dim=1) - 1).abs().max() < _SUM)
+            off = (out.double().sum(dim=1) - 1).abs().max()
+            distributed &= bool(off < max(_SUM, torch.finfo(out.dtype).eps))
         if self._outputs == "probabilities" and not distributed:
             raise InvalidInputError(
                 f"outputs='probabilities', and the network returned {out[0].tolist()}; expected numbers from 0 to 1, rows that "
                 "sum to 1. Pass outputs='logits', or let it end in a softmax",
                 code="network",
             )
-        if self._outputs == "logits" and distributed and (out.shape[1] > 1 or self._ends_in_sigmoid()):
+        doubtful = self._outputs == "logits" and not self._declared
+        if doubtful and distributed and (out.shape[1] > 1 or self._ends_in_sigmoid()):
             raise InvalidInputError(
                 "the network's outputs look like probabilities; expected logits. "
-                "Drop its softmax or sigmoid, or pass outputs='probabilities'",
+                "Drop its softmax or sigmoid, or pass outputs='probabilities' (or 'logits', if they are)",
                 code="network",
             )
         self._checked = True
@@ -120,7 +132,9 @@ class NetworkTask(nn.Module):
         try:
             with torch.no_grad():
                 return self._output(x)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except InvalidInputError:
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise InvalidInputError(
                 f"the network cannot take a batch of X, of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')} "
                 f"({str(error).splitlines()[0]}); expected inputs as it was made for",
@@ -152,12 +166,21 @@ def adapt(network: Any, parameters: str | Iterable[str] = "all", *, outputs: Out
                 code="parameters" if parameters != "all" else "outputs",
             )
         return network
+    if isinstance(parameters, Iterator):
+        raise InvalidInputError(
+            "parameters is an iterator, which can be read once only; expected a list of names", code="parameters"
+        )
     module, found = _module_of(network)
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+        raise InvalidInputError(
+            "the network has lazy layers without weights; expected all of them made. Call it on a batch once",
+            code="network",
+        )
     influenced = getattr(module, "influenced", None)
     if parameters == "all" and callable(influenced):
         parameters = list(influenced())
     names = tuple(f"module.{name}" for name in _names(module, parameters))
-    return NetworkTask(module, names, found if outputs == "auto" else outputs)
+    return NetworkTask(module, names, found if outputs == "auto" else outputs, declared=outputs != "auto")
 
 
 def _module_of(network: Any) -> tuple[nn.Module, Literal["logits", "probabilities"]]:
