@@ -15,6 +15,10 @@ GAMMA, L2 = 0.8, 1e-3
 TEXTS = ("fact_google_relations", "airline_twitter", "youtube_wrench")
 """The paper's two, and one on which a network learns more than the largest class."""
 STRATEGIES = {"infl": ("one", "two", "three"), "expected_infl": ("one", "two", "three")}
+FOLLOWING = ("fine_tune", networks.LAST_EPOCH, "retrain")
+WITHOUT_SIGNAL = ("fact_google_relations",)
+"""Where this network predicts one class, whatever the labels."""
+
 SELECTORS = (
     "infl", "expected_infl", "infl_d", "infl_y", "least_confidence", "entropy", "margin", "o2u", "random",
 )  # fmt: skip
@@ -80,4 +84,40 @@ def _over_rounds(report: Report, frame: pd.DataFrame) -> None:
     report.table(["method", "gain", "against random", "suggestions right"], rows)
 
 
-EXPERIMENTS = (Experiment("cnn", "Networks: LeNet and a 1-D CNN", grid, _report),)
+def following_grid(plan: Plan) -> list[Cell]:
+    """Each way to follow, with people who answer and with people who never do."""
+    return [
+        Cell(
+            "following", name, seed, selector=selector, strategy=strategy, b=20, gamma=GAMMA, l2=L2, holdout=0.0,
+            labels=20 if plan.quick else 100, constructor=constructor, kind="network", **plan.sizes(N_TRAIN, N_TEST),
+        )
+        for name in sets_of(plan)
+        if name not in WITHOUT_SIGNAL
+        for seed in range(min(plan.seeds, SEEDS))
+        for constructor in FOLLOWING
+        for selector, strategy in (("expected_infl", "one"), ("random", "none"))
+    ]  # fmt: skip
+
+
+def _following_report(report: Report, results: list[Result]) -> None:
+    frame = methods.frame_of(results).assign(loss=[result["test_loss"][-1] for result in results])
+    report.intro("following", n_train=frame["n_train"].max(), epochs=networks.EPOCHS)
+    rows = []
+    for strategy, answers in (("one", "three people"), ("none", "none")):
+        part = frame[frame["strategy"] == strategy]
+        loss, gain = (part.pivot_table(index="seed", columns="constructor", values=what) for what in ("loss", "gain"))
+        for way in FOLLOWING:
+            against = "" if way == FOLLOWING[0] else estimate(loss[way] - loss[FOLLOWING[0]]).text(sign=True)
+            cells = [estimate(loss[way]).text(), against, estimate(gain[way]).text(sign=True)]
+            rows.append([way, answers, *cells])
+    head = ["constructor", "answers", "test loss at the end", f"against {FOLLOWING[0]}", "gain of macro-F1"]
+    report.table(head, rows, left=2)
+    report.data(
+        frame[["data", "seed", "constructor", "strategy", "before", "f1", "loss"]].sort_values(["data", "seed"])
+    )
+
+
+EXPERIMENTS = (
+    Experiment("cnn", "Networks: LeNet and a 1-D CNN", grid, _report),
+    Experiment("following", "How a network follows", following_grid, _following_report),
+)

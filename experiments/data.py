@@ -18,8 +18,9 @@ from benchmarks.shapes import Data
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_strategy
+from labelchef.annotators import Annotator, CallableAnnotator, RecordedVotes, SimulatedAnnotators, make_strategy
 from labelchef.annotators.strategies import people_needed
+from labelchef.domain.records import UNRESOLVED
 
 ERROR_RATE = 0.05
 NO_VOTE = -2
@@ -58,7 +59,9 @@ class Problem:
         return int(self.data.Y_weak.shape[1])
 
     def annotator(self, strategy: str, seed: int) -> Annotator:
-        """Who votes under one of the paper's strategies; 'two' asks nobody."""
+        """Who votes under one of the paper's strategies; 'two' asks nobody. 'none': nobody has an answer."""
+        if strategy == "none":
+            return CallableAnnotator(lambda batch: np.full(len(batch), UNRESOLVED))
         n_people = people_needed(strategy)
         return make_strategy(strategy, self._people(n_people, seed) if n_people else None)
 

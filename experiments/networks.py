@@ -26,6 +26,10 @@ DAMPING, TOLERANCE, CURVATURE_ROWS = 0.1, 1e-2, 200
 """Of the solve for v."""
 
 
+LAST_EPOCH = "fine_tune (last epoch)"
+"""A constructor of cells: fine-tuning that keeps the last epoch, not the best."""
+
+
 def images_here() -> tuple[str, ...]:
     """The image sets that are in LABELCHEF_DATA."""
     folder = real.data_folder()
@@ -36,12 +40,13 @@ def campaign(cell: Cell) -> dict[str, Any]:
     """A cell with a network; the same every time, on one thread."""
     import torch
 
-    from labelchef.networks import InfluenceSettings, NetworkCleaner, TrainingSettings
+    from labelchef.networks import FineTune, InfluenceSettings, NetworkCleaner, TrainingSettings
 
     problem = _scaled(_images(cell) if cell.data in IMAGES else problem_of(cell))
     d, threads = problem.data, torch.get_num_threads()
+    constructors = {LAST_EPOCH: FineTune(patience=None)}
     cleaner = NetworkCleaner(
-        _network(d.X.shape, problem.n_classes, cell.seed), cell.selector, cell.constructor,
+        _network(d.X.shape, problem.n_classes, cell.seed), cell.selector, constructors.get(cell.constructor, cell.constructor),
         training=TrainingSettings(epochs=EPOCHS, batch_size=MINIBATCH),
         influence=InfluenceSettings(damping=DAMPING, tol=TOLERANCE, curvature_rows=CURVATURE_ROWS),
         budget=cell.labels, batch_size=cell.b, device="cpu", random_state=cell.seed,
@@ -50,7 +55,8 @@ def campaign(cell: Cell) -> dict[str, Any]:
     torch.set_num_threads(1)
     try:
         cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val, X_test=d.X_test, y_test=d.y_test)
-        return followed(cleaner, problem, cell)
+        found = followed(cleaner, problem, cell)
+        return {**found, "test_loss": [round(float(loss), 5) for loss in cleaner.history_["test_loss"]]}
     finally:
         torch.set_num_threads(threads)
 

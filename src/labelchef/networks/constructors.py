@@ -36,12 +36,14 @@ class Retrain:
 
 @dataclass(frozen=True)
 class FineTune:
-    """Go on from the last round's weights. What is None is as in the first training."""
+    """Go on from the last round's weights."""
 
     epochs: int = 5
     learning_rate: float | None = None
-    patience: int | None = None
-    """None keeps the last epoch: after ten labels, validation hardly tells one epoch from the next."""
+    """None takes that of the first training."""
+    patience: int | None = 5
+    """As in the first training: so many epochs without a better validation loss end it, and the best epoch is kept. None
+    keeps the last one; then, round by round, the network learns weak labels by heart."""
     name: str = field(default="fine_tune", init=False)
 
     def __post_init__(self) -> None:
