@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments import __main__ as command
-from experiments import cells, cnn, data, exp1, paper, running, scoreboard, speed, stats
+from experiments import cells, cnn, data, exp1, networks, paper, running, scoreboard, speed, stats
 from experiments.cells import SAME_BATCHES, Cell, run_cell
 from experiments.plans import Plan
 from experiments.reporting import Report, header
@@ -314,6 +314,22 @@ def test_a_cell_with_a_network_is_the_same_every_time() -> None:
     first = run_cell(of)
     assert first["asked"] == [0, 10, 20]
     assert timeless(run_cell(of)) == timeless(first)
+
+
+def test_a_network_that_nobody_answers_stays_as_it_is_when_trained_again() -> None:
+    settings = {"kind": "network", "selector": "random", "strategy": "none", "holdout": 0.0, "l2": 0.001}
+    again = run_cell(cell(experiment="following", constructor="retrain", **settings))
+    assert again["unresolved"] == 1.0
+    assert len(set(again["test_loss"])) == 1
+    on = run_cell(cell(experiment="following", constructor=networks.LAST_EPOCH, **settings))
+    assert len(set(on["test_loss"])) == len(on["test_loss"])
+    grid = cnn.following_grid(Plan(quick=False, seeds=9, sets=("airline_twitter", "fact_google_relations")))
+    assert {c.data for c in grid} >= {"airline_twitter"}
+    assert "fact_google_relations" not in {c.data for c in grid}
+    report = Report("following", "How a network follows")
+    made = [{**campaign(c, [0.4, 0.5]), "test_loss": [0.7, 0.6]} for c in grid]
+    cnn._following_report(report, made)
+    assert any("| fine_tune | three people | 0.600 ± 0.000 |" in part for part in report.parts)
 
 
 def test_the_papers_tables_were_read_whole() -> None:
