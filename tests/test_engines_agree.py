@@ -440,23 +440,45 @@ def test_a_stream_through_a_gpu(gpu: str, rng: np.random.Generator, monkeypatch:
     np.testing.assert_allclose(two.gradient, one.gradient, atol=1e-9)
 
 
-@pytest.mark.gpu
-def test_recordings_of_former_engines_do_not_spoil_new_ones(gpu: str, rng: np.random.Generator) -> None:
-    """An engine in a cycle is thrown away whenever garbage is collected, its recordings with it."""
-    from labelchef.engines.torch_engine import TorchEngine
+class _Lost:
+    """In a cycle, so that only a collection of garbage finds it."""
 
-    X, _, labels, W, _ = setting(rng, 500, 10, 3)
-    often, gradients = gc.get_threshold(), []
-    gc.set_threshold(1)
+    def __init__(self, found: list[bool]) -> None:
+        self.itself, self.found = self, found
+
+    def __del__(self) -> None:
+        self.found.append(True)
+
+
+def test_no_garbage_is_collected_while_a_graph_is_recorded() -> None:
+    """A recording of former days among it would spoil the new one."""
+    from labelchef.engines.recording import _nothing_thrown_away
+
+    often, found = gc.get_threshold(), list[bool]()
+    gc.set_threshold(10**6)
     try:
-        for _ in range(4):
-            engine = TorchEngine(X, bias=True, device=gpu)
-            engine.itself = engine  # type: ignore[attr-defined]
-            gradients += [swept(engine, labels, W=contrast(W), gradient=True).gradient for _ in range(4)]
+        _Lost(found)
+        with _nothing_thrown_away():
+            gc.set_threshold(1)
+            kept = [[n] for n in range(100)]
+            assert not found
+        kept += [[n] for n in range(100)]
+        assert found, "afterwards it is"
     finally:
         gc.set_threshold(*often)
-    for gradient in gradients:
-        np.testing.assert_allclose(gradient, gradients[0], atol=1e-12)
+
+
+def test_labels_in_use_keep_their_place_on_the_device(rng: np.random.Generator) -> None:
+    import torch
+
+    from labelchef.engines.mirrors import LabelMirrors
+
+    mirrors = LabelMirrors(torch.device("cpu"))
+    true, *assumed = (RowLabels(rng.dirichlet(np.ones(3), 5), np.ones(5)) for _ in range(4))
+    here = mirrors.of(true)
+    for labels in assumed:  # as look-ahead renews
+        mirrors.of(labels)
+        assert mirrors.of(true) is here
 
 
 @pytest.mark.gpu

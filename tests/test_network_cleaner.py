@@ -606,11 +606,8 @@ def test_one_output_and_probabilities_are_two_classes(rng: np.random.Generator) 
         adapt(gated).check(x, 2)
     with pytest.raises(InvalidInputError, match="expected ids within its vocabulary"):
         adapt(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()))(torch.full((2, 1), 9))
-    half = nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)).bfloat16()
-    for seed in range(20):
-        torch.manual_seed(seed)
-        half[0].reset_parameters()  # type: ignore[operator]
-        adapt(half, outputs="probabilities").check(x.bfloat16(), 3)
+    rounded = torch.tensor([[0.283203125, 0.1298828125, 0.5859375]], dtype=torch.bfloat16)  # a softmax, in eight bits
+    adapt(_Says(lambda x: rounded.expand(len(x), 3)), outputs="probabilities").check(x, 3)
     three = nn.Sequential(nn.Linear(6, 3), nn.Softmax(1))
     torch.testing.assert_close(torch.softmax(adapt(three, outputs="probabilities")(x), 1), three(x))
 
