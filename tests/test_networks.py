@@ -209,6 +209,16 @@ def test_conjugate_gradients_start_anew_where_float32_lost_the_way() -> None:
     assert float((g - scale * found.v).norm() / g.norm()) <= 1.01e-5
 
 
+def test_conjugate_gradients_forget_a_start_that_is_worse_than_none() -> None:
+    scale, g = torch.arange(1.0, 9.0, dtype=torch.float64), torch.ones(8, dtype=torch.float64)
+    none, far = (
+        conjugate_gradients(lambda v: scale * v, g, start, tol=1e-3, max_iterations=100)
+        for start in (None, 1e6 * torch.ones(8, dtype=torch.float64))
+    )
+    assert far.iterations == none.iterations
+    torch.testing.assert_close(far.v, none.v)
+
+
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_the_size_of_a_batch_plays_no_part(size: int, rng: np.random.Generator) -> None:
     task, data = tiny(), examples(rng, 23, (3,), 3)
@@ -282,6 +292,14 @@ def test_a_step_of_training_follows_the_weighted_objective(rng: np.random.Genera
     settings = TrainingSettings(1, 10, learning_rate=0.1, optimiser="sgd", momentum=0.0, patience=None)
     train(task, data, data, settings, l2=l2, seed=0, device=CPU)
     np.testing.assert_allclose((w - flat(task).numpy()) / 0.1, gradient, atol=1e-6)
+
+
+def test_adam_steps_along_the_whole_objective_too(rng: np.random.Generator) -> None:
+    """Its first step is η in the direction of each sign of ∇F; with a λ this large, that is the sign of w."""
+    task, data = tiny(), examples(rng, 10, (3,), 3)
+    w = flat(task).numpy()
+    train(task, data, data, TrainingSettings(1, 10, learning_rate=0.1, patience=None), l2=1e4, seed=0, device=CPU)
+    np.testing.assert_allclose((w - flat(task).numpy()) / 0.1, np.sign(w), atol=1e-4)
 
 
 def test_training_is_a_function_of_its_seed_and_leaves_the_random_state(rng: np.random.Generator) -> None:
