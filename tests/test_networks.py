@@ -210,10 +210,9 @@ def test_conjugate_gradients_start_anew_where_float32_lost_the_way() -> None:
 
 
 def test_conjugate_gradients_forget_a_start_that_is_worse_than_none() -> None:
-    scale, g = torch.arange(1.0, 9.0, dtype=torch.float64), torch.ones(8, dtype=torch.float64)
+    scale, g = torch.arange(1.0, 201.0, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
     none, far = (
-        conjugate_gradients(lambda v: scale * v, g, start, tol=1e-3, max_iterations=100)
-        for start in (None, 1e6 * torch.ones(8, dtype=torch.float64))
+        conjugate_gradients(lambda v: scale * v, g, start, tol=1e-3, max_iterations=100) for start in (None, 1e6 * g)
     )
     assert far.iterations == none.iterations
     torch.testing.assert_close(far.v, none.v)
