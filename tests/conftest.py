@@ -34,6 +34,18 @@ def make_engine(request: pytest.FixtureRequest) -> Callable[..., Engine]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread, from a seed."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(7)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
 def gpu() -> str:
     torch = pytest.importorskip("torch", reason="no PyTorch here")
     if not torch.cuda.is_available():

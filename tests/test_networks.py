@@ -1,7 +1,6 @@
 """INFL on networks against slow and obvious versions of it: loops over gradients, dense matrices, refits."""
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,7 @@ CPU = torch.device("cpu")
 Array = NDArray[np.float64]
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(7)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def tiny(inputs: int = 3, hidden: int = 4, classes: int = 3) -> NetworkTask:
