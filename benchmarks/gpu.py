@@ -21,7 +21,7 @@ from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.records import Batch, Decisions, Votes
 from labelchef.engines import Engine, MemoryEngine, RowLabels
-from labelchef.pipeline.session import Session, Split
+from labelchef.campaign.session import Session, Split
 from labelchef.selectors import make_selector
 
 BATCH, ROUNDS, N_VAL, L2, GAMMA = 10, 12, 1000, 0.01, 0.8

@@ -20,7 +20,7 @@ from benchmarks.shapes import SHAPES, Data, Shape, make
 from labelchef import LabelCleaner
 from labelchef.core.contrasts import contrast
 from labelchef.core.influence import smallest
-from labelchef.pipeline.session import MOST_ATTEMPTS
+from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.selectors import AnchoredSelector, SelectionContext, Theorem1Selector
 from labelchef.selectors.direction import Direction, solve_direction
 

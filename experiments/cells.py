@@ -89,7 +89,7 @@ def whole_validation() -> Setting:
 def code_digest() -> str:
     """A digest of the package's source, so that results of different code can be told apart."""
     folder = Path(labelchef.__file__).parent
-    rooms = ("core", "engines", "selectors", "constructors", "pipeline", "annotators", "aggregation", "networks")
+    rooms = ("core", "engines", "selectors", "constructors", "campaign", "annotators", "aggregation", "networks")
     files = [folder / "cleaner.py", *(path for room in rooms for path in sorted((folder / room).glob("*.py")))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from labelchef.domain.campaigns import CampaignSettings, CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
-from labelchef.pipeline.holdout import draw_judges
+from labelchef.campaign.holdout import draw_judges
 from labelchef.services import exchange, fold
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary

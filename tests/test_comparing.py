@@ -15,9 +15,9 @@ from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.validation import Gain
-from labelchef.pipeline.curves import DRAWS, drawn_areas
-from labelchef.pipeline.gain import Judged
-from labelchef.pipeline.holdout import draw_judges
+from labelchef.campaign.curves import DRAWS, drawn_areas
+from labelchef.campaign.gain import Judged
+from labelchef.campaign.holdout import draw_judges
 from labelchef.selectors import SELECTORS
 from labelchef.selectors.baseline import Baseline
 from labelchef.services import answers, campaigns, comparing, comparison_files, fold

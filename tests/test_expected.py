@@ -12,7 +12,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.posterior import expected_answers, step_towards_trusted
 from labelchef.domain.records import Batch
-from labelchef.pipeline.session import MOST_ATTEMPTS, Split
+from labelchef.campaign.session import MOST_ATTEMPTS, Split
 from labelchef.selectors import ExpectedInflSelector, make_selector
 from tests.oracles import Array, Problem, make_problem
 from tests.test_increm import problem as drawn

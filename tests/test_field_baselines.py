@@ -19,7 +19,7 @@ from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Panel, SimulatedAnnotators, Suggestion
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
-from labelchef.pipeline.stopping import NoPredictedGain, Progress
+from labelchef.campaign.stopping import NoPredictedGain, Progress
 from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector, O2USelector, make_selector
 from labelchef.selectors.active_lab import annotations
 from labelchef.selectors.cleanlab_extra import quietly

@@ -14,9 +14,9 @@ from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.records import Metrics
-from labelchef.pipeline.gain import Judged, gains
-from labelchef.pipeline.holdout import draw_judges, holdout_size, share_size
-from labelchef.pipeline.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
+from labelchef.campaign.gain import Judged, gains
+from labelchef.campaign.holdout import draw_judges, holdout_size, share_size
+from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
 from labelchef.selectors import SELECTORS
 
 N, C = 90, 3

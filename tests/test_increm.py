@@ -15,7 +15,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.records import Batch
 from labelchef.engines import MemoryEngine, RowLabels, Screen
-from labelchef.pipeline.session import MOST_ATTEMPTS
+from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.selectors import (
     AnchoredSelector,
     InflSelector,

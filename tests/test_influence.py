@@ -13,7 +13,7 @@ from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.pipeline.session import Split
+from labelchef.campaign.session import Split
 from labelchef.selectors import InflSelector, SelectionContext
 from tests.oracles import Problem, make_problem
 

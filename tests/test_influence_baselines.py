@@ -23,7 +23,7 @@ from labelchef.domain.records import (
     RoundRecord,
     Votes,
 )
-from labelchef.pipeline.session import Split
+from labelchef.campaign.session import Split
 from labelchef.selectors import SELECTORS, DutiSelector, InflDSelector, InflYSelector, SelectionContext, TarsSelector
 from labelchef.selectors.duti import Bilevel, bilevel, descend, onto_simplex
 from labelchef.selectors.infl_y import label_slopes

@@ -13,8 +13,8 @@ from labelchef import LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
 from labelchef.core.objective import Point
 from labelchef.domain.records import Batch
-from labelchef.pipeline.metrics import evaluate
-from labelchef.pipeline.stopping import (
+from labelchef.campaign.metrics import evaluate
+from labelchef.campaign.stopping import (
     MaxRounds,
     NoPredictedGain,
     Plateau,
@@ -248,7 +248,7 @@ def test_an_interrupt_while_evaluating_takes_the_labels_back(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("labelchef.pipeline.session.evaluate", stop)
+        patch.setattr("labelchef.campaign.session.evaluate", stop)
         with pytest.raises(KeyboardInterrupt):
             cleaner.update([1], [0])
     assert not cleaner.cleaned_.any()

@@ -23,8 +23,8 @@ from labelchef.networks import (
 )
 from labelchef.networks.constructors import NetworkTrainer
 from labelchef.networks.selector import ON_PROBABILITIES
-from labelchef.pipeline.holdout import draw_judges
-from labelchef.pipeline.stopping import MaxRounds
+from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.stopping import MaxRounds
 from labelchef.selectors import SELECTORS, AnchoredSelector, MarginSelector
 from tests.network_support import QUICK, Problem, net
 

@@ -12,8 +12,8 @@ from labelchef import LabelCleaner
 from labelchef.domain.campaigns import CampaignSettings
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.strengths import as_gamma, as_l2
-from labelchef.pipeline.holdout import draw_judges
-from labelchef.pipeline.tuning import GAMMAS, tune
+from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.tuning import GAMMAS, tune
 from labelchef.services.campaigns import create_campaign, settings
 from labelchef.services.clean import CleanInputs, CleanSettings, clean
 from labelchef.services.replaying import replay

@@ -8,8 +8,8 @@ from scipy.special import log_softmax
 
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.pipeline import tuning
-from labelchef.pipeline.tuning import RELATIVE_L2, tempered_loss, tune
+from labelchef.campaign import tuning
+from labelchef.campaign.tuning import RELATIVE_L2, tempered_loss, tune
 from tests.oracles import Array, Problem
 
 

@@ -25,20 +25,20 @@ from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, 
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import Gain, as_holdout
 from labelchef.engines import MemoryEngine, RowLabels, choose_placement
-from labelchef.pipeline.gain import Judged
-from labelchef.pipeline.history import history_frame
-from labelchef.pipeline.holdout import check_judges
-from labelchef.pipeline.inputs import (
+from labelchef.campaign.gain import Judged
+from labelchef.campaign.history import history_frame
+from labelchef.campaign.holdout import check_judges
+from labelchef.campaign.inputs import (
     ClassNames,
     as_evaluation_labels,
     as_features,
     as_indices,
 )
-from labelchef.pipeline.loop import LoopSettings, run_rounds
-from labelchef.pipeline.preparation import first_table, prepare_labels, prepare_split, steering_and_judging
-from labelchef.pipeline.session import MOST_ATTEMPTS, Session, Split
-from labelchef.pipeline.stopping import StoppingRule, TargetReached
-from labelchef.pipeline.tuning import Tuned, tune
+from labelchef.campaign.loop import LoopSettings, run_rounds
+from labelchef.campaign.preparation import first_table, prepare_labels, prepare_split, steering_and_judging
+from labelchef.campaign.session import MOST_ATTEMPTS, Session, Split
+from labelchef.campaign.stopping import StoppingRule, TargetReached
+from labelchef.campaign.tuning import Tuned, tune
 from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
 
 
@@ -70,7 +70,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     holdout : share of validation that judges and that selection never sees, drawn by class; 'auto' takes half of 100
         samples and more; 0 is the paper's behaviour: all of validation steers, and its figures are optimistic
     target, target_metric : `run` stops once this metric is reached on the validation samples that judge
-    stop : a further stopping rule, see `labelchef.pipeline.stopping`
+    stop : a further stopping rule, see `labelchef.campaign.stopping`
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
         choose by INFL cannot look ahead, and choose as they would without
     fit_intercept : whether to add a bias column
@@ -87,7 +87,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     classes_ : class names in the order of the columns
     history_ : a row a round so far
     gamma_, l2_ : the strengths in use, given or chosen
-    tuned_ : what was tried to choose them (`labelchef.pipeline.tuning.Tuned`), None if both were given
+    tuned_ : what was tried to choose them (`labelchef.campaign.tuning.Tuned`), None if both were given
 
     Examples
     --------
@@ -452,7 +452,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             check_number(self.target, "target")
         if self.stop is not None and not isinstance(self.stop, StoppingRule):
             raise InvalidInputError(
-                f"stop is {self.stop!r}; expected a rule of labelchef.pipeline.stopping, or None", code="stop"
+                f"stop is {self.stop!r}; expected a rule of labelchef.campaign.stopping, or None", code="stop"
             )
         reached = TargetReached(self.target_metric, self.target or 0.0)  # checks the metric, target or not
         target = None if self.target is None else reached

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import note_on
-from labelchef.pipeline.metrics import value_of
+from labelchef.campaign.metrics import value_of
 from labelchef.services.clean import CleanOutcome, Watcher
 
 _SHOWN = 12

@@ -31,10 +31,10 @@ from labelchef.networks.selector import ALONG_V, Direction, NetworkInfluenceSele
 from labelchef.networks.session import NetworkSession
 from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
 from labelchef.networks.training import OnEpoch, TrainingSettings, train
-from labelchef.pipeline.holdout import check_judges
-from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels
-from labelchef.pipeline.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
-from labelchef.pipeline.stopping import StoppingRule
+from labelchef.campaign.holdout import check_judges
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels
+from labelchef.campaign.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
+from labelchef.campaign.stopping import StoppingRule
 from labelchef.selectors import Selector
 
 GAMMA, L2 = 0.8, 1e-3

@@ -21,8 +21,8 @@ from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.networks.inputs import Inputs, Rows, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, copied, predicting
-from labelchef.pipeline.preparation import Labelled
-from labelchef.pipeline.session import Split
+from labelchef.campaign.preparation import Labelled
+from labelchef.campaign.session import Split
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from labelchef.domain.records import Decisions, LabelChange, RoundRecord
 from labelchef.domain.validation import Gain
 from labelchef.networks.constructors import NetworkConstruction
 from labelchef.networks.model import NetworkModel, View
-from labelchef.pipeline.gain import gains
-from labelchef.pipeline.session import Session, Split
+from labelchef.campaign.gain import gains
+from labelchef.campaign.session import Session, Split
 
 
 @dataclass

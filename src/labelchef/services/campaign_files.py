@@ -16,10 +16,10 @@ from labelchef.domain.errors import InvalidInputError, StoreError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.strengths import fixed
 from labelchef.io import tables
-from labelchef.pipeline.holdout import check_judges, draw_judges
-from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
-from labelchef.pipeline.stopping import TargetReached
-from labelchef.pipeline.tuning import tune
+from labelchef.campaign.holdout import check_judges, draw_judges
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
+from labelchef.campaign.stopping import TargetReached
+from labelchef.campaign.tuning import tune
 from labelchef.selectors import make_selector, require_suggestions
 from labelchef.store.arrays import ArrayFacts, write_array
 

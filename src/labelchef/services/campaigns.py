@@ -301,7 +301,7 @@ def ledger(
 
 def check_metric(settings: CampaignSettings, n_classes: int) -> None:
     """Refuse a target metric that this campaign does not have."""
-    from labelchef.pipeline.stopping import TargetReached
+    from labelchef.campaign.stopping import TargetReached
 
     TargetReached(settings.target_metric, settings.target or 0.0)
     if settings.target_metric == "f1" and n_classes != 2:

@@ -23,7 +23,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
 from labelchef.domain.validation import Gain, as_holdout, note_on
 from labelchef.io import artefacts, tables
-from labelchef.pipeline.inputs import ClassNames
+from labelchef.campaign.inputs import ClassNames
 from labelchef.report import ReportData, render_report, require_report
 from labelchef.selectors import make_selector, require_suggestions
 

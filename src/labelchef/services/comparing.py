@@ -16,8 +16,8 @@ from labelchef.domain.campaigns import CampaignSettings
 from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.validation import FEWEST, Gain
-from labelchef.pipeline.curves import area, labels_to_reach
-from labelchef.pipeline.gain import LEVEL, between
+from labelchef.campaign.curves import area, labels_to_reach
+from labelchef.campaign.gain import LEVEL, between
 from labelchef.selectors import make_selector
 from labelchef.selectors.baseline import Baseline
 from labelchef.services import fold

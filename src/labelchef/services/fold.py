@@ -19,7 +19,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
-from labelchef.pipeline.holdout import draw_judges
+from labelchef.campaign.holdout import draw_judges
 from labelchef.selectors import Selector
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store

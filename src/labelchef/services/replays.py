@@ -13,9 +13,9 @@ from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import CampaignSettings
 from labelchef.domain.comparisons import AS_ASKED, Cell
 from labelchef.domain.records import UNRESOLVED, Batch
-from labelchef.pipeline.curves import drawn_areas
-from labelchef.pipeline.gain import Judged
-from labelchef.pipeline.metrics import value_of
+from labelchef.campaign.curves import drawn_areas
+from labelchef.campaign.gain import Judged
+from labelchef.campaign.metrics import value_of
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.services import fold

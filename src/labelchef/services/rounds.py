@@ -27,7 +27,7 @@ from labelchef.domain.campaigns import (
     SplitName,
 )
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
-from labelchef.pipeline.stopping import Progress, TargetReached
+from labelchef.campaign.stopping import Progress, TargetReached
 from labelchef.services import fold
 from labelchef.services.fold import Folded, Selected
 from labelchef.services.turns import due, majority

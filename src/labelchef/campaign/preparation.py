@@ -10,8 +10,8 @@ from labelchef.core.labels import LabelTable
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
-from labelchef.pipeline.holdout import draw_judges
-from labelchef.pipeline.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
+from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
 
 Labelled: TypeAlias = tuple[NDArray[Any], Ints]
 """Samples, a row each, with trusted class ids (n,)."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, RoundRecord
-from labelchef.pipeline.metrics import METRICS, value_of
+from labelchef.campaign.metrics import METRICS, value_of
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from labelchef.domain.records import (
 )
 from labelchef.domain.validation import Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
-from labelchef.pipeline.gain import Judged, gains
-from labelchef.pipeline.metrics import evaluate
+from labelchef.campaign.gain import Judged, gains
+from labelchef.campaign.metrics import evaluate
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # of validation at a time, for all epochs together

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.pipeline.gain import Judged, drawn_metrics
+from labelchef.campaign.gain import Judged, drawn_metrics
 
 DRAWS = 1000
 _BLOCK = 50  # draws at a time: (block, n) is all that is held of them

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator
 from labelchef.domain.records import Batch, RoundRecord, StopReason
-from labelchef.pipeline.session import Session
-from labelchef.pipeline.stopping import Progress, StoppingRule, TargetReached
+from labelchef.campaign.session import Session
+from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached
 
 
 @dataclass(frozen=True)

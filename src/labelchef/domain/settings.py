@@ -1,0 +1,313 @@
+"""The settings of a campaign: one dataclass for Python, the command line, the API, the page and the store.
+
+Every field carries an `Option`: what is allowed, what it means, where it may be set. The rest is derived from it:
+
+    checks                        `Settings(...)`, here
+    options of `clean`, `init`    `cli.options`
+    schemas of the API            `web.settings`
+    fields of the page            templates, from `options()`
+    table in docs/settings.md     a test compares it with `options_table()`
+
+So a new setting is a field here, a parameter of `LabelCleaner.__init__` if Python users should have it, and the code that
+reads it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from labelchef.domain.errors import InvalidInputError
+
+AUTO = "auto"
+"""Chosen from the data by cross-validation over the trusted samples that steer."""
+
+METRICS = ("accuracy", "f1_macro", "f1", "loss")
+"""Names a target may use; for 'loss' smaller is better."""
+
+STRATEGY_VOTERS: Mapping[str, tuple[int, bool]] = {"one": (3, False), "two": (0, True), "three": (2, True)}
+"""The paper's strategies as (people, whether the suggestion votes)."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is allowed as the value of a setting, and how it is presented."""
+
+    kind: type
+    """`bool`, `int`, `float` or `str`."""
+    title: str
+    """Its label on the page."""
+    help: str
+    """One sentence, shown on the page, by `--help` and in the docs."""
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    choices: tuple[str, ...] = ()
+    """The values allowed; for a name whose choices depend on what is installed, empty."""
+    auto: bool = False
+    """Whether 'auto' is allowed."""
+    none: str = ""
+    """What None means; empty if None is not allowed."""
+    changeable: bool = False
+    """Whether it may change while a campaign runs."""
+    labelling: bool = False
+    """Whether it is about people who label in a campaign; Python and `labelchef clean` do without it."""
+    advanced: bool = False
+    """Whether the page leaves it out."""
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value in its own type, or an error that says what came and what was expected.
+
+        >>> OPTIONS["gamma"].check("gamma", "0.5"), OPTIONS["budget"].check("budget", None)
+        (0.5, None)
+        >>> OPTIONS["gamma"].check("gamma", 2)
+        Traceback (most recent call last):
+        labelchef.domain.errors.InvalidInputError: gamma is 2; expected 'auto' or a number from 0 to 1
+        """
+        if (value is None and self.none) or (self.auto and isinstance(value, str) and value == AUTO):
+            return value
+        found = _as(self.kind, value, text=self.auto)
+        if found is None or not self._allows(found):
+            code = "metric" if name == "target_metric" else name
+            raise InvalidInputError(f"{name} is {value!r}; expected {self.expected}", code=code)
+        return found
+
+    def _allows(self, value: bool | int | float | str) -> bool:
+        if isinstance(value, str):
+            return 0 < len(value) <= 1000 and (not self.choices or value in self.choices)
+        return isinstance(value, bool) or (self.least <= value <= self.most and self.above < value < self.below)
+
+    @property
+    def expected(self) -> str:
+        """What is allowed, in words."""
+        said = _bounds(self.kind, self.least, self.most, self.above, self.below)
+        if self.kind is bool:
+            said = "true or false"
+        elif self.kind is str:
+            said = f"one of: {', '.join(self.choices)}" if self.choices else "a name"
+        auto = "'auto' or " if self.auto else ""
+        return f"{auto}{said}{f', or None for {self.none}' if self.none else ''}"
+
+
+def _option(default: Any, kind: type, title: str, help: str, **rest: Any) -> Any:
+    return field(default=default, metadata={"option": Option(kind, title, help, **rest)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything of a campaign that is not data.
+
+    >>> Settings.with_strategy("three", budget=50).people
+    2
+    """
+
+    selector: str = _option("expected_infl", str, "What picks the items", "What picks the samples to ask next.")
+    look_ahead: bool = _option(
+        True, bool, "Look ahead", "Let the picks of a batch account for each other; off is the paper's behaviour.",
+        advanced=True,
+    )  # fmt: skip
+    constructor: str = _option(
+        "newton", str, "What updates the model", "What updates the model after a round: newton, retrain or deltagrad_l.",
+        choices=("newton", "retrain", "deltagrad_l"), advanced=True,
+    )  # fmt: skip
+    learning_rate: float | None = _option(
+        None, float, "Learning rate", "Learning rate of retrain and deltagrad_l.",
+        above=0, none="a rate from the data", advanced=True,
+    )  # fmt: skip
+    epochs: int | None = _option(
+        None, int, "Epochs", "Epochs of retrain and deltagrad_l.", least=1, none="150", advanced=True
+    )
+    minibatch: int | None = _option(
+        None, int, "Mini-batch", "Mini-batch size of retrain and deltagrad_l.", least=1, none="2000", advanced=True
+    )
+    gamma: float | str = _option(
+        AUTO, float, "Weight of a weak label (gamma)",
+        "Weight of a weak label, a clean one having 1; auto: chosen by cross-validation over the trusted samples.",
+        least=0, most=1, auto=True,
+    )  # fmt: skip
+    l2: float | str = _option(
+        AUTO, float, "L2 strength", "Strength of the L2 penalty; auto: chosen along with gamma.", above=0, auto=True
+    )
+    holdout: float | str = _option(
+        AUTO, float, "Share of validation that judges",
+        "Share of the validation samples that judge and that selection never sees; auto: half of 100 samples and more. "
+        "0 is the paper's behaviour.",
+        least=0, below=1, auto=True,
+    )  # fmt: skip
+    fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
+    tol: float = _option(
+        1e-5, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",
+        above=0, advanced=True,
+    )  # fmt: skip
+    engine: str = _option(
+        AUTO, str, "Engine", "Where the features are: in memory, or on a GPU (cuda); auto: a GPU if there is one and X is large.",
+        choices=(AUTO, "memory", "cuda"), advanced=True,
+    )  # fmt: skip
+    feature_dtype: str | None = _option(
+        None, str, "Type of the features on a GPU", "How a GPU stores the features.",
+        choices=("float64", "float32", "float16", "bfloat16"), none="the type they have", advanced=True,
+    )  # fmt: skip
+    seed: int = _option(0, int, "Seed", "Seed of every random choice.", least=0, most=2**53, advanced=True)
+    batch_size: int = _option(
+        10, int, "Batch size", "Samples a round, before the model learns from them.", least=1, most=2**53, changeable=True
+    )
+    budget: int | None = _option(
+        100, int, "Budget", "Samples to ask in all.", least=1, most=2**53, none="no limit", changeable=True
+    )
+    target: float | None = _option(
+        None, float, "Target", "Stop once the target metric is this good on the validation samples that judge.",
+        none="no target", changeable=True,
+    )  # fmt: skip
+    target_metric: str = _option(
+        "f1_macro", str, "Metric", "The metric of the target and of the charts; f1 is for two classes.",
+        choices=METRICS, changeable=True,
+    )  # fmt: skip
+    stop: str | None = _option(
+        None, str, "Stopping rule",
+        "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain().",
+        none="no further rule", changeable=True,
+    )  # fmt: skip
+    people: int = _option(
+        1, int, "People an item", "People who vote on each item, without seeing each other's votes.",
+        least=0, most=1000, labelling=True,
+    )  # fmt: skip
+    suggestion_votes: bool = _option(
+        False, bool, "The suggestion is one more voter",
+        "Count the suggestion as one more vote; the selector must suggest labels.", labelling=True,
+    )  # fmt: skip
+    ahead: int = _option(
+        0, int, "Work ahead", "Items of the next ranks for people who finish a batch early.",
+        least=0, most=2**53, changeable=True, labelling=True,
+    )  # fmt: skip
+    blind_share: float = _option(
+        0.0, float, "Share shown blind",
+        "Share of the items shown without the suggestion, to measure how much it influences people.",
+        least=0, most=1, changeable=True, labelling=True,
+    )  # fmt: skip
+    blind: bool = _option(
+        False, bool, "Blind: hide every suggestion", "Show no suggestion at all.", changeable=True, labelling=True
+    )
+    lease_minutes: float = _option(
+        15.0, float, "Minutes an item is held", "How long an item is reserved for the person it was given to.",
+        above=0, most=1e6, changeable=True, labelling=True,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        for name, option in OPTIONS.items():
+            object.__setattr__(self, name, option.check(name, getattr(self, name)))
+        if self.people == 0 and not self.suggestion_votes:
+            raise InvalidInputError(
+                "people is 0 and the suggestion does not vote; expected at least one voter an item", code="people"
+            )
+        given = [name for name in ("learning_rate", "epochs", "minibatch") if getattr(self, name) is not None]
+        if given and self.constructor == "newton":
+            raise InvalidInputError(
+                f"{', '.join(given)} given for constructor 'newton', which has no steps to set; leave it out, or use "
+                "constructor 'retrain' or 'deltagrad_l'",
+                code="constructor",
+            )
+
+    @classmethod
+    def with_strategy(cls, strategy: str, **others: Any) -> "Settings":
+        """Settings with the voters of one of the paper's strategies."""
+        people, suggestion = voters_of(strategy)
+        return cls.of({**others, "people": people, "suggestion_votes": suggestion})
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Settings":
+        """Settings from names and values; an unknown name is refused."""
+        strangers = sorted(set(values) - set(OPTIONS))
+        if strangers:
+            raise InvalidInputError(
+                f"unknown setting {strangers[0]!r}; expected one of: {', '.join(sorted(OPTIONS))}", code="settings"
+            )
+        return cls(**values)
+
+    def changed(self, **changes: Any) -> "Settings":
+        """The same with changes, of what may change while a campaign runs."""
+        allowed = [name for name, option in OPTIONS.items() if option.changeable]
+        fixed_ones = sorted(set(changes) - set(allowed))
+        if fixed_ones:
+            raise InvalidInputError(
+                f"{fixed_ones[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}",
+                code="settings",
+            )
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name → value."""
+        return asdict(self)
+
+    def lasting(self) -> dict[str, Any]:
+        """What may not change within a campaign: two campaigns that differ here are not the same one."""
+        return {
+            name: getattr(self, name)
+            for name, option in OPTIONS.items()
+            if not (option.changeable or option.labelling or name in ("engine", "feature_dtype"))
+        }
+
+
+OPTIONS: Mapping[str, Option] = {f.name: f.metadata["option"] for f in fields(Settings)}
+"""Name → option, in the order of the fields."""
+
+
+def voters_of(strategy: str) -> tuple[int, bool]:
+    """How many people vote, and whether the suggestion does.
+
+    >>> voters_of("three")
+    (2, True)
+    """
+    if strategy not in STRATEGY_VOTERS:
+        raise InvalidInputError(
+            f"unknown strategy {strategy!r}; expected one of: {', '.join(STRATEGY_VOTERS)}", code="strategy"
+        )
+    return STRATEGY_VOTERS[strategy]
+
+
+def fixed(value: float | str) -> float | None:
+    """The number, None for 'auto'.
+
+    >>> fixed(0.5), fixed("auto")
+    (0.5, None)
+    """
+    return None if value == AUTO else float(value)
+
+
+def options_table() -> str:
+    """The settings as a table in Markdown: what docs/settings.md must hold."""
+    lines = ["| setting | meaning | allowed | default | may change |", "|---|---|---|---|---|"]
+    for one in fields(Settings):
+        option = OPTIONS[one.name]
+        default = "none" if one.default is None else str(one.default).lower() if option.kind is bool else one.default
+        changes = "yes" if option.changeable else "no"
+        meaning, allowed = (text.replace("|", "\\|") for text in (option.help, option.expected))
+        lines.append(f"| `{one.name}` | {meaning} | {allowed} | `{default}` | {changes} |")
+    return "\n".join(lines)
+
+
+def _as(kind: type, value: Any, *, text: bool) -> bool | int | float | str | None:
+    """The value in its type; None if it is of another."""
+    if kind in (bool, str):
+        return value if isinstance(value, kind) else None
+    if text and isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return None
+    if kind is int:
+        return int(value) if isinstance(value, int | np.integer) else None
+    return float(value) if math.isfinite(value) else None
+
+
+def _bounds(kind: type, least: float, most: float, above: float, below: float) -> str:
+    number = "a whole number" if kind is int else "a number"
+    if math.isfinite(least) and math.isfinite(most) and most < 2**53:
+        return f"{number} from {least:g} to {most:g}"
+    words = {"of at least": least, "of at most": most if most < 2**53 else math.inf, "above": above, "below": below}
+    said = [f"{word} {bound:g}" for word, bound in words.items() if math.isfinite(bound)]
+    return f"{number} {' and '.join(said)}" if said else number
