@@ -25,7 +25,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.domain.campaigns import CampaignSettings, Role
+from labelchef.domain.campaigns import Role
+from labelchef.domain.settings import Settings
 from labelchef.services import accounts, campaigns, replaying
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.workspace import open_workspace
@@ -69,7 +70,7 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
     names = [f"annotator-{k:02d}" for k in range(people)]
     with open_workspace(home) as ws:
         accounts.create_account(ws, "lead", Role.LEAD, "correct horse battery")
-        settings = CampaignSettings(budget=None, batch_size=batch, people=1, ahead=ahead, lease_minutes=0.2)
+        settings = Settings(budget=None, batch_size=batch, people=1, ahead=ahead, lease_minutes=0.2)
         campaigns.create_campaign(ws, SLUG, data, settings, "lead")
         tokens = {}
         for name in names:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignState, Waiting
+from labelchef.domain.campaigns import CampaignState, Waiting
 from labelchef.domain.files import whole_file
+from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign, ledger, list_campaigns, reopen, status
 from labelchef.services.exchange import export_labels
 from labelchef.services.labelling import cast_vote, next_tasks, undo_vote
@@ -67,7 +68,7 @@ def run(home: Path, url: str | None) -> None:
     truth = truth_of(60)
     with open_workspace(home / "home", url) as ws, (home / "acknowledged").open("a") as notes:
         if not list_campaigns(ws):
-            settings = CampaignSettings(people=1, batch_size=2, budget=4, ahead=1)
+            settings = Settings(people=1, batch_size=2, budget=4, ahead=1)
             create_campaign(ws, "Crash", small_data(n_train=30), settings, "lead")
         (campaign,) = list_campaigns(ws)
         while True:

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignSettings, Task, Waiting
+from labelchef.domain.campaigns import Task, Waiting
+from labelchef.domain.settings import Settings
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import create_campaign
 from labelchef.services.labelling import cast_vote, next_tasks
@@ -47,7 +48,7 @@ def small_data(n_train: int = 60, n_val: int = 30, seed: int = 0, **others: Any)
 def make(ws: Workspace, name: str = "Small", data: CampaignData | None = None, **settings: Any) -> str:
     """A campaign whose first batch is out."""
     chosen = {"budget": 12, "batch_size": 4, **settings}
-    made = create_campaign(ws, name, data or small_data(), CampaignSettings(**chosen), "lead")
+    made = create_campaign(ws, name, data or small_data(), Settings(**chosen), "lead")
     advance(ws, made.slug)
     return made.slug
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignState
-from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.campaign.holdout import draw_judges
+from labelchef.domain.campaigns import CampaignState
+from labelchef.domain.errors import InvalidInputError, JudgeWarning
+from labelchef.domain.settings import Settings
 from labelchef.services import exchange, fold
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
@@ -133,21 +134,21 @@ def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:
 def test_few_judges_are_said_once_when_it_is_made(tmp_path: Path) -> None:
     with open_workspace(tmp_path / "home") as ws:
         with pytest.warns(JudgeWarning, match="all 30 validation samples steer") as said:
-            made = create_campaign(ws, "Few", small_data(), CampaignSettings(budget=8), "lead")
+            made = create_campaign(ws, "Few", small_data(), Settings(budget=8), "lead")
         assert len(said) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             advance(ws, made.slug)
         with pytest.warns(JudgeWarning, match="holdout is 0, so the target"):
-            create_campaign(ws, "None", data(), CampaignSettings(holdout=0, target=0.9), "lead")
+            create_campaign(ws, "None", data(), Settings(holdout=0, target=0.9), "lead")
 
 
 @pytest.mark.parametrize("holdout", [1.0, -0.5, "most", None, True])
 def test_no_other_holdout_is_stored(holdout: Any) -> None:
     with pytest.raises(InvalidInputError, match="holdout is"):
-        CampaignSettings(holdout=holdout)
+        Settings(holdout=holdout)
 
 
 def test_holdout_stays_as_it_was_made(ws: Workspace) -> None:
     with pytest.raises(InvalidInputError, match="'holdout' cannot change"):
-        CampaignSettings().changed(holdout=0.2)
+        Settings().changed(holdout=0.2)

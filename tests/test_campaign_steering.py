@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
+from labelchef.domain.campaigns import CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
+from labelchef.domain.settings import Settings
 from labelchef.services import fold
 from labelchef.services import rounds as worker_rounds
 from labelchef.services.campaign_files import CampaignData
@@ -238,16 +239,16 @@ def test_settings_that_cannot_be() -> None:
         {"target": "high"},
     ):
         with pytest.raises(InvalidInputError):
-            CampaignSettings(**wrong)
+            Settings(**wrong)
     with pytest.raises(InvalidInputError, match="unknown setting 'colour'"):
-        CampaignSettings.of({"colour": "red"})
+        Settings.of({"colour": "red"})
     with pytest.raises(InvalidInputError, match="unknown strategy"):
-        CampaignSettings.with_strategy("seven")
-    assert CampaignSettings.with_strategy("two").people == 0
+        Settings.with_strategy("seven")
+    assert Settings.with_strategy("two").people == 0
 
 
 def test_the_worker_moves_rounds_on_while_people_vote(ws: Workspace) -> None:
-    made = create_campaign(ws, "Live", small_data(), CampaignSettings(batch_size=3, budget=6), "lead")
+    made = create_campaign(ws, "Live", small_data(), Settings(batch_size=3, budget=6), "lead")
     with Worker(ws) as worker:
         wait_until(lambda: status(ws, made.slug).open_round is not None)
         version = summary(ws, made.slug).version
@@ -286,7 +287,7 @@ def test_one_process_runs_the_worker(tmp_path: Path) -> None:
         with open_workspace(tmp_path) as ws:
             with pytest.raises(ConflictError, match="is running already"):
                 Worker(ws).start()
-            made = create_campaign(ws, "Other", small_data(), CampaignSettings(), "lead")
+            made = create_campaign(ws, "Other", small_data(), Settings(), "lead")
             with pytest.raises(ConflictError, match="running already"):
                 advance(ws, made.slug)
     finally:
@@ -462,22 +463,22 @@ def test_nothing_is_left_of_a_campaign_refused(ws: Workspace) -> None:
         (small_data(items=pd.DataFrame({"id": ["a"] * 60})), {}, "occurs twice"),
         (small_data(items=pd.DataFrame({"image": ["x.png"] * 60})), {}, "no media folder"),
         (data, {"selector": "magic"}, "unknown selector"),
-        (data, {"target_metric": "auc"}, "unknown metric"),
+        (data, {"target_metric": "auc"}, "target_metric is 'auc'"),
         (data, {"target_metric": "f1"}, "'f1' with 3 classes"),
         (small_data(clean=np.array([0])), {}, "clean labels have 1"),
     ]
     for given, settings, message in wrong:
         with pytest.raises(InvalidInputError, match=message):
-            create_campaign(ws, "Wrong", given, CampaignSettings(**settings), "lead")  # type: ignore[arg-type]
+            create_campaign(ws, "Wrong", given, Settings(**settings), "lead")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="no name"):
-        create_campaign(ws, " ", data, CampaignSettings(), "lead")
+        create_campaign(ws, " ", data, Settings(), "lead")
     assert list_campaigns(ws) == []
     assert list((ws.home / "campaigns").iterdir()) == []
 
 
 def test_names_become_addresses(ws: Workspace) -> None:
     slugs = [
-        create_campaign(ws, name, small_data(), CampaignSettings(), "lead").slug
+        create_campaign(ws, name, small_data(), Settings(), "lead").slug
         for name in ("Müll & Spaß!", "mull spa", "日本", "日本")
     ]
     assert slugs == ["mull-spa", "mull-spa-2", "campaign", "campaign-2"]
@@ -502,7 +503,7 @@ def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> 
     pd.DataFrame({"id": [f"i{k}" for k in range(30)], "text": ["v"] * 30}).to_json(
         folder / "val_items.jsonl", orient="records", lines=True
     )
-    made = create_from_folder(ws, "Folder", folder, CampaignSettings(batch_size=60, budget=None), "lead")
+    made = create_from_folder(ws, "Folder", folder, Settings(batch_size=60, budget=None), "lead")
     advance(ws, made.slug)
     found = {t.item: t for t in tasks(ws, made.slug, "ann", 60)}
     assert found["i0"].content.image == "deep/a.png"
@@ -517,10 +518,10 @@ def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> 
         items["image"] = [name] * 60
         items.to_csv(folder / "items.csv", index=False)
         with pytest.raises(InvalidInputError):
-            create_from_folder(ws, "Escape", folder, CampaignSettings(), "lead")
+            create_from_folder(ws, "Escape", folder, Settings(), "lead")
     (folder / "weak.csv").unlink()
     with pytest.raises(InvalidInputError, match="holds no weak file"):
-        create_from_folder(ws, "Half", folder, CampaignSettings(), "lead")
+        create_from_folder(ws, "Half", folder, Settings(), "lead")
 
 
 def test_given_labels_are_clean_from_the_start(ws: Workspace) -> None:

@@ -10,14 +10,14 @@ import pytest
 from sklearn.metrics import f1_score
 
 from labelchef import LabelCleaner
-from labelchef.domain.campaigns import CampaignSettings
-from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
-from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
-from labelchef.domain.records import UNRESOLVED
-from labelchef.domain.validation import Gain
 from labelchef.campaign.curves import DRAWS, drawn_areas
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.holdout import draw_judges
+from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
+from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
+from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import Gain
 from labelchef.selectors import SELECTORS
 from labelchef.selectors.baseline import Baseline
 from labelchef.services import answers, campaigns, comparing, comparison_files, fold
@@ -354,7 +354,7 @@ def test_refusals(shared: Workspace, done: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_usual_selectors_leave_out_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = comparing.usual_selectors(CampaignSettings(selector="entropy"))
+    usual = comparing.usual_selectors(Settings(selector="entropy"))
     assert usual[0] == "entropy"
     assert {"expected_infl", "increm_infl", "margin", "random"} <= set(usual)
 
@@ -362,7 +362,7 @@ def test_the_usual_selectors_leave_out_what_is_not_installed(monkeypatch: pytest
         raise MissingExtraError("not there", code="cleanlab")
 
     monkeypatch.setattr("labelchef.selectors.cleanlab_quality.require_cleanlab", missing)
-    assert "cleanlab_quality" not in comparing.usual_selectors(CampaignSettings(selector="entropy"))
+    assert "cleanlab_quality" not in comparing.usual_selectors(Settings(selector="entropy"))
 
 
 def test_an_interrupt_leaves_everything_as_it_was(shared: Workspace, done: str) -> None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelchef import LabelCleaner
+from labelchef.campaign.session import Split
 from labelchef.constructors import (
     CONSTRUCTORS,
     Construction,
@@ -38,7 +39,6 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import file_digest
 from labelchef.domain.records import LabelChange
 from labelchef.engines import MemoryEngine
-from labelchef.campaign.session import Split
 from tests.oracles import Array, Problem, dense_quasi_hessian, make_problem, paper_cleaner, plain_descent
 
 SMALL = DescentSettings(epochs=12, minibatch=32, seed=3)

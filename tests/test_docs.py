@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from labelchef.cli.main import app
 from labelchef.constructors import CONSTRUCTORS
-from labelchef.domain.campaigns import CampaignSettings
+from labelchef.domain.settings import Settings
 from labelchef.io.digits import RULES
 from labelchef.networks import NETWORK_CONSTRUCTORS, NETWORK_SELECTORS, InfluenceSettings, TrainingSettings
 from labelchef.selectors import SELECTORS
@@ -71,7 +71,7 @@ def test_every_setting_of_a_campaign_has_an_option() -> None:
     options = {p.name for p in COMMANDS["clean"].params}
     assert {field.name for field in fields(CleanSettings)} <= options
     lasting = {p.name for p in COMMANDS["init"].params}
-    assert {field.name for field in fields(CampaignSettings)} <= lasting
+    assert {field.name for field in fields(Settings)} <= lasting
 
 
 def test_every_room_is_documented() -> None:

@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Panel, SimulatedAnnotators, Suggestion
+from labelchef.campaign.stopping import NoPredictedGain, Progress
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
-from labelchef.campaign.stopping import NoPredictedGain, Progress
 from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector, O2USelector, make_selector
 from labelchef.selectors.active_lab import annotations
 from labelchef.selectors.cleanlab_extra import quietly

@@ -11,12 +11,12 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss
 
 from labelchef import Gain, InvalidInputError, JudgeWarning, LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, Suggestion
-from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
-from labelchef.domain.arrays import Bools, Ints
-from labelchef.domain.records import Metrics
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.holdout import draw_judges, holdout_size, share_size
 from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
+from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
+from labelchef.domain.arrays import Bools, Ints
+from labelchef.domain.records import Metrics
 from labelchef.selectors import SELECTORS
 
 N, C = 90, 3

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
+from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.bounds import ROUNDING, influence_bounds, power_norm
 from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.records import Batch
 from labelchef.engines import MemoryEngine, RowLabels, Screen
-from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.selectors import (
     AnchoredSelector,
     InflSelector,

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import spearmanr
 
+from labelchef.campaign.session import Split
 from labelchef.constructors import NewtonConstructor
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.campaign.session import Split
 from labelchef.selectors import InflSelector, SelectionContext
 from tests.oracles import Problem, make_problem
 

@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
 from labelchef.annotators import SimulatedAnnotators
+from labelchef.campaign.session import Split
 from labelchef.constructors import NewtonConstructor
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
@@ -23,7 +24,6 @@ from labelchef.domain.records import (
     RoundRecord,
     Votes,
 )
-from labelchef.campaign.session import Split
 from labelchef.selectors import SELECTORS, DutiSelector, InflDSelector, InflYSelector, SelectionContext, TarsSelector
 from labelchef.selectors.duti import Bilevel, bilevel, descend, onto_simplex
 from labelchef.selectors.infl_y import label_slopes

@@ -11,8 +11,6 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from labelchef import LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
-from labelchef.core.objective import Point
-from labelchef.domain.records import Batch
 from labelchef.campaign.metrics import evaluate
 from labelchef.campaign.stopping import (
     MaxRounds,
@@ -22,6 +20,8 @@ from labelchef.campaign.stopping import (
     StoppingRule,
     TargetReached,
 )
+from labelchef.core.objective import Point
+from labelchef.domain.records import Batch
 
 
 @pytest.fixture(scope="module")

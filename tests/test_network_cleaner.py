@@ -14,6 +14,8 @@ from torch import nn
 
 from labelchef import InvalidInputError, LabelCleaner
 from labelchef.annotators import SimulatedAnnotators, make_strategy
+from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.stopping import MaxRounds
 from labelchef.networks import (
     NETWORK_SELECTORS,
     FineTune,
@@ -23,8 +25,6 @@ from labelchef.networks import (
 )
 from labelchef.networks.constructors import NetworkTrainer
 from labelchef.networks.selector import ON_PROBABILITIES
-from labelchef.campaign.holdout import draw_judges
-from labelchef.campaign.stopping import MaxRounds
 from labelchef.selectors import SELECTORS, AnchoredSelector, MarginSelector
 from tests.network_support import QUICK, Problem, net
 

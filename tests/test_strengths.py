@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.domain.campaigns import CampaignSettings
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.strengths import as_gamma, as_l2
 from labelchef.campaign.holdout import draw_judges
 from labelchef.campaign.tuning import GAMMAS, tune
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.settings import Settings
+from labelchef.domain.strengths import as_gamma, as_l2
 from labelchef.services.campaigns import create_campaign, settings
 from labelchef.services.clean import CleanInputs, CleanSettings, clean
 from labelchef.services.replaying import replay
@@ -80,14 +80,14 @@ def test_what_is_no_l2(value: Any) -> None:
 
 def test_a_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
     data = small_data(60, 140)
-    made = create_campaign(ws, "Chosen", data, CampaignSettings(people=1, seed=2), "lead")
+    made = create_campaign(ws, "Chosen", data, Settings(people=1, seed=2), "lead")
     kept = settings(ws, made.slug)
     steer = ~draw_judges(data.y_val, len(CLASSES), "auto", 2)
     alone = tune(data.X, data.weak, np.full(len(data.X), -1), data.X_val[steer], data.y_val[steer], seed=2)
     assert (kept.gamma, kept.l2) == (alone.gamma, alone.l2)
     advance(ws, made.slug)
     assert replay(ws, made.slug).agrees
-    given = create_campaign(ws, "Given", data, CampaignSettings(people=1, gamma=0.5, l2=0.1), "lead")
+    given = create_campaign(ws, "Given", data, Settings(people=1, gamma=0.5, l2=0.1), "lead")
     assert (settings(ws, given.slug).gamma, settings(ws, given.slug).l2) == (0.5, 0.1)
 
 

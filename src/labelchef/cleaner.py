@@ -14,17 +14,6 @@ from sklearn.base import BaseEstimator
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
-from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
-from labelchef.core.contrasts import contrast, with_reference
-from labelchef.core.objective import Objective
-from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.errors import InvalidInputError, NotFittedError
-from labelchef.domain.numbers import check_number, check_whole
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
-from labelchef.domain.strengths import as_gamma, as_l2, fixed
-from labelchef.domain.validation import Gain, as_holdout
-from labelchef.engines import MemoryEngine, RowLabels, choose_placement
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.history import history_frame
 from labelchef.campaign.holdout import check_judges
@@ -39,6 +28,17 @@ from labelchef.campaign.preparation import first_table, prepare_labels, prepare_
 from labelchef.campaign.session import MOST_ATTEMPTS, Session, Split
 from labelchef.campaign.stopping import StoppingRule, TargetReached
 from labelchef.campaign.tuning import Tuned, tune
+from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
+from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.objective import Objective
+from labelchef.core.softmax import probabilities
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.numbers import check_number, check_whole
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.strengths import as_gamma, as_l2, fixed
+from labelchef.domain.validation import Gain, as_holdout
+from labelchef.engines import MemoryEngine, RowLabels, choose_placement
 from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
 
 

@@ -17,7 +17,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignSummary, Role
+from labelchef.domain.campaigns import CampaignSummary, Role
+from labelchef.domain.settings import Settings
 from labelchef.services import accounts, campaigns, worker
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.workspace import Workspace, open_workspace
@@ -57,7 +58,7 @@ def ws(tmp_path: Path) -> Iterator[Workspace]:
 
 def make_campaign(ws: Workspace, name: str = "Animals", **settings: Any) -> CampaignSummary:
     """A campaign with its first batch selected."""
-    chosen = CampaignSettings(**{"budget": 30, "batch_size": 4, "people": 1, **settings})
+    chosen = Settings(**{"budget": 30, "batch_size": 4, "people": 1, **settings})
     made = campaigns.create_campaign(ws, name, small_data(), chosen, "lead")
     worker.advance(ws, made.slug)
     return campaigns.summary(ws, made.slug)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignSummary
+from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.workspace import Workspace
 from tests import store_support
@@ -14,7 +15,7 @@ from tests.web.test_api import Sign, base, upload_files
 
 def judged(ws: Workspace, n_val: int = 200, **settings: Any) -> CampaignSummary:
     data = store_support.small_data(60, n_val)
-    made = campaigns.create_campaign(ws, "Judged", data, CampaignSettings(budget=8, batch_size=4, **settings), "lead")
+    made = campaigns.create_campaign(ws, "Judged", data, Settings(budget=8, batch_size=4, **settings), "lead")
     worker.advance(ws, made.slug)
     store_support.label_all(ws, made.slug, "lead", n=30 + n_val)
     return campaigns.summary(ws, made.slug)
@@ -55,7 +56,7 @@ def test_the_progress_page_says_what_may_be_said(
     if last.gain is not None:
         assert f"{last.gain['f1_macro'].low:+.3f}" in tile(lead, made)
     settings = lead.get(f"/c/{made.slug}/lead/settings").text
-    assert f'<th scope="row">holdout</th><td>{CampaignSettings(holdout=holdout).holdout}</td>' in settings
+    assert f'<th scope="row">holdout</th><td>{Settings(holdout=holdout).holdout}</td>' in settings
     for theme in ("light", "dark"):
         chart = lead.get(f"{base(made)}/charts/metric.svg", params={"theme": theme}).text
         assert ("steering" in chart) == (holdout != 0)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labelchef.domain.arrays import Float64s, Ints
 from labelchef.campaign.gain import Judged, drawn_metrics
+from labelchef.domain.arrays import Float64s, Ints
 
 DRAWS = 1000
 _BLOCK = 50  # draws at a time: (block, n) is all that is held of them

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator
-from labelchef.domain.records import Batch, RoundRecord, StopReason
 from labelchef.campaign.session import Session
 from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached
+from labelchef.domain.records import Batch, RoundRecord, StopReason
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
 from labelchef.core.labels import LabelTable
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
-from labelchef.campaign.holdout import draw_judges
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
 
 Labelled: TypeAlias = tuple[NDArray[Any], Ints]
 """Samples, a row each, with trusted class ids (n,)."""

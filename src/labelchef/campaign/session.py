@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from labelchef.campaign.gain import Judged, gains
+from labelchef.campaign.metrics import evaluate
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
@@ -31,8 +33,6 @@ from labelchef.domain.records import (
 )
 from labelchef.domain.validation import Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
-from labelchef.campaign.gain import Judged, gains
-from labelchef.campaign.metrics import evaluate
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # of validation at a time, for all epochs together

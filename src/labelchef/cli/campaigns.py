@@ -12,15 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from labelchef.domain.campaigns import (
-    STRATEGY_VOTERS,
-    CampaignFiles,
-    CampaignSettings,
-    CampaignStatus,
-    Task,
-    Waiting,
-)
+from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.settings import STRATEGY_VOTERS, Settings
 from labelchef.domain.strengths import as_gamma, as_l2
 from labelchef.domain.validation import as_holdout, note_on
 
@@ -100,7 +94,7 @@ def init(
             known = ", ".join(STRATEGY_VOTERS)
             raise InvalidInputError(f"unknown strategy {strategy!r}; expected one of: {known}", code="strategy")
         people, suggestion_votes = STRATEGY_VOTERS[strategy]
-    settings = CampaignSettings(
+    settings = Settings(
         selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=as_gamma(gamma), l2=as_l2(l2),
         seed=seed, people=people,
         holdout=as_holdout(holdout),

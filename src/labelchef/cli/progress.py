@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from labelchef.campaign.metrics import value_of
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import note_on
-from labelchef.campaign.metrics import value_of
 from labelchef.services.clean import CleanOutcome, Watcher
 
 _SHOWN = 12

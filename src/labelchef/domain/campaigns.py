@@ -1,15 +1,14 @@
 """Campaigns that last: what people, pages and commands are told about them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.strengths import as_gamma, as_l2
-from labelchef.domain.validation import Gain, as_holdout
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import Gain
 
 SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
@@ -83,117 +82,6 @@ class WaitReason(StrEnum):
     FINISHED = "finished"
     STOPPED = "stopped"
     FAILED = "failed"
-
-
-STRATEGY_VOTERS: Mapping[str, tuple[int, bool]] = {"one": (3, False), "two": (0, True), "three": (2, True)}
-"""The paper's strategies as (people, whether the suggestion votes)."""
-
-
-@dataclass(frozen=True)
-class CampaignSettings:
-    """Everything of a campaign that is not data.
-
-    >>> CampaignSettings.with_strategy("three", budget=50).people
-    2
-    """
-
-    selector: str = "expected_infl"
-    look_ahead: bool = True
-    constructor: str = "newton"
-    gamma: float | str = "auto"
-    """Weight of a weak sample, 0 to 1; 'auto' becomes a number when the campaign is made."""
-    l2: float | str = "auto"
-    """L2 strength, likewise."""
-    holdout: float | str = "auto"
-    """Share of validation that judges and that selection never sees, or 'auto'."""
-    seed: int = 0
-    people: int = 1
-    """People who vote on each item."""
-    suggestion_votes: bool = False
-    """Whether the suggestion is one more voter."""
-    batch_size: int = 10
-    budget: int | None = 100
-    target: float | None = None
-    target_metric: str = "f1_macro"
-    ahead: int = 0
-    """Items from the next ranks that people may label while others finish the batch."""
-    blind_share: float = 0.0
-    """Share of items shown without the suggestion."""
-    blind: bool = False
-    """Whether no item is shown with its suggestion."""
-    lease_minutes: float = 15.0
-    """How long an item stays with the person it was given to."""
-
-    CHANGEABLE = ("batch_size", "budget", "target", "target_metric", "ahead", "blind_share", "blind", "lease_minutes")
-
-    def __post_init__(self) -> None:
-        _whole(self.people, "people", 0)
-        _whole(self.batch_size, "batch_size", 1)
-        _whole(self.ahead, "ahead", 0)
-        _whole(self.seed, "seed", 0)
-        if self.budget is not None:
-            _whole(self.budget, "budget", 1)
-        object.__setattr__(self, "gamma", as_gamma(self.gamma))
-        object.__setattr__(self, "l2", as_l2(self.l2))
-        _real(self.blind_share, "blind_share", 0.0, 1.0)
-        _real(self.lease_minutes, "lease_minutes", 1e-9, 1e6)
-        object.__setattr__(self, "holdout", as_holdout(self.holdout))
-        if self.target is not None:
-            _real(self.target, "target", -1e300, 1e300)
-        for name in ("look_ahead", "suggestion_votes", "blind"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInputError(f"{name} is {getattr(self, name)!r}; expected true or false", code=name)
-        for name in ("selector", "constructor", "target_metric"):
-            if not isinstance(getattr(self, name), str):
-                raise InvalidInputError(f"{name} is {getattr(self, name)!r}; expected a name", code=name)
-        if self.people == 0 and not self.suggestion_votes:
-            raise InvalidInputError(
-                "people is 0 and the suggestion does not vote; expected at least one voter an item", code="people"
-            )
-
-    @classmethod
-    def with_strategy(cls, strategy: str, **others: Any) -> "CampaignSettings":
-        """Settings with the voters of one of the paper's strategies."""
-        if strategy not in STRATEGY_VOTERS:
-            raise InvalidInputError(
-                f"unknown strategy {strategy!r}; expected one of: {', '.join(STRATEGY_VOTERS)}", code="strategy"
-            )
-        people, suggestion = STRATEGY_VOTERS[strategy]
-        return cls(people=people, suggestion_votes=suggestion, **others)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "CampaignSettings":
-        """Settings from names and values; a name that is none is refused."""
-        known = {f.name for f in fields(cls)}
-        strangers = sorted(set(values) - known)
-        if strangers:
-            raise InvalidInputError(
-                f"unknown setting {strangers[0]!r}; expected one of: {', '.join(sorted(known))}", code="settings"
-            )
-        return cls(**values)
-
-    @classmethod
-    def stored(cls, values: Mapping[str, Any]) -> "CampaignSettings":
-        """Settings as a campaign has them; one made before a setting existed goes on as it was.
-
-        >>> CampaignSettings.stored({"budget": 7}).holdout, CampaignSettings.of({"budget": 7}).holdout
-        (0.0, 'auto')
-        """
-        return cls.of({"holdout": 0.0, **values})
-
-    def changed(self, **changes: Any) -> "CampaignSettings":
-        """The same with changes, of what may change while a campaign runs."""
-        fixed = sorted(set(changes) - set(self.CHANGEABLE))
-        if fixed:
-            raise InvalidInputError(
-                f"{fixed[0]!r} cannot change once a campaign exists; expected one of: {', '.join(self.CHANGEABLE)}",
-                code="settings",
-            )
-        return replace(self, **changes)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Name → value."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -377,7 +265,7 @@ class CampaignStatus:
     """A campaign in full."""
 
     summary: CampaignSummary
-    settings: CampaignSettings
+    settings: Settings
     classes: tuple[str, ...]
     rounds: tuple[RoundSummary, ...]
     open_round: OpenRound | None
@@ -436,14 +324,3 @@ class Account:
     role: Role
     active: bool
     created_at: datetime
-
-
-def _whole(value: Any, name: str, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**53:
-        raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least {least}", code=name)
-
-
-def _real(value: Any, name: str, low: float, high: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not low <= value <= high:
-        raise InvalidInputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}", code=name)

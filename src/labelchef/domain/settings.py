@@ -152,7 +152,13 @@ class Settings:
     )  # fmt: skip
     seed: int = _option(0, int, "Seed", "Seed of every random choice.", least=0, most=2**53, advanced=True)
     batch_size: int = _option(
-        10, int, "Batch size", "Samples a round, before the model learns from them.", least=1, most=2**53, changeable=True
+        10,
+        int,
+        "Batch size",
+        "Samples a round, before the model learns from them.",
+        least=1,
+        most=2**53,
+        changeable=True,
     )
     budget: int | None = _option(
         100, int, "Budget", "Samples to ask in all.", least=1, most=2**53, none="no limit", changeable=True

@@ -8,6 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from labelchef.campaign.holdout import check_judges
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels
+from labelchef.campaign.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
+from labelchef.campaign.stopping import StoppingRule
 from labelchef.cleaner import LabelCleaner, seed_of
 from labelchef.core.labels import LabelTable
 from labelchef.core.softmax import probabilities
@@ -31,10 +35,6 @@ from labelchef.networks.selector import ALONG_V, Direction, NetworkInfluenceSele
 from labelchef.networks.session import NetworkSession
 from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
 from labelchef.networks.training import OnEpoch, TrainingSettings, train
-from labelchef.campaign.holdout import check_judges
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels
-from labelchef.campaign.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
-from labelchef.campaign.stopping import StoppingRule
 from labelchef.selectors import Selector
 
 GAMMA, L2 = 0.8, 1e-3

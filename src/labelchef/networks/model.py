@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from labelchef.campaign.preparation import Labelled
+from labelchef.campaign.session import Split
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -21,8 +23,6 @@ from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.networks.inputs import Inputs, Rows, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, copied, predicting
-from labelchef.campaign.preparation import Labelled
-from labelchef.campaign.session import Split
 
 
 @dataclass(frozen=True)

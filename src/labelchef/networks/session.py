@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from labelchef.campaign.gain import gains
+from labelchef.campaign.session import Session, Split
 from labelchef.constructors import Construction
 from labelchef.domain.records import Decisions, LabelChange, RoundRecord
 from labelchef.domain.validation import Gain
 from labelchef.networks.constructors import NetworkConstruction
 from labelchef.networks.model import NetworkModel, View
-from labelchef.campaign.gain import gains
-from labelchef.campaign.session import Session, Split
 
 
 @dataclass

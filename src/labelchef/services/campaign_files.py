@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.constructors import make_constructor
-from labelchef.domain.arrays import Float64s, Floats, Ints
-from labelchef.domain.campaigns import CampaignFiles, CampaignSettings, SplitName
-from labelchef.domain.errors import InvalidInputError, StoreError
-from labelchef.domain.records import UNRESOLVED
-from labelchef.domain.strengths import fixed
-from labelchef.io import tables
 from labelchef.campaign.holdout import check_judges, draw_judges
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
 from labelchef.campaign.stopping import TargetReached
 from labelchef.campaign.tuning import tune
+from labelchef.constructors import make_constructor
+from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.campaigns import CampaignFiles, SplitName
+from labelchef.domain.errors import InvalidInputError, StoreError
+from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.settings import Settings
+from labelchef.domain.strengths import fixed
+from labelchef.io import tables
 from labelchef.selectors import make_selector, require_suggestions
 from labelchef.store.arrays import ArrayFacts, write_array
 
@@ -135,7 +136,7 @@ def find_files(folder: Path) -> CampaignFiles:
     )
 
 
-def check_data(data: CampaignData, settings: CampaignSettings) -> None:
+def check_data(data: CampaignData, settings: Settings) -> None:
     """Everything that would make the first model fail, said before the campaign exists."""
     if data.clean is not None and len(data.clean) != len(data.X):
         raise InvalidInputError(
@@ -163,7 +164,7 @@ def check_data(data: CampaignData, settings: CampaignSettings) -> None:
     check_judges(data.y_val[judges], data.y_val[~judges], settings.holdout, read=settings.target is not None)
 
 
-def with_strengths(data: CampaignData, settings: CampaignSettings) -> CampaignSettings:
+def with_strengths(data: CampaignData, settings: Settings) -> Settings:
     """The settings with gamma and l2 as numbers: 'auto' is chosen once, by the samples that steer, and stays."""
     gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
     if gamma is not None and l2 is not None:

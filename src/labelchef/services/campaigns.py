@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from labelchef.domain.campaigns import (
     SUGGESTION,
     CampaignFiles,
-    CampaignSettings,
     CampaignState,
     CampaignStatus,
     CampaignSummary,
@@ -29,6 +28,7 @@ from labelchef.domain.campaigns import (
     RoundSummary,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
 from labelchef.services.access import moment, moment_or_none, visible_campaign
 from labelchef.services.labelling import class_of, content_of
@@ -46,7 +46,7 @@ _LONGEST_NAME = 200
 
 
 def create_campaign(
-    ws: Workspace, name: str, files: "CampaignFiles | CampaignData", settings: CampaignSettings, by: str
+    ws: Workspace, name: str, files: "CampaignFiles | CampaignData", settings: Settings, by: str
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused."""
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
@@ -84,7 +84,7 @@ def create_campaign(
     return made
 
 
-def create_from_folder(ws: Workspace, name: str, folder: Path, settings: CampaignSettings, by: str) -> CampaignSummary:
+def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
     from labelchef.services.campaign_files import find_files
 
@@ -120,7 +120,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
     """A campaign in full, as a lead sees it."""
     with ws.reading() as connection:
         row = store.find_campaign(connection, campaign)
-        chosen = CampaignSettings.stored(row.settings)
+        chosen = Settings.of(row.settings)
         turns = rows.rounds_of(connection, row.id)
         return CampaignStatus(
             summary=_summary(connection, row),
@@ -142,20 +142,20 @@ def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
         return [_round(r) for r in rows.rounds_of(connection, row.id)]
 
 
-def settings(ws: Workspace, campaign: str) -> CampaignSettings:
+def settings(ws: Workspace, campaign: str) -> Settings:
     """The settings as they are now."""
     with ws.reading() as connection:
-        return CampaignSettings.stored(store.find_campaign(connection, campaign).settings)
+        return Settings.of(store.find_campaign(connection, campaign).settings)
 
 
-def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> CampaignSettings:
+def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
     """Change budget, batch size, target, work ahead or blind share; it counts from the next selection on.
 
     A finished campaign goes on if the change leaves something to do.
     """
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
-        before = CampaignSettings.stored(row.settings)
+        before = Settings.of(row.settings)
         after = before.changed(**changes)
         check_metric(after, len(store.classes_of(connection, row.id)))
         different = {k: v for k, v in changes.items() if getattr(before, k) != v}
@@ -299,7 +299,7 @@ def ledger(
     return Page(tuple(_entry(e) for e in entries), cursor)
 
 
-def check_metric(settings: CampaignSettings, n_classes: int) -> None:
+def check_metric(settings: Settings, n_classes: int) -> None:
     """Refuse a target metric that this campaign does not have."""
     from labelchef.campaign.stopping import TargetReached
 
@@ -398,7 +398,7 @@ def gain_of(metrics: Mapping[str, Any]) -> dict[str, Gain] | None:
     return None if found is None else {name: Gain(**values) for name, values in found.items()}
 
 
-def _open_round(connection: "sa.Connection", row: Any, settings: CampaignSettings) -> OpenRound | None:
+def _open_round(connection: "sa.Connection", row: Any, settings: Settings) -> OpenRound | None:
     if row is None or row.state == RoundState.CLOSED.value:
         return None
     leases = handout.live_leases(connection, row.id, time.time())

@@ -15,15 +15,15 @@ import pandas as pd
 import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_strategy
 from labelchef.annotators.strategies import people_needed
+from labelchef.campaign.inputs import ClassNames
 from labelchef.cleaner import CleaningResult, LabelCleaner
 from labelchef.constructors import Constructor, DescentSettings, make_constructor
 from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.campaigns import STRATEGY_VOTERS
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
+from labelchef.domain.settings import STRATEGY_VOTERS
 from labelchef.domain.validation import Gain, as_holdout, note_on
 from labelchef.io import artefacts, tables
-from labelchef.campaign.inputs import ClassNames
 from labelchef.report import ReportData, render_report, require_report
 from labelchef.selectors import make_selector, require_suggestions
 

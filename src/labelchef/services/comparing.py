@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.stats import t as student
 
-from labelchef.domain.arrays import Float64s
-from labelchef.domain.campaigns import CampaignSettings
-from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Standing
-from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
-from labelchef.domain.validation import FEWEST, Gain
 from labelchef.campaign.curves import area, labels_to_reach
 from labelchef.campaign.gain import LEVEL, between
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Standing
+from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import FEWEST, Gain
 from labelchef.selectors import make_selector
 from labelchef.selectors.baseline import Baseline
 from labelchef.services import fold
@@ -51,7 +51,7 @@ def compare(
     """
     with ws.reading() as connection:
         row = store.find_campaign(connection, campaign)
-    settings = CampaignSettings.stored(row.settings)
+    settings = Settings.of(row.settings)
     names = _wanted(selectors, settings)
     size = settings.batch_size if batch_size is None else batch_size
     for value, what in ((repeats, "repeats"), (size, "batch_size")):
@@ -67,7 +67,7 @@ def compare(
         _one.release()
 
 
-def usual_selectors(settings: CampaignSettings) -> tuple[str, ...]:
+def usual_selectors(settings: Settings) -> tuple[str, ...]:
     """The campaign's own selector, and those it is set against unless others are named; an extra only if it is there."""
     return tuple(dict.fromkeys([settings.selector, *(name for name in _USUAL if _there(name))]))
 
@@ -80,7 +80,7 @@ def _there(name: str) -> bool:
     return True
 
 
-def _wanted(selectors: Sequence[str] | None, settings: CampaignSettings) -> tuple[str, ...]:
+def _wanted(selectors: Sequence[str] | None, settings: Settings) -> tuple[str, ...]:
     """Names without repetition, each of which can be made."""
     names = usual_selectors(settings) if selectors is None else tuple(dict.fromkeys(selectors))
     if not names:

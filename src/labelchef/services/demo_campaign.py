@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from labelchef.domain.arrays import Floats
-from labelchef.domain.campaigns import CampaignSettings, CampaignSummary
+from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.settings import Settings
 from labelchef.io.digits import load_digits_demo
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import create_campaign, list_campaigns
@@ -17,9 +18,9 @@ NAME = "Digits"
 _PIXELS = 96
 
 
-def demo_settings(seed: int = 0) -> CampaignSettings:
+def demo_settings(seed: int = 0) -> Settings:
     """What the demo campaign runs with: one person, ten items a round, a tenth of them blind."""
-    return CampaignSettings(budget=200, batch_size=10, people=1, target=0.9, blind_share=0.1, seed=seed)
+    return Settings(budget=200, batch_size=10, people=1, target=0.9, blind_share=0.1, seed=seed)
 
 
 def demo_campaign(ws: Workspace, *, seed: int = 0, by: str = "demo") -> CampaignSummary:

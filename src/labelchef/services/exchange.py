@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundState
+from labelchef.domain.campaigns import DecisionKind, Origin, RoundState
 from labelchef.domain.errors import InvalidInputError, LabelchefError, MissingExtraError, StoreError
 from labelchef.domain.files import whole_file
 from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.settings import Settings
 from labelchef.domain.validation import note_on
 from labelchef.io import tables
 from labelchef.services import fold
@@ -190,7 +191,7 @@ def report(ws: Workspace, campaign: str) -> str:
         row = store.find_campaign(connection, campaign)
         classes = store.classes_of(connection, row.id)
         keys = history.train_keys(connection, row.id)
-    settings = CampaignSettings.stored(row.settings)
+    settings = Settings.of(row.settings)
     influence, first, asked, spent, predicted = np.empty(0), np.empty(0), [], [], []
     folded = None
     for step in fold.unfold(ws, row):

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labelchef.campaign.holdout import draw_judges
 from labelchef.cleaner import LabelCleaner
 from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.campaigns import CampaignSettings, DecisionKind, Origin, RoundKind, RoundState, SplitName
+from labelchef.domain.campaigns import DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError, MissingClassWarning
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
-from labelchef.campaign.holdout import draw_judges
+from labelchef.domain.settings import Settings
 from labelchef.selectors import Selector
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
@@ -118,14 +119,12 @@ class Inputs:
 def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], None] | None = None) -> Folded:
     """The first model, from the campaign's arrays."""
     inputs = inputs_of(ws, campaign)
-    cleaner = new_cleaner(CampaignSettings.stored(campaign.settings))
+    cleaner = new_cleaner(Settings.of(campaign.settings))
     fit_on(inputs, cleaner, on_step=on_step)
-    return Folded(
-        cleaner, inputs.X, inputs.X_val, inputs.weak, _steering(inputs, CampaignSettings.stored(campaign.settings))
-    )
+    return Folded(cleaner, inputs.X, inputs.X_val, inputs.weak, _steering(inputs, Settings.of(campaign.settings)))
 
 
-def _steering(inputs: Inputs, settings: CampaignSettings) -> Ints:
+def _steering(inputs: Inputs, settings: Settings) -> Ints:
     place = {name: k for k, name in enumerate(inputs.classes)}
     y = np.array([place[label] for label in inputs.y_val if label is not None], dtype=np.int64)
     return np.flatnonzero(~draw_judges(y, len(inputs.classes), settings.holdout, settings.seed))
@@ -179,7 +178,7 @@ def fit_on(
         )
 
 
-def new_cleaner(settings: CampaignSettings, selector: str | Selector | None = None) -> LabelCleaner:
+def new_cleaner(settings: Settings, selector: str | Selector | None = None) -> LabelCleaner:
     """A cleaner with a campaign's settings, or another selector; budget and batches are the service's business."""
     return LabelCleaner(
         selector=settings.selector if selector is None else selector,

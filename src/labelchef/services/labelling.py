@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelchef.domain.campaigns import (
-    CampaignSettings,
     CampaignState,
     DecisionKind,
     ItemContent,
@@ -23,6 +22,7 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.domain.settings import Settings
 from labelchef.services.access import moment_or_none, visible_campaign
 from labelchef.services.turns import majority
 from labelchef.services.workspace import Workspace
@@ -55,7 +55,7 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
             return waiting
         assert turn is not None
         held = list(handout.leases_of(connection, turn.id, person, now))
-        people = CampaignSettings.stored(row.settings).people
+        people = Settings.of(row.settings).people
         more = len(held) < n and bool(handout.free_selections(connection, turn.id, person, people, now, 1))
         if not more:
             return _tasks(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
@@ -84,7 +84,7 @@ def _hand_out(connection: "sa.Connection", row: Any, person: str, n: int) -> lis
     if waiting is not None:
         return waiting
     assert turn is not None
-    settings = CampaignSettings.stored(row.settings)
+    settings = Settings.of(row.settings)
     held = list(handout.leases_of(connection, turn.id, person, now))
     if len(held) < n:
         until = now + 60.0 * settings.lease_minutes
@@ -258,7 +258,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
         )
         _counted(connection, row, turn, selection, sample, person, vote, -1)
         if turn.state == RoundState.SELECTED.value or _waits_ahead(turn, selection):
-            minutes = CampaignSettings.stored(row.settings).lease_minutes
+            minutes = Settings.of(row.settings).lease_minutes
             handout.assign(connection, selection, person, handout.LEASED, time.time() + 60.0 * minutes)
         return _tasks(connection, row, turn, person, [selection])[0]
 
@@ -362,7 +362,7 @@ def _may_vote_ahead(connection: "sa.Connection", campaign: Any, selection: Any, 
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
     votes = ledger.live_votes(connection, selection.item_id, selection.attempt)
     taken = handout.slots_taken(connection, selection.id, person, time.time())
-    if len(votes) + taken >= CampaignSettings.stored(campaign.settings).people:
+    if len(votes) + taken >= Settings.of(campaign.settings).people:
         raise ConflictError(
             f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
         )
@@ -376,7 +376,7 @@ def _may_vote(connection: "sa.Connection", campaign: Any, selection: Any, person
     own = handout.assignment_of(connection, selection.id, person)
     if own is not None and own.state == handout.LEASED and own.until > now:
         return
-    people = CampaignSettings.stored(campaign.settings).people
+    people = Settings.of(campaign.settings).people
     if selection.votes + handout.slots_taken(connection, selection.id, person, now) >= people:
         raise ConflictError(
             f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
@@ -405,7 +405,7 @@ def _counted(
         handout.assign(connection, selection, person, handout.VOTED, time.time())
     if waits:
         return False
-    people = CampaignSettings.stored(campaign.settings).people
+    people = Settings.of(campaign.settings).people
     return not ledger.batch_incomplete(connection, turn.id, people)
 
 
@@ -426,7 +426,7 @@ def _waiting(campaign: Any, turn: Any) -> Waiting | None:
 
 def _idle(connection: "sa.Connection", campaign: Any, turn: Any, now: float) -> Waiting:
     """This person is done with what is out."""
-    if not ledger.batch_incomplete(connection, turn.id, CampaignSettings.stored(campaign.settings).people):
+    if not ledger.batch_incomplete(connection, turn.id, Settings.of(campaign.settings).people):
         return Waiting(WaitReason.UPDATING, _SENTENCES[WaitReason.UPDATING], campaign.version, 5.0)
     expiry = handout.next_expiry(connection, turn.id, now)
     retry = 30.0 if expiry is None else min(30.0, max(1.0, expiry - now))
@@ -440,7 +440,7 @@ def _tasks(
     if not selections:
         return []
     classes = store.classes_of(connection, campaign.id)
-    settings = CampaignSettings.stored(campaign.settings)
+    settings = Settings.of(campaign.settings)
     items = store.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
     validation = store.items_at(connection, campaign.id, SplitName.VALIDATION.value, near)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.campaigns import SUGGESTION, CampaignSettings, DecisionKind, Origin, RoundKind, RoundState
+from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, RoundKind, RoundState
+from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain, note_on
 from labelchef.services.campaigns import gain_of
 from labelchef.services.workspace import Workspace
@@ -144,7 +145,7 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
         votes = history.live_votes(connection, row.id)
         decided = history.last_decisions(connection, row.id)
         selections = history.selections(connection, row.id)
-    settings = CampaignSettings.stored(row.settings)
+    settings = Settings.of(row.settings)
     people = [vote for vote in votes if vote.person != SUGGESTION]
     return ProgressReport(
         metric=settings.target_metric,
@@ -340,7 +341,7 @@ def _places(ws: Workspace, campaign: Any) -> Float64s:
     if "map" in arrays:
         return np.asarray(read_array(folder, arrays["map"]))
     X, X_val = read_array(folder, arrays["features"]), read_array(folder, arrays["val_features"])
-    seed = CampaignSettings.stored(campaign.settings).seed
+    seed = Settings.of(campaign.settings).seed
     rng = np.random.default_rng([seed, 2])
     n_val = min(len(X_val), _MAP_ROWS // 4)
     train = _sample(rng, len(X), _MAP_ROWS - n_val)

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.cleaner import LabelCleaner
-from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.campaigns import CampaignSettings
-from labelchef.domain.comparisons import AS_ASKED, Cell
-from labelchef.domain.records import UNRESOLVED, Batch
 from labelchef.campaign.curves import drawn_areas
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.metrics import value_of
+from labelchef.cleaner import LabelCleaner
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.comparisons import AS_ASKED, Cell
+from labelchef.domain.records import UNRESOLVED, Batch
+from labelchef.domain.settings import Settings
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.services import fold
@@ -93,7 +93,7 @@ class Replay:
 class Replays:
     """What all replays of a campaign share: data, settings and answers."""
 
-    settings: CampaignSettings
+    settings: Settings
     inputs: fold.Inputs
     answers: Answers
     batch_size: int

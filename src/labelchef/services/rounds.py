@@ -15,19 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelchef.domain.arrays import Ints
-from labelchef.domain.campaigns import (
-    SUGGESTION,
-    CampaignSettings,
-    CampaignState,
-    DecisionKind,
-    Origin,
-    RoundKind,
-    RoundState,
-    SplitName,
-)
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.campaign.stopping import Progress, TargetReached
+from labelchef.domain.arrays import Ints
+from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.settings import Settings
 from labelchef.services import fold
 from labelchef.services.fold import Folded, Selected
 from labelchef.services.turns import due, majority
@@ -88,7 +80,7 @@ def _fit(ws: Workspace, campaign: Any, _row: Any) -> None:
 
 def _aggregate(ws: Workspace, campaign: Any, row: Any) -> None:
     """Count the votes of a complete batch; pure SQL and counting."""
-    settings = CampaignSettings.stored(campaign.settings)
+    settings = Settings.of(campaign.settings)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
         now = ledger.last_round(connection, campaign.id)
@@ -247,7 +239,7 @@ class _Plan:
     selected: Selected | None
     neighbours: list[list[tuple[int, float]]]
     message: str
-    settings: CampaignSettings
+    settings: Settings
     """What was asked for; if a lead changed it meanwhile, the plan is void."""
 
 
@@ -256,7 +248,7 @@ def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
     with ws.reading() as connection:
         campaign = store.find_campaign(connection, campaign.public_id)
         reopened = list(ledger.reopened_items(connection, campaign.id))
-    settings = CampaignSettings.stored(campaign.settings)
+    settings = Settings.of(campaign.settings)
     over = _over(folded, settings, spent)
     if campaign.state not in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value):
         return _Plan(0, 0, None, [], "", settings)
@@ -275,7 +267,7 @@ def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
     return _Plan(size, ahead, selected, folded.neighbours(every), "", settings)
 
 
-def _over(folded: Folded, settings: CampaignSettings, spent: int) -> str | None:
+def _over(folded: Folded, settings: Settings, spent: int) -> str | None:
     if settings.target is not None:
         rule = TargetReached(settings.target_metric, settings.target)
         if rule.met(Progress(folded.cleaner.rounds_)):
@@ -288,7 +280,7 @@ def _over(folded: Folded, settings: CampaignSettings, spent: int) -> str | None:
 def _go_on(connection: "sa.Connection", campaign: Any, folded: Folded, plan: _Plan, *, number: int, spent: int) -> None:
     """Write the next round, or that there is none; neither if what was planned with holds no more: `select` is due then."""
     now = store.find_campaign(connection, campaign.public_id)
-    settings = CampaignSettings.stored(now.settings)
+    settings = Settings.of(now.settings)
     active = now.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value)
     ends = plan.selected is None
     void = settings != plan.settings or (ends and ledger.has_pending(connection, campaign.id))
@@ -327,7 +319,7 @@ def _selection_rows(
     plan: _Plan,
     round_id: int,
     number: int,
-    settings: CampaignSettings,
+    settings: Settings,
 ) -> list[dict[str, Any]]:
     assert plan.selected is not None
     batch, ahead = plan.selected.batch, plan.selected.ahead

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelchef.aggregation import MajorityVote
-from labelchef.domain.campaigns import CampaignSettings, CampaignState, RoundState
+from labelchef.domain.campaigns import CampaignState, RoundState
 from labelchef.domain.records import UNRESOLVED, Batch, Votes
+from labelchef.domain.settings import Settings
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaigns as store
 from labelchef.store import rounds as ledger
@@ -35,7 +36,7 @@ def due(connection: "sa.Connection", campaign: Any) -> Due | None:
     if row.state == RoundState.AGGREGATED.value:
         return Due("close", row)
     if row.state == RoundState.SELECTED.value:
-        people = CampaignSettings.stored(campaign.settings).people
+        people = Settings.of(campaign.settings).people
         ready = running and not ledger.batch_incomplete(connection, row.id, people)
         return Due("aggregate", row) if ready else None
     if ledger.has_pending(connection, campaign.id):

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from labelchef.domain.campaigns import CampaignSettings, CampaignState, SplitName
+from labelchef.domain.campaigns import CampaignState, SplitName
 from labelchef.domain.errors import NotFoundError
+from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
 from labelchef.store.tables import (
     AccountRow,
@@ -45,7 +46,7 @@ def insert_campaign(
     public_id: str,
     slug: str,
     name: str,
-    settings: CampaignSettings,
+    settings: Settings,
     by: str,
     classes: Sequence[str],
     items: Iterable[Mapping[str, Any]],

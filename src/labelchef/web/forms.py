@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Role
+from labelchef.domain.settings import Settings
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -155,11 +155,11 @@ class CampaignSettingsForm(Form):
     blind: bool | None = None
     lease_minutes: float | None = Field(None, gt=0, le=10000, allow_inf_nan=False)
 
-    def settings(self) -> domain.CampaignSettings:
+    def settings(self) -> Settings:
         """As the services take them."""
         sent = self.model_dump(exclude_unset=True)
         kept = {k: v for k, v in sent.items() if v is not None or k in ("budget", "target")}
-        return domain.CampaignSettings.of(kept)
+        return Settings.of(kept)
 
 
 class FolderForm(Form):

@@ -6,8 +6,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from labelchef.domain.campaigns import CampaignSettings
 from labelchef.domain.errors import LabelchefError, StoreError
+from labelchef.domain.settings import Settings
 from labelchef.services import accounts, charts, comparing
 from labelchef.services import campaigns as service
 from labelchef.services import progress as measuring
@@ -81,7 +81,7 @@ def new(request: Request, _: Lead, options: Options) -> Response:
         "new.html",
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        defaults=CampaignSettings(),
+        defaults=Settings(),
     )
 
 
