@@ -1,45 +1,43 @@
-"""`LabelCleaner`: the Python API, in the manner of scikit-learn."""
+"""`LabelCleaner`: the Python API, in the manner of scikit-learn: a thin face over a session and a ledger in memory.
 
-import copy
+`Cleaner` holds what softmax regression and networks share; `LabelCleaner` and `networks.NetworkCleaner` differ in `fit` and in
+how they predict.
+"""
+
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from labelchef.aggregation import Aggregator, MajorityVote
+from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
+from labelchef.campaign import steps
+from labelchef.campaign.choice import make_selector, require_suggestions
+from labelchef.campaign.data import CampaignData, half_features
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.history import history_frame
-from labelchef.campaign.holdout import check_judges
-from labelchef.campaign.inputs import (
-    ClassNames,
-    as_evaluation_labels,
-    as_features,
-    as_indices,
-)
-from labelchef.campaign.loop import LoopSettings, run_rounds
-from labelchef.campaign.preparation import first_table, prepare_labels, prepare_split, steering_and_judging
-from labelchef.campaign.session import MOST_ATTEMPTS, Session, Split
-from labelchef.campaign.stopping import StoppingRule, TargetReached
-from labelchef.campaign.tuning import Tuned, tune
-from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
+from labelchef.campaign.rule_text import parse_rule
+from labelchef.campaign.session import Session
+from labelchef.campaign.start import Parts, check, new_session, with_strengths
+from labelchef.campaign.steps import Rules
+from labelchef.campaign.stopping import StoppingRule
+from labelchef.campaign.tuning import Tuned
+from labelchef.constructors import Constructor, make_constructor
 from labelchef.core.contrasts import contrast, with_reference
-from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
-from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
-from labelchef.domain.numbers import check_number, check_whole
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, StopReason, Votes
-from labelchef.domain.strengths import as_gamma, as_l2, fixed
-from labelchef.domain.validation import Gain, as_holdout
-from labelchef.engines import MemoryEngine, RowLabels, choose_placement
-from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
+from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.settings import OPTIONS, Settings
+from labelchef.domain.validation import Gain
+from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.ledger import MemoryLedger
+from labelchef.selectors import Selector
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,224 @@ class CleaningResult:
     """'budget spent', 'target reached', 'nothing left to clean' or 'stopping rule'."""
     message: str
     rounds: tuple[RoundRecord, ...]
-    """The same in full: who was asked what, who voted what, what was decided and changed."""
+    """The same in full: what was asked, voted, decided and changed."""
 
 
-class LabelCleaner(BaseEstimator):  # type: ignore[misc]
+class Cleaner(BaseEstimator):  # type: ignore[misc]
+    """What every cleaner can do once it is fitted. Its parameters are settings, and objects in place of names."""
+
+    selector: Any
+    constructor: Any
+    stop: Any
+    batch_size: int
+    target_metric: str
+    random_state: Any
+    gamma_: float
+    l2_: float
+    tuned_: Tuned | None
+    classes_: "np.ndarray[Any, Any]"
+    _session: Session
+    _ledger: MemoryLedger
+    _names: ClassNames
+    _last_query: tuple[Batch, float] | None = None
+
+    def query(self, batch_size: int | None = None) -> Batch:
+        """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
+
+        `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.influence` N times
+        the predicted change of the validation loss: negative helps; a selector that has none gives −1 and NaN.
+        With look-ahead, each is what the sample adds after those before it in the batch; for more than 100 samples, or
+        more than half of what is left, and in `scores()`, each stands for itself. The budget limits `run`, not `query`.
+        """
+        session = self._fitted()
+        size = OPTIONS["batch_size"].check("batch_size", self.batch_size if batch_size is None else batch_size)
+        began = time.perf_counter()
+        batch = session.select(size)
+        self._last_query = (batch, time.perf_counter() - began)
+        return batch
+
+    def scores(self) -> Float64s:
+        """Influence of every training sample, (N,): expected with 'expected_infl', INFL's best case otherwise.
+
+        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers.
+
+        NaN where a sample is clean already, was given up, or is not askable.
+        """
+        return self._fitted().scores()
+
+    def suggest(self, indices: Any) -> Batch:
+        """What influence suggests for these samples, in their order, each standing for itself.
+
+        With 'expected_infl' the answer to be expected, with any other selector INFL's: the one that would help most.
+
+        Samples that have a clean label, or were given up, are scored as if they could be asked.
+        """
+        session = self._fitted()
+        return session.scored(as_indices(indices, session.n_train))
+
+    def update(self, indices: Any, labels: Any) -> Self:
+        """Write down what people decided, and bring the model up to date.
+
+        `labels` are class ids, or class names that are not integers; −1 leaves a sample unresolved: it keeps (or
+        gets back) its weak label. Any sample may be updated, asked or not, clean or not.
+        """
+        session = self._fitted()
+        items = as_indices(indices, session.n_train)
+        ids = self._names.encode_votes(labels, "labels")
+        if len(ids) != len(items):
+            raise InvalidInputError(
+                f"{len(ids)} labels for {len(items)} samples; expected one label a sample", code="labels"
+            )
+        if len(items) == 0:
+            return self
+        batch, seconds = self._asked(items)
+        session.decide(batch, Votes.of([("update", items, ids)]), Decisions.sure(items, ids), seconds)
+        return self
+
+    def undo(self) -> Self:
+        """Take the last round back: its samples get the labels they had before, and the model follows.
+
+        This is a round of its own in the history; nothing is erased, and the budget stays spent. Call it again to take
+        back the round before. Single labels are taken back by `update(indices, −1)`.
+        """
+        if not self._fitted().undo():
+            raise InvalidInputError("there is no round to take back; expected at least one", code="undo")
+        return self
+
+    def run(
+        self,
+        annotator: Annotator | Callable[[Batch], Iterable[Any]],
+        *,
+        aggregator: Aggregator | None = None,
+        on_round: Callable[[RoundRecord], None] | None = None,
+    ) -> CleaningResult:
+        """The whole loop, until the budget is spent, the target reached, a rule stops it or nothing is left.
+
+        `annotator` votes on each batch: one of `labelchef.annotators`, or any function from a batch to one label an
+        item (class ids, or class names that are not integers; −1 = unresolved). An interrupt leaves whole rounds
+        behind: call `run` again and it goes on.
+        """
+        session = self._fitted()
+        if isinstance(annotator, type) or not (isinstance(annotator, Annotator) or callable(annotator)):
+            raise InvalidInputError(
+                f"annotator is {annotator!r}; expected one of labelchef.annotators (an instance), or a function from a "
+                "batch to labels",
+                code="annotator",
+            )
+        voters = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
+        if takes_suggestions(voters):
+            require_suggestions(session.selector)
+        self._ledger.settings = self._settings()  # read again, so that a user may raise the budget between runs
+        reason, message = steps.run(self._ledger, session, voters, aggregator, self._rules(), on_round)
+        return CleaningResult(self.history_, reason, message, tuple(session.rounds))
+
+    def gain(self, metric: str | None = None, *, split: str = "validation") -> Gain | None:
+        """What cleaning has brought so far: the model now against the first one, with a 95 % interval.
+
+        Measured on the validation samples that judge, or on the test set (`split="test"`); None where there are none.
+        """
+        gains, name = self.gains(split), self.target_metric if metric is None else metric
+        if gains is not None and name not in gains:
+            raise InvalidInputError(f"unknown metric {name!r}; expected one of: {', '.join(gains)}", code="metric")
+        return None if gains is None else gains[name]
+
+    def gains(self, split: str = "validation") -> dict[str, Gain] | None:
+        """The gains of all metrics by name, as `gain` gives them."""
+        session = self._fitted()
+        if split not in ("validation", "test"):
+            raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
+        return session.gains_by_split().get(split)
+
+    def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
+        """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
+
+        'validation' are the samples that judge, 'steering' those that selection sees.
+        """
+        return self._fitted().judged(split)
+
+    def predict_proba(self, X: Any) -> Float64s:
+        """Class probabilities (n, C)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> "np.ndarray[Any, Any]":
+        """Class names (n,)."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def score(self, X: Any, y: Any) -> float:
+        """Accuracy."""
+        probability = self.predict_proba(X)
+        ids = as_evaluation_labels(y, self._names, len(probability), "y")
+        return float(np.mean(probability.argmax(axis=1) == ids))
+
+    @property
+    def labels_(self) -> Float64s:
+        """(N, C) training labels as they stand."""
+        return self._fitted().labels.Y.copy()
+
+    @property
+    def cleaned_(self) -> Bools:
+        """(N,) which samples have a clean label."""
+        return self._fitted().labels.cleaned.copy()
+
+    @property
+    def suggests_(self) -> bool:
+        """Whether the selector suggests labels; where not, `suggested` is −1 and strategies two and three have no voter."""
+        return self._fitted().selector.suggests
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """A row a round so far."""
+        return history_frame(self._fitted().rounds)
+
+    @property
+    def rounds_(self) -> tuple[RoundRecord, ...]:
+        """The rounds so far, in full."""
+        return tuple(self._fitted().rounds)
+
+    def _hold(self, session: Session, data: CampaignData, settings: Settings, tuned: Tuned | None) -> Self:
+        """Take up a session that has its first model."""
+        self._session, self._names = session, data.names
+        self._ledger = MemoryLedger(settings, session.rounds)
+        self._last_query = None
+        self.gamma_, self.l2_, self.tuned_ = float(settings.gamma), float(settings.l2), tuned
+        self.classes_ = data.names.as_array()
+        return self
+
+    def _fitted(self) -> Session:
+        if not hasattr(self, "_session"):
+            raise NotFittedError(
+                f"this {type(self).__name__} has no model yet; call fit(X, Y_weak, X_val=…, y_val=…) first",
+                code="not_fitted",
+            )
+        return self._session
+
+    def _settings(self) -> Settings:
+        """The parameters as settings, checked; objects in place of names are in `_parts`."""
+        given = {name: getattr(self, name) for name in OPTIONS if hasattr(self, name)}
+        named = {name: value for name, value in given.items() if name not in ("selector", "constructor", "stop")}
+        for name in ("selector", "constructor", "stop"):
+            if isinstance(given[name], str):
+                named[name] = given[name]
+        return Settings.of({**named, "seed": seed_of(self.random_state)})
+
+    def _rules(self) -> Rules:
+        rules = Rules.of(self._settings())
+        return rules if self.stop is None else Rules(rules.target, as_rule(self.stop))
+
+    def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
+        """The part of the last query that is being answered; what was never asked has no suggestion."""
+        if self._last_query is not None:
+            asked, seconds = self._last_query
+            place = {item: k for k, item in enumerate(asked.indices.tolist())}
+            if all(item in place for item in items.tolist()):
+                return asked.take(np.array([place[item] for item in items.tolist()])), {"select": seconds}
+        return Batch.without_predictions(items), {}
+
+    def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
+        return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")
+
+
+class LabelCleaner(Cleaner):
     """Find the weak labels whose cleaning helps most, clean them, follow with the model, go round again.
 
     Parameters
@@ -70,7 +282,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     holdout : share of validation that judges and that selection never sees, drawn by class; 'auto' takes half of 100
         samples and more; 0 is the paper's behaviour: all of validation steers, and its figures are optimistic
     target, target_metric : `run` stops once this metric is reached on the validation samples that judge
-    stop : a further stopping rule, see `labelchef.campaign.stopping`
+    stop : a further stopping rule, see `labelchef.campaign.stopping`; also as text, such as 'MaxRounds(50)'
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
         choose by INFL cannot look ahead, and choose as they would without
     fit_intercept : whether to add a bias column
@@ -105,12 +317,6 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     >>> str(result.stopped_because), int(cleaner.cleaned_.sum())
     ('budget spent', 40)
     """
-
-    _session: Session
-    gamma_: float
-    l2_: float
-    tuned_: Tuned | None
-    classes_: "np.ndarray[Any, Any]"
 
     def __init__(
         self,
@@ -175,312 +381,53 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
         Part of validation judges, as `holdout` says; with judges of your own (`X_judge`, `y_judge`) all of it steers.
         """
-        loop = self._settings()
-        selector = make_selector(copy.deepcopy(self.selector), look_ahead=self.look_ahead)
-        seed = seed_of(self.random_state)
-        descent = DescentSettings(seed=seed)
-        constructor = make_constructor(copy.deepcopy(self.constructor), tol=self.tol, descent=descent)
-        features = as_features(X, half=True)
-        self._placement = choose_placement(self.engine, self.feature_dtype, features.size)
-        names, weak, given = prepare_labels(len(features), Y_weak, y_clean, classes)
-        self._check_metric(len(names))
-        columns, holdout = features.shape[1], as_holdout(self.holdout)
-        own = prepare_split(X_judge, y_judge, names, columns, "judge")
-        validation = prepare_split(X_val, y_val, names, columns, "val")
-        steering, judging = steering_and_judging(validation, own, len(names), holdout, seed)
-        check_judges(judging[1], steering[1], holdout, read=loop.reads_metrics)
-        test = prepare_split(X_test, y_test, names, columns, "test")
-        gamma, l2 = fixed(as_gamma(self.gamma)), fixed(as_l2(self.l2))
-        tuned = None
-        if gamma is None or l2 is None:
-            tuned = tune(features, weak, given, *steering, gamma=gamma, l2=l2, bias=self.fit_intercept, seed=seed)
-            gamma, l2 = tuned.gamma, tuned.l2
-        table = first_table(weak, given, gamma, askable)
-        self.gamma_, self.l2_, self.tuned_ = gamma, l2, tuned
-        self._names = names
-        self._n_features = features.shape[1]
-        self._bias = self.fit_intercept
-        session = Session(
-            objective=Objective(self._placement.training(features, bias=self.fit_intercept), table.rows, l2),
-            labels=table,
-            steering=self._split(*steering, names),
-            judging=self._split(*judging, names) if len(judging[1]) else None,
-            test=None if test is None else self._split(*test, names),
-            selector=selector,
-            constructor=constructor,
-            seed=seed,
-        )
+        settings, parts = self._settings(), self._parts()
+        data = CampaignData.of(
+            X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
+            y_clean=y_clean, askable=askable, classes=classes, read=half_features,
+        )  # fmt: skip
+        check(data, settings, parts)
+        settings, tuned = with_strengths(data, settings)
+        session = new_session(data, settings, parts)
         session.start(on_step)
-        self._session = session
-        self._last_batch: Batch | None = None
-        self._last_seconds = 0.0
-        self.classes_ = names.as_array()
-        return self
-
-    def query(self, batch_size: int | None = None) -> Batch:
-        """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
-
-        `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.influence` N times
-        the predicted change of the validation loss: negative helps; a selector that has none gives −1 and NaN.
-        With look-ahead, each is what the sample adds after those before it in the batch; for more than 100 samples, or
-        more than half of what is left, and in `scores()`, each stands for itself. The budget binds `run`, not `query`.
-        """
-        size = self._settings_of_fit().batch_size if batch_size is None else batch_size
-        check_whole(size, "batch_size")
-        began = time.perf_counter()
-        batch = self._fitted().select(size)
-        self._last_batch, self._last_seconds = batch, time.perf_counter() - began
-        return batch
-
-    def scores(self) -> Float64s:
-        """Influence of every training sample, (N,): expected with 'expected_infl', INFL's best case otherwise.
-
-        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers.
-
-        NaN where a sample is clean already, was given up, or is not askable.
-        """
-        session = self._fitted()
-        found = np.full(session.objective.engine.n_rows, np.nan)
-        for eligible in session.labels.tiers(MOST_ATTEMPTS):
-            batch = self._scorer().select(session.context(eligible), int(eligible.sum()))
-            found[batch.indices] = batch.influence
-        return found
-
-    def suggest(self, indices: Any) -> Batch:
-        """What influence suggests for these samples, in their order, each standing for itself.
-
-        With 'expected_infl' the answer to be expected, with any other selector INFL's: the one that would help most.
-
-        Samples that have a clean label, or were given up, are scored as if they could be asked.
-        """
-        session = self._fitted()
-        items = as_indices(indices, session.objective.engine.n_rows)
-        if len(items) == 0:
-            return Batch(items, items, np.empty(0))
-        eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
-        eligible[items] = True
-        found = self._scorer().select(session.context(eligible), len(items))
-        place = {item: k for k, item in enumerate(found.indices.tolist())}
-        order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
-        return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)
-
-    def update(self, indices: Any, labels: Any) -> Self:
-        """Write down what people decided, and bring the model up to date.
-
-        `labels` are class ids, or class names that are not integers; −1 leaves a sample unresolved: it keeps (or
-        gets back) its weak label. Any sample may be updated, asked or not, clean or not.
-        """
-        session = self._fitted()
-        items = as_indices(indices, session.objective.engine.n_rows)
-        ids = self._names.encode_votes(labels, "labels")
-        if len(ids) != len(items):
-            raise InvalidInputError(
-                f"{len(ids)} labels for {len(items)} samples; expected one label a sample", code="labels"
-            )
-        if len(items) == 0:
-            return self
-        votes = Votes.of([("update", items, ids)])
-        support = (ids != UNRESOLVED).astype(np.float64)
-        batch, seconds = self._asked(items)
-        session.decide(batch, votes, Decisions(items, ids, support), seconds)
-        return self
-
-    def undo(self) -> Self:
-        """Take the last round back: its samples get the labels they had before, and the model follows.
-
-        This is a round of its own in the history; nothing is erased, and the budget stays spent. Call it again to take
-        back the round before. Single labels are taken back by `update(indices, −1)`.
-        """
-        session = self._fitted()
-        if not session.undo():
-            raise InvalidInputError("there is no round to take back; expected at least one", code="undo")
-        return self
-
-    def save_provenance(self, folder: str | Path) -> Path:
-        """Write the trajectory of the present model (constructor 'deltagrad_l'), to take up after a restart.
-
-        Give the folder to `DeltaGradLConstructor(provenance=…)`, the labels so far to `fit` as `y_clean`, and the strengths
-        as they are, `LabelCleaner(gamma=cleaner.gamma_, l2=cleaner.l2_)`: chosen anew, they might come out otherwise.
-        """
-        session = self._fitted()
-        if session.construction.trajectory is None:
-            raise InvalidInputError(
-                "this model has no trajectory; expected constructor 'deltagrad_l', which descends step by step",
-                code="provenance",
-            )
-        return write_provenance(Path(folder), session.construction.trajectory, session.objective)
-
-    def run(
-        self,
-        annotator: Annotator | Callable[[Batch], Iterable[Any]],
-        *,
-        aggregator: Aggregator | None = None,
-        on_round: Callable[[RoundRecord], None] | None = None,
-    ) -> CleaningResult:
-        """The whole loop, until the budget is spent, the target reached, a rule stops it or nothing is left.
-
-        `annotator` votes on each batch: one of `labelchef.annotators`, or any function from a batch to one label an
-        item (class ids, or class names that are not integers; −1 = unresolved). An interrupt leaves whole rounds
-        behind: call `run` again and it goes on.
-        """
-        session = self._fitted()
-        if isinstance(annotator, type) or not (isinstance(annotator, Annotator) or callable(annotator)):
-            raise InvalidInputError(
-                f"annotator is {annotator!r}; expected one of labelchef.annotators (an instance), or a function from a "
-                "batch to labels",
-                code="annotator",
-            )
-        who = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
-        if takes_suggestions(who):
-            require_suggestions(session.selector)
-        reason, message = run_rounds(session, who, aggregator or MajorityVote(), self._settings_of_fit(), on_round)
-        return CleaningResult(self.history_, reason, message, tuple(session.rounds))
-
-    def replay(self, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float]) -> Self:
-        """Apply a round that was recorded earlier, as it was."""
-        self._fitted().decide(batch, votes, decisions, seconds)
-        return self
+        self._n_features, self._bias = data.X.shape[1], settings.fit_intercept
+        return self._hold(session, data, settings, tuned)
 
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
-        session = self._fitted()
-        features = as_features(X, columns=self._n_features)
-        n_classes = len(self._names)
-        blank = RowLabels(np.empty((len(features), n_classes)), np.empty(len(features)))
-        engine = MemoryEngine(features, bias=self._bias)
-        sums = engine.sweep(blank, W=contrast(session.construction.point.W))
-        return np.asarray(probabilities(with_reference(sums.logits)))
-
-    def predict(self, X: Any) -> "np.ndarray[Any, Any]":
-        """Class names (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-
-    def score(self, X: Any, y: Any) -> float:
-        """Accuracy."""
-        probability = self.predict_proba(X)
-        ids = as_evaluation_labels(y, self._names, len(probability), "y")
-        return float(np.mean(probability.argmax(axis=1) == ids))
-
-    def gain(self, metric: str | None = None, *, split: str = "validation") -> Gain | None:
-        """What cleaning has brought so far: the model now against the first one, with a 95 % interval.
-
-        Measured on the validation samples that judge, or on the test set (`split="test"`); None where there are none.
-        """
-        gains, name = self.gains(split), self.target_metric if metric is None else metric
-        if gains is not None and name not in gains:
-            raise InvalidInputError(f"unknown metric {name!r}; expected one of: {', '.join(gains)}", code="metric")
-        return None if gains is None else gains[name]
-
-    def gains(self, split: str = "validation") -> dict[str, Gain] | None:
-        """The gains of all metrics by name, as `gain` gives them."""
-        session = self._fitted()
-        parts = {"validation": session.judging, "test": session.test}
-        if split not in parts:
-            raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
-        part = parts[split]
-        return None if part is None else session.gains(part)
-
-    def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
-        """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
-
-        'validation' are the samples that judge, 'steering' those that selection sees.
-        """
-        session = self._fitted()
-        parts = {"validation": session.judging, "test": session.test, "steering": session.steering}
-        if split not in parts:
-            raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(parts)}", code="split")
-        part = parts[split]
-        return None if part is None else (part.examples.y, part.judged(session.construction.point.W))
+        W = self.W_
+        return linear_probabilities(as_features(X, columns=self._n_features), W, bias=self._bias)
 
     @property
     def W_(self) -> Float64s:  # noqa: N802
         """(D, C) parameters, the intercept in the last row."""
-        return self._fitted().construction.point.W.copy()
+        return self._fitted().parameters.copy()
 
-    @property
-    def labels_(self) -> Float64s:
-        """(N, C) training labels as they stand."""
-        return self._fitted().labels.Y.copy()
+    def _parts(self) -> Parts:
+        """The selector, constructor and rules that were handed in as objects."""
+        return Parts(
+            None if isinstance(self.selector, str) else make_selector(self.selector),
+            None if isinstance(self.constructor, str) else make_constructor(self.constructor),
+            self._rules(),
+        )
 
-    @property
-    def cleaned_(self) -> Bools:
-        """(N,) which samples have a clean label."""
-        return self._fitted().labels.cleaned.copy()
 
-    @property
-    def suggests_(self) -> bool:
-        """Whether the selector suggests labels; where not, `suggested` is −1 and strategies two and three have no voter."""
-        return self._fitted().selector.suggests
+def linear_probabilities(X: Floats, W: Float64s, *, bias: bool) -> Float64s:
+    """Class probabilities (n, C) of softmax regression with parameters W (D, C)."""
+    blank = RowLabels(np.empty((len(X), W.shape[1])), np.empty(len(X)))
+    sums = MemoryEngine(X, bias=bias).sweep(blank, W=contrast(W))
+    return np.asarray(probabilities(with_reference(sums.logits)))
 
-    @property
-    def history_(self) -> pd.DataFrame:
-        """A row a round so far."""
-        session = self._fitted()
-        return history_frame(session.rounds, session.objective.engine.n_rows)
 
-    @property
-    def rounds_(self) -> tuple[RoundRecord, ...]:
-        """The rounds so far, in full."""
-        return tuple(self._fitted().rounds)
-
-    def _fitted(self) -> Session:
-        if not hasattr(self, "_session"):
-            raise NotFittedError(
-                "this LabelCleaner has no model yet; call fit(X, Y_weak, X_val=…, y_val=…) first",
-                code="not_fitted",
-            )
-        return self._session
-
-    def _scorer(self) -> Selector:
-        """Scores every sample, whatever chooses the batches."""
-        return plain_influence(self._fitted().selector)
-
-    def _settings_of_fit(self) -> LoopSettings:
-        self._fitted()
-        return self._settings()
-
-    def _settings(self) -> LoopSettings:
-        """Check the parameters; read again at every call, so that a user may raise the budget between runs."""
-        as_gamma(self.gamma)
-        as_l2(self.l2)
-        check_number(self.tol, "tol", above=0.0)
-        as_holdout(self.holdout)
-        check_whole(self.batch_size, "batch_size")
-        if self.budget is not None:
-            check_whole(self.budget, "budget")
-        if self.target is not None:
-            check_number(self.target, "target")
-        if self.stop is not None and not isinstance(self.stop, StoppingRule):
-            raise InvalidInputError(
-                f"stop is {self.stop!r}; expected a rule of labelchef.campaign.stopping, or None", code="stop"
-            )
-        reached = TargetReached(self.target_metric, self.target or 0.0)  # checks the metric, target or not
-        target = None if self.target is None else reached
-        return LoopSettings(self.batch_size, self.budget, target, self.stop)
-
-    def _check_metric(self, n_classes: int) -> None:
-        if self.target_metric == "f1" and n_classes != 2:
-            raise InvalidInputError(
-                f"target_metric is 'f1' with {n_classes} classes; expected 'f1_macro', 'accuracy' or 'loss': "
-                "F1 of one class is for two classes",
-                code="metric",
-            )
-
-    def _split(self, X: NDArray[Any], y: Ints, names: ClassNames) -> Split:
-        return Split(X, y, len(names), bias=self.fit_intercept, engine=self._placement.split)
-
-    def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
-        """The part of the last query that is being answered; what was never asked has no suggestion."""
-        asked = self._last_batch
-        place = {} if asked is None else {item: k for k, item in enumerate(asked.indices.tolist())}
-        if asked is not None and all(item in place for item in items.tolist()):
-            at = [place[item] for item in items.tolist()]
-            batch = Batch(items, asked.suggested[at], asked.influence[at], asked.diagnostics)
-            return batch, {"select": self._last_seconds}
-        return Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan)), {}
-
-    def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
-        return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")
+def as_rule(stop: Any) -> StoppingRule:
+    """A stopping rule, or the text of one."""
+    if isinstance(stop, str):
+        return parse_rule(stop)
+    if not isinstance(stop, StoppingRule):
+        raise InvalidInputError(
+            f"stop is {stop!r}; expected a rule of labelchef.campaign.stopping, its text, or None", code="stop"
+        )
+    return stop
 
 
 def seed_of(random_state: Any) -> int:

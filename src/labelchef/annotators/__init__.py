@@ -10,7 +10,7 @@ from labelchef.annotators.people import (
     Suggestion,
     takes_suggestions,
 )
-from labelchef.annotators.strategies import STRATEGIES, make_strategy
+from labelchef.annotators.strategies import STRATEGIES, make_strategy, make_voters
 
 __all__ = [
     "STRATEGIES",
@@ -22,5 +22,6 @@ __all__ = [
     "SimulatedAnnotators",
     "Suggestion",
     "make_strategy",
+    "make_voters",
     "takes_suggestions",
 ]

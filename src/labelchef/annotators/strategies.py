@@ -1,4 +1,4 @@
-"""The paper's three ways of combining people and the suggestion (section 5.1, 'human annotator setup').
+"""Who votes on an item: people, the suggestion, or both; and the paper's three ways of combining them (section 5.1).
 
 one     three people, majority
 two     the suggestion alone, no person at all
@@ -7,35 +7,32 @@ three   the suggestion and two people, majority
 
 from labelchef.annotators.people import Annotator, Panel, Suggestion
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.settings import STRATEGY_VOTERS, voters_of
 
-STRATEGIES = ("one", "two", "three")
+STRATEGIES = tuple(STRATEGY_VOTERS)
 
 
-def people_needed(strategy: str) -> int:
-    """How many people vote on an item under a strategy.
+def make_voters(people: int, suggestion_votes: bool, source: Annotator | None = None) -> Annotator:
+    """The voters on every item: `people` people, whose votes `source` gives, and the suggestion if it votes.
 
-    >>> [people_needed(s) for s in STRATEGIES]
-    [3, 0, 2]
+    >>> make_voters(0, True)
+    Suggestion()
     """
-    if strategy not in STRATEGIES:
+    if people == 0:
+        return Suggestion()
+    if source is None:
         raise InvalidInputError(
-            f"unknown strategy {strategy!r}; expected one of: {', '.join(STRATEGIES)}", code="strategy"
+            f"{people} people vote on each item, which needs people: give true labels to simulate them or recorded votes, "
+            "or use strategy 'two', which uses the suggestions alone",
+            code="strategy",
         )
-    return {"one": 3, "two": 0, "three": 2}[strategy]
+    return Panel((Suggestion(), source)) if suggestion_votes else source
 
 
 def make_strategy(strategy: str, people: Annotator | None = None) -> Annotator:
-    """Who votes under a strategy. `people` stands for as many people as the strategy needs.
+    """The voters of a strategy. `people` stands for as many people as the strategy needs.
 
     >>> make_strategy("two")
     Suggestion()
     """
-    if people_needed(strategy) == 0:
-        return Suggestion()
-    if people is None:
-        raise InvalidInputError(
-            f"strategy {strategy!r} needs people: give true labels to simulate them or recorded votes, "
-            "or use strategy 'two', which takes the suggestions alone",
-            code="strategy",
-        )
-    return people if strategy == "one" else Panel((Suggestion(), people))
+    return make_voters(*voters_of(strategy), people)

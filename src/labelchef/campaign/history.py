@@ -9,7 +9,7 @@ from labelchef.domain.records import UNRESOLVED, RoundRecord
 PHASES = ("select", "annotate", "aggregate", "construct", "evaluate")
 
 
-def history_frame(rounds: Sequence[RoundRecord], n_train: int) -> pd.DataFrame:
+def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
     """One row a round, round 0 being the initialisation.
 
     `val_…` are metrics on the validation samples that judge, `steer_…` on those that selection sees; the same where none

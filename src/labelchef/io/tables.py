@@ -4,6 +4,7 @@ Files know no types that last: labels and class names are compared as text.
 """
 
 import csv
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.files import whole_file
 
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -125,6 +127,33 @@ def read_items(path: Path, what: str) -> pd.DataFrame:
     if data.columns.has_duplicates:
         raise InvalidInputError(f"{what}: {path} names a column twice; expected distinct names", code="file")
     return data
+
+
+FORMATS = ("csv", "jsonl", "parquet")
+"""Of the tables that are written."""
+
+
+def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
+    """Write a table whole, in the format of the file's ending or the one named.
+
+    In a CSV, text that a spreadsheet would run as a formula is made harmless.
+    """
+    kind = format or path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
+    try:
+        with whole_file(path) as stream:
+            if kind == "csv":
+                guarded = frame.map(lambda value: harmless(value) if isinstance(value, str) else value)
+                stream.write(guarded.to_csv(index=False).encode())
+            elif kind == "jsonl":
+                for line in json.loads(frame.to_json(orient="records")):
+                    stream.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+            else:
+                frame.to_parquet(stream, index=False)
+    except ImportError:
+        raise MissingExtraError("Parquet needs pyarrow; pip install 'labelchef[parquet]'", code="parquet") from None
+    return path
 
 
 def _answers(values: Any) -> list[str | None]:

@@ -1,11 +1,16 @@
-"""Clean a whole campaign from arrays or files, and leave everything that was learned on disk."""
+"""Clean a whole campaign from arrays or files, and leave everything that was learned in a folder.
+
+    campaign.json        what the campaign is: settings, a fingerprint of the data; resuming with others is refused
+    rounds.jsonl         the ledger
+    cleaned_labels.csv, model.npz, history.csv, summary.json, report.html       written at the end, also after an interrupt
+"""
 
 import contextlib
 import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,114 +18,76 @@ import numpy as np
 import pandas as pd
 
 import labelchef
-from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_strategy
-from labelchef.annotators.strategies import people_needed
+from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_voters
+from labelchef.campaign import steps
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.history import history_frame
 from labelchef.campaign.inputs import ClassNames
-from labelchef.cleaner import CleaningResult, LabelCleaner
-from labelchef.constructors import Constructor, DescentSettings, make_constructor
-from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.campaign.rebuild import rebuild
+from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
+from labelchef.campaign.session import Session
+from labelchef.campaign.start import check, with_strengths
+from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import UNRESOLVED, RoundRecord, StopReason
-from labelchef.domain.settings import STRATEGY_VOTERS
-from labelchef.domain.validation import Gain, as_holdout, note_on
+from labelchef.domain.records import RoundRecord, StopReason
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import Gain
 from labelchef.io import artefacts, tables
-from labelchef.report import ReportData, render_report, require_report
-from labelchef.selectors import make_selector, require_suggestions
+from labelchef.ledger.jsonl import JsonLinesLedger
+from labelchef.report import render_report, require_report
+
+FORMAT = 2
+"""Of the folder; that of labelchef 0.1 was not numbered."""
 
 
 @dataclass(frozen=True)
-class CleanSettings:
-    """Everything of `labelchef clean` that is not a file."""
+class Answers:
+    """Where votes come from: recorded ones, or people simulated from the truth; with neither, the suggestion alone."""
 
-    selector: str = "expected_infl"
-    look_ahead: bool = True
-    constructor: str = "newton"
-    learning_rate: float | None = None
-    epochs: int | None = None
-    minibatch: int | None = None
-    gamma: float | str = "auto"
-    l2: float | str = "auto"
-    holdout: float | str = "auto"
-    budget: int | None = 100
-    batch_size: int = 10
-    target: float | None = None
-    target_metric: str = "f1_macro"
-    strategy: str = "one"
-    error_rate: float = 0.05
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class CleanInputs:
-    """The data of a campaign: arrays or frames as `LabelCleaner.fit` takes them, and who is asked."""
-
-    X: Any
-    Y_weak: Any
-    X_val: Any
-    y_val: Any
-    X_test: Any = None
-    y_test: Any = None
-    y_clean: Any = None
-    truth: Any = None
+    truth: list[Any] | None = None
+    """True labels of the training samples by class name; people are simulated from them, and the report shows them."""
     votes: pd.DataFrame | None = None
-
-
-@dataclass(frozen=True)
-class CleanPaths:
-    """The files of `labelchef clean`."""
-
-    features: Path
-    weak: Path
-    val_features: Path
-    val_labels: Path
-    test_features: Path | None = None
-    test_labels: Path | None = None
-    clean_labels: Path | None = None
-    truth: Path | None = None
-    votes: Path | None = None
+    """Recorded votes: item, annotator, label."""
+    error_rate: float = 0.05
+    """Of each simulated person."""
 
 
 @dataclass(frozen=True)
 class CleanOutcome:
-    """What a campaign came to, and where it lies."""
+    """What a campaign came to, and where it is."""
 
     folder: Path
     history: pd.DataFrame
     stopped_because: StopReason
     message: str
+    settings: Settings
+    """As they were used: gamma and l2 are numbers, given or chosen."""
     files: list[Path] = field(default_factory=list)
     gains: dict[str, Gain] = field(default_factory=dict)
     """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
-    settings: CleanSettings = field(default_factory=CleanSettings)
-    """As they were used: gamma and l2 are numbers, given or chosen."""
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """Who is told what happens: solver steps of the first model, and every finished round."""
+    """What is told of the progress: solver steps of the first model, and every finished round."""
 
     on_step: Callable[[int, float, float], None] | None = None
     on_round: Callable[[RoundRecord], None] | None = None
 
 
-def read_inputs(paths: CleanPaths) -> CleanInputs:
-    """Read every file, or say which one cannot be read and why."""
-    return CleanInputs(
-        X=tables.read_features(paths.features, "features"),
-        Y_weak=tables.read_weak_labels(paths.weak),
-        X_val=tables.read_features(paths.val_features, "validation features"),
-        y_val=tables.read_labels(paths.val_labels, "validation labels"),
-        X_test=None if paths.test_features is None else tables.read_features(paths.test_features, "test features"),
-        y_test=None if paths.test_labels is None else tables.read_labels(paths.test_labels, "test labels"),
-        y_clean=None if paths.clean_labels is None else tables.read_labels(paths.clean_labels, "clean labels"),
-        truth=None if paths.truth is None else tables.read_labels(paths.truth, "truth"),
-        votes=None if paths.votes is None else tables.read_votes(paths.votes),
+def read_answers(truth: Path | None, votes: Path | None, error_rate: float = 0.05) -> Answers:
+    """Read where votes come from."""
+    return Answers(
+        None if truth is None else tables.read_labels(truth, "truth"),
+        None if votes is None else tables.read_votes(votes),
+        error_rate,
     )
 
 
 def clean(
-    inputs: CleanInputs,
-    settings: CleanSettings,
+    data: CampaignData,
+    answers: Answers,
+    settings: Settings,
     folder: Path,
     *,
     title: str = "labelchef report",
@@ -128,235 +95,139 @@ def clean(
     resume: bool = False,
     watcher: Watcher | None = None,
 ) -> CleanOutcome:
-    """Run the campaign and write its artefacts to `folder`.
+    """Run the campaign and write its results to `folder`.
 
-    The ledger grows by a line a round. Interrupted, the rounds done so far are all written; with `resume` a later
-    call takes the ledger's decisions as they are and goes on.
+    The ledger grows by a line a round. After an interrupt the rounds done so far are all there; with `resume` a later
+    call goes on after them.
     """
     if report:
         require_report()
     watcher = watcher or Watcher()
-    _check_voters(settings)
-    cleaner = LabelCleaner(
-        selector=settings.selector,
-        look_ahead=settings.look_ahead,
-        constructor=_constructor(settings, folder),
-        gamma=settings.gamma,
-        l2=settings.l2,
-        holdout=settings.holdout,
-        budget=settings.budget,
-        batch_size=settings.batch_size,
-        target=settings.target,
-        target_metric=settings.target_metric,
-        random_state=settings.seed,
-    )
+    check(data, settings)
+    items = Items(range(len(data.X)), list(data.names.names), data.weak, _truth(data, answers.truth))
+    annotator = _annotator(data, answers, settings, items.truth)
     with _writing(folder):
-        _check_folder(folder, inputs, settings, resume)
-        if resume:
-            cleaner.set_params(**_chosen(folder))
-    names = _fit(cleaner, inputs, watcher.on_step)
-    settled = replace(settings, gamma=cleaner.gamma_, l2=cleaner.l2_)
-    truth = _truth(cleaner, inputs.truth)
-    who = _annotator(cleaner, inputs, settings, truth)
-    given = cleaner.cleaned_
-    influence = cleaner.scores()
+        settings = _settled(folder, data, settings, resume)
+    ledger = JsonLinesLedger(settings, path=folder / artefacts.LEDGER)
     with _writing(folder):
-        ledger = _open_ledger(folder, cleaner, inputs, settings)
-
-    def on_round(record: RoundRecord) -> None:
-        artefacts.append_round(ledger, record)
-        if watcher.on_round is not None:
-            watcher.on_round(record)
-
-    try:
-        with _writing(folder):
-            result = cleaner.run(who, on_round=on_round)
-    except KeyboardInterrupt:
-        _catch_up(ledger, cleaner.rounds_)
-        result = CleaningResult(
-            cleaner.history_,
-            StopReason.INTERRUPTED,
-            "interrupted; the rounds done are kept, go on with --resume",
-            cleaner.rounds_,
-        )
-    gains = _gains(cleaner)
-    data = ReportData(
-        title=title,
-        message=f"Stopped: {result.message}.",
-        history=result.history,
-        settings=asdict(settled),
-        influence=influence,
-        first_selected=_first_selected(result.rounds, influence),
-        asked=_asked(result.rounds, inputs, names, truth),
-        target_metric=settings.target_metric,
-        target=settings.target,
-        notes=_notes(settings, gains),
-        gains=gains,
-    )
+        past = ledger.resume() if ledger.path.exists() else []
+    scores: list[Any] = []
+    session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=lambda s: scores.append(s.scores()))
+    ledger.history = session.rounds
     with _writing(folder):
-        files = _write(folder, cleaner, result, settled, given, names, gains, data if report else None)
+        _begin(folder, data, settings)
+        reason, message = _run(ledger, session, annotator, watcher)
+    gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
+    outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
+    with _writing(folder):
+        files = _write(folder, session, outcome, items, data, reason, message, report=report)
     return CleanOutcome(
-        folder, result.history, result.stopped_because, result.message, [*files, ledger], gains, settled
+        folder, history_frame(session.rounds), reason, message, settings, [*files, ledger.path], gains
     )
 
 
-def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
-    """The constructor; what DeltaGrad-L went through in training stays in the folder, to resume from."""
-    given = {name: getattr(settings, name) for name in ("learning_rate", "epochs", "minibatch")}
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and settings.constructor == "newton":
-        raise InvalidInputError(
-            f"{', '.join(given)} given for constructor 'newton', which has no steps to set; leave it out, or take "
-            "constructor 'retrain' or 'deltagrad_l'",
-            code="constructor",
-        )
-    descent = DescentSettings(**given, seed=settings.seed)
-    return make_constructor(settings.constructor, descent=descent, provenance=folder / "provenance")
+def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watcher: Watcher) -> tuple[StopReason, str]:
+    try:
+        return steps.run(ledger, session, annotator, on_round=watcher.on_round)
+    except KeyboardInterrupt:
+        ledger.sync()
+        return StopReason.INTERRUPTED, "interrupted; the rounds done are kept, go on with --resume"
 
 
-def _check_voters(settings: CleanSettings) -> None:
-    """Refuse a strategy that lets the suggestion vote where the selector has none, before any work is done."""
-    people_needed(settings.strategy)
-    selector = make_selector(settings.selector)
-    if STRATEGY_VOTERS[settings.strategy][1]:
-        require_suggestions(selector)
-
-
-def _first_selected(rounds: tuple[RoundRecord, ...], influence: Float64s) -> Float64s:
-    """Influence at the start of what the first batch held: as the selector saw it, or else by INFL."""
-    if len(rounds) < 2:
-        return np.empty(0)
-    batch = rounds[1].batch
-    return np.where(np.isnan(batch.influence), influence[batch.indices], batch.influence)
-
-
-def _fit(cleaner: LabelCleaner, inputs: CleanInputs, on_step: Callable[[int, float, float], None] | None) -> list[Any]:
-    cleaner.fit(
-        inputs.X,
-        inputs.Y_weak,
-        X_val=inputs.X_val,
-        y_val=inputs.y_val,
-        X_test=inputs.X_test,
-        y_test=inputs.y_test,
-        y_clean=inputs.y_clean,
-        on_step=on_step,
-    )
-    return list(cleaner.classes_.tolist())
-
-
-def _encode(cleaner: LabelCleaner, labels: list[Any], what: str) -> Ints:
-    return ClassNames(cleaner.classes_.tolist()).encode(labels, what, allow_missing=True)
-
-
-def _truth(cleaner: LabelCleaner, labels: Any) -> Ints | None:
+def _truth(data: CampaignData, labels: list[Any] | None) -> Ints | None:
     if labels is None:
         return None
-    ids = _encode(cleaner, labels, "truth")
-    if len(ids) != len(cleaner.cleaned_):
+    ids = data.names.encode(labels, "truth", allow_missing=True)
+    if len(ids) != len(data.X):
         raise InvalidInputError(
-            f"truth has {len(ids)} labels; expected {len(cleaner.cleaned_)}, one for each training sample",
-            code="truth",
+            f"truth has {len(ids)} labels; expected {len(data.X)}, one for each training sample", code="truth"
         )
     return ids
 
 
-def _annotator(cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings, truth: Ints | None) -> Annotator:
-    needed = people_needed(settings.strategy)
+def _annotator(data: CampaignData, answers: Answers, settings: Settings, truth: Ints | None) -> Annotator:
     people: Annotator | None = None
-    if inputs.votes is not None:
-        labels = _encode(cleaner, inputs.votes["label"].tolist(), "votes")
-        rows = zip(inputs.votes["item"].tolist(), inputs.votes["annotator"].astype(str), labels.tolist(), strict=True)
-        last = int(inputs.votes["item"].max()) if len(inputs.votes) else 0
-        if last >= len(cleaner.cleaned_):
-            raise InvalidInputError(
-                f"votes on item {last}; expected rows of the training set, 0 to {len(cleaner.cleaned_) - 1}",
-                code="votes",
-            )
-        people = RecordedVotes(rows, per_item=needed or None)
-    elif truth is not None and needed:
-        rates = (settings.error_rate,) * needed
-        people = SimulatedAnnotators(truth, n_classes=len(cleaner.classes_), error_rates=rates, seed=settings.seed)
-    return make_strategy(settings.strategy, people)
+    if answers.votes is not None:
+        people = _recorded(data.names, answers.votes, len(data.X), settings.people)
+    elif truth is not None and settings.people:
+        rates = (answers.error_rate,) * settings.people
+        people = SimulatedAnnotators(truth, n_classes=len(data.names), error_rates=rates, seed=settings.seed)
+    return make_voters(settings.people, settings.suggestion_votes, people)
 
 
-def _check_folder(folder: Path, inputs: CleanInputs, settings: CleanSettings, resume: bool) -> None:
-    """Refuse a folder that holds another campaign, or none where one is to go on, before any work is done."""
+def _recorded(names: ClassNames, votes: pd.DataFrame, n_train: int, people: int) -> RecordedVotes:
+    labels = names.encode(votes["label"].tolist(), "votes", allow_missing=True)
+    last = int(votes["item"].max()) if len(votes) else 0
+    if last >= n_train:
+        raise InvalidInputError(
+            f"votes on item {last}; expected rows of the training set, 0 to {n_train - 1}", code="votes"
+        )
+    rows = zip(votes["item"].tolist(), votes["annotator"].astype(str), labels.tolist(), strict=True)
+    return RecordedVotes(rows, per_item=people or None)
+
+
+def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool) -> Settings:
+    """The settings with gamma and l2 as numbers: those the folder began with, or chosen now.
+
+    A folder that holds another campaign, or none where one is to go on, is refused before any work is done.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    ledger = folder / artefacts.LEDGER
-    if resume and not ledger.exists():
+    known, ledger = folder / artefacts.IDENTITY, folder / artefacts.LEDGER
+    if resume and not known.exists() and not ledger.exists():
         raise InvalidInputError(f"{folder} holds no campaign to go on with; check --out", code="out")
-    if ledger.exists() and not resume:
+    if not resume and (known.exists() or ledger.exists()):
         raise InvalidInputError(
             f"{folder} holds a campaign already; go on with it by --resume, or name another --out", code="out"
         )
-    if ledger.exists() and not _same(folder / "campaign.json", _identity(inputs, settings)):
+    if not resume:
+        return with_strengths(data, settings)[0]
+    found = _identity_in(known)
+    if found["asked"] != json.loads(json.dumps(settings.lasting())) or found["data"] != fingerprint(data):
         raise InvalidInputError(
-            f"{folder} holds a campaign on other data or with other settings; expected the same inputs, gamma, l2, "
-            "holdout (0 for one begun before there was any), selector, look-ahead, constructor and its settings, and seed. "
-            "Name another --out",
+            f"{folder} holds a campaign on other data or with other settings; expected the same inputs, seed and settings "
+            f"({', '.join(settings.lasting())}). Name another --out",
             code="out",
         )
+    return replace(settings, gamma=found["gamma"], l2=found["l2"])
 
 
-def _open_ledger(folder: Path, cleaner: LabelCleaner, inputs: CleanInputs, settings: CleanSettings) -> Path:
-    """The ledger to append to: new, or taken up again after its decisions have been applied."""
-    ledger = folder / artefacts.LEDGER
-    if not ledger.exists():
-        chosen = {"gamma": cleaner.gamma_, "l2": cleaner.l2_}
-        artefacts.write_json(folder / "campaign.json", {**_identity(inputs, settings), "chosen": chosen})
-        ledger.touch()
-        return ledger
-    for past in artefacts.read_ledger(ledger):
-        cleaner.query(max(1, len(past.batch)))  # as in the first place: what solvers learned on the way comes back too
-        cleaner.replay(past.batch, past.votes, past.decisions, past.seconds)
-    return ledger
-
-
-def _identity(inputs: CleanInputs, settings: CleanSettings) -> dict[str, Any]:
-    return {"settings": _lasting(settings), "data": _fingerprint(inputs)}
-
-
-def _chosen(folder: Path) -> dict[str, float]:
-    """The strengths that a campaign began with; one from before they could be chosen has them in its settings."""
-    found = json.loads((folder / "campaign.json").read_text())
-    chosen = found.get("chosen", found["settings"])
-    return {name: chosen[name] for name in ("gamma", "l2")}
-
-
-def _catch_up(ledger: Path, rounds: tuple[RoundRecord, ...]) -> None:
-    """Write down the rounds that an interrupt kept from the ledger."""
-    written = len(artefacts.read_ledger(ledger))
-    for record in rounds[1 + written :]:
-        artefacts.append_round(ledger, record)
-
-
-def _lasting(settings: CleanSettings) -> dict[str, Any]:
-    """Settings that may not change within a campaign; budget, target, batch size and people may."""
-    kept = ("selector", "look_ahead", "constructor", "learning_rate", "epochs", "minibatch", "gamma", "l2", "seed")
-    return {**{k: v for k, v in asdict(settings).items() if k in kept}, "holdout": as_holdout(settings.holdout)}
-
-
-def _same(identity: Path, fingerprint: dict[str, Any]) -> bool:
+def _identity_in(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(identity.read_text())
-        found.pop("chosen", None)
-        found["settings"] = {"holdout": 0.0, **found["settings"]}  # before there was such a setting, nothing judged
-        return bool(found == json.loads(json.dumps(fingerprint)))
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
+        found = json.loads(path.read_text())
+        version = found.get("format")
+    except (OSError, ValueError, AttributeError):
+        raise InvalidInputError(
+            f"{path} cannot be read, so nobody knows which campaign on which other data this is; expected the file that "
+            "labelchef wrote. Restore it from a copy, or name another --out",
+            code="out",
+        ) from None
+    if version != FORMAT:
+        raise InvalidInputError(
+            f"{path.parent} was written by another version of labelchef (format {version or '0.1'}, this one reads {FORMAT}); "
+            "finish it with that version, or name another --out",
+            code="out",
+        )
+    return dict(found)
 
 
-def _fingerprint(inputs: CleanInputs) -> str:
+def _begin(folder: Path, data: CampaignData, settings: Settings) -> None:
+    """Say what this campaign is, before its first round is written."""
+    known, ledger = folder / artefacts.IDENTITY, folder / artefacts.LEDGER
+    if not known.exists():
+        facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data)}
+        artefacts.write_json(known, {"format": FORMAT, "asked": settings.lasting(), **facts})
+    ledger.touch()
+
+
+def fingerprint(data: CampaignData) -> str:
     """A digest of the data: labels whole, of the training features a few thousand rows spread over all."""
-    digest = hashlib.sha256()
-    X = np.asarray(inputs.X)
-    digest.update(repr((X.shape, list(getattr(inputs.Y_weak, "columns", [])))).encode())
-    digest.update(np.ascontiguousarray(X[:: max(1, len(X) // 4096)]).tobytes())
-    digest.update(np.asarray(inputs.Y_weak, dtype=np.float64).tobytes())
-    for part in (inputs.X_val, inputs.X_test):
-        digest.update(b"none" if part is None else np.ascontiguousarray(np.asarray(part)).tobytes())
-    for labels in (inputs.y_val, inputs.y_test, inputs.y_clean):
-        digest.update(repr(None if labels is None else list(labels)).encode())
+    digest = hashlib.sha256(repr((data.X.shape, data.names.names)).encode())
+    digest.update(np.ascontiguousarray(data.X[:: max(1, len(data.X) // 4096)]).tobytes())
+    digest.update(np.ascontiguousarray(data.weak).tobytes())
+    digest.update(np.ascontiguousarray(data.clean).tobytes())
+    for part in (data.validation, data.test):
+        for array in part or ():
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
@@ -372,43 +243,13 @@ def _writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _asked(rounds: tuple[RoundRecord, ...], inputs: CleanInputs, names: list[Any], truth: Ints | None) -> pd.DataFrame:
-    weak = np.asarray(inputs.Y_weak, dtype=np.float64)
-    rows: list[dict[str, Any]] = []
+def _decided(rounds: list[RoundRecord]) -> dict[int, Decided]:
+    found: dict[int, Decided] = {}
     for record in rounds:
-        decided = record.decisions
-        for k, item in enumerate(decided.items.tolist()):
-            row = {
-                "round": record.number,
-                "item": item,
-                "weak": names[int(weak[item].argmax())],
-                "suggested": _name(names, int(record.batch.suggested[k])),
-                "decided": _name(names, int(decided.labels[k])),
-                "support": round(float(decided.support[k]), 3),
-                "influence": _rounded(float(record.batch.influence[k])),
-            }
-            rows.append(row if truth is None else {**row, "truth": _name(names, int(truth[item]))})
-    return pd.DataFrame(rows, dtype=object)
-
-
-def _rounded(influence: float) -> float | None:
-    return None if np.isnan(influence) else round(influence, 4)
-
-
-def _name(names: list[Any], class_id: int) -> Any:
-    return None if class_id == UNRESOLVED else names[class_id]
-
-
-def _gains(cleaner: LabelCleaner) -> dict[str, Gain]:
-    found = {split: cleaner.gain(split=split) for split in ("validation", "test")}
-    return {split: gain for split, gain in found.items() if gain is not None}
-
-
-def _notes(settings: CleanSettings, gains: dict[str, Gain]) -> list[str]:
-    notes = [note_on(gains.get("validation"))]
-    if settings.strategy == "two":
-        notes.append("No person was asked: every label is the suggestion itself (strategy two).")
-    return notes
+        made = record.decisions
+        for item, label, support in zip(made.items.tolist(), made.labels.tolist(), made.support.tolist(), strict=True):
+            found[item] = Decided(label, "votes", support)
+    return found
 
 
 def _metrics(record: RoundRecord) -> dict[str, Any]:
@@ -418,35 +259,34 @@ def _metrics(record: RoundRecord) -> dict[str, Any]:
 
 def _write(
     folder: Path,
-    cleaner: LabelCleaner,
-    result: CleaningResult,
-    settings: CleanSettings,
-    given: Bools,
-    names: list[Any],
-    gains: dict[str, Gain],
-    data: ReportData | None,
+    session: Session,
+    outcome: Outcome,
+    items: Items,
+    data: CampaignData,
+    reason: StopReason,
+    message: str,
+    *,
+    report: bool,
 ) -> list[Path]:
     files = [folder / name for name in ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json")]
-    W: Float64s = cleaner.W_
-    artefacts.write_cleaned_labels(files[0], cleaner.labels_, cleaner.cleaned_, given, names)
-    artefacts.write_model(files[1], W, names, asdict(settings))
-    artefacts.write_text(files[2], result.history.to_csv(index=False))
-    first, last = result.rounds[0], result.rounds[-1]
-    artefacts.write_json(
-        files[3],
-        {
-            "stopped_because": str(result.stopped_because),
-            "message": result.message,
-            "before": _metrics(first),
-            "after": _metrics(last),
-            "gain": {split: {**gain.as_dict(), "doubt": gain.doubt} for split, gain in gains.items()},
-            "spent": last.spent,
-            "cleaned": last.cleaned,
-            "settings": asdict(settings),
-            "versions": {"labelchef": labelchef.__version__, "python": platform.python_version()},
-        },
-    )
-    if data is not None:
+    settings = outcome.settings.as_dict()
+    tables.write_table(label_frame(items, data.clean, _decided(session.rounds)), files[0])
+    artefacts.write_model(files[1], session.parameters, list(items.names), settings)
+    tables.write_table(history_frame(session.rounds), files[2])
+    first, last = session.rounds[0], session.rounds[-1]
+    summary = {
+        "stopped_because": str(reason),
+        "message": message,
+        "before": _metrics(first),
+        "after": _metrics(last),
+        "gain": {split: {**gain.as_dict(), "doubt": gain.doubt} for split, gain in outcome.gains.items()},
+        "spent": last.spent,
+        "cleaned": last.cleaned,
+        "settings": settings,
+        "versions": {"labelchef": labelchef.__version__, "python": platform.python_version()},
+    }
+    artefacts.write_json(files[3], summary)
+    if report:
         files.append(folder / "report.html")
-        artefacts.write_text(files[-1], render_report(data))
+        artefacts.write_text(files[-1], render_report(report_data(outcome, items)))
     return files

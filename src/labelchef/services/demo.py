@@ -2,22 +2,27 @@
 
 from pathlib import Path
 
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.settings import Settings
 from labelchef.io.digits import load_digits_demo
 from labelchef.report import require_report
-from labelchef.services.clean import CleanInputs, CleanOutcome, CleanSettings, Watcher, clean
+from labelchef.services.clean import Answers, CleanOutcome, Watcher, clean
 
 
-def demo_settings(seed: int = 0) -> CleanSettings:
+def demo_settings(seed: int = 0) -> Settings:
     """What the demo runs with."""
-    return CleanSettings(budget=200, batch_size=10, strategy="one", seed=seed)
+    return Settings.with_strategy("one", budget=200, batch_size=10, seed=seed)
 
 
 def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher | None = None) -> CleanOutcome:
     """Clean the digits and write everything to `folder`."""
     data = load_digits_demo(seed)
-    inputs = CleanInputs(data.X, data.Y_weak, data.X_val, data.y_val, data.X_test, data.y_test, truth=data.y.tolist())
-    return clean(inputs, demo_settings(seed), folder, title="labelchef demo: digits", report=report, watcher=watcher)
+    whole = CampaignData.of(
+        data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test
+    )
+    settings, answers = demo_settings(seed), Answers(truth=data.y.tolist())
+    return clean(whole, answers, settings, folder, title="labelchef demo: digits", report=report, watcher=watcher)
 
 
 def fresh_folder(folder: Path, *, report: bool) -> None:

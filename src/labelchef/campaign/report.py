@@ -1,0 +1,132 @@
+"""What a campaign shows and hands out at the end: the report's content and the table of labels, each built once.
+
+`labelchef clean`, `labelchef report` and the page use these; they differ in where rounds, names and gains come from.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from labelchef.campaign.history import history_frame
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.records import UNRESOLVED, RoundRecord
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import Gain, note_on
+from labelchef.report import ReportData
+
+
+@dataclass(frozen=True)
+class Items:
+    """How samples and classes are called, and what their weak labels are."""
+
+    keys: Sequence[Hashable]
+    names: Sequence[Hashable]
+    weak: Float64s
+    truth: Ints | None = None
+    """True class ids (N,), −1 where unknown; None where nothing is known."""
+
+    def class_name(self, class_id: int) -> Any:
+        """A class by its id; None for `UNRESOLVED`."""
+        return None if class_id == UNRESOLVED else self.names[class_id]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a campaign so far."""
+
+    title: str
+    message: str
+    rounds: Sequence[RoundRecord]
+    settings: Settings
+    scores: Float64s
+    """Influence of every training sample before anything was asked, NaN where it was clean."""
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+    """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
+
+
+def report_data(outcome: Outcome, items: Items) -> ReportData:
+    """Everything the HTML report shows."""
+    settings, first = outcome.settings, _first_selected(outcome.rounds, outcome.scores)
+    notes = [note_on(outcome.gains.get("validation"))]
+    if settings.people == 0:
+        notes.append("No person was asked: every label is the suggestion itself (strategy two).")
+    return ReportData(
+        title=outcome.title,
+        message=outcome.message,
+        history=history_frame(outcome.rounds),
+        settings=settings.as_dict(),
+        influence=outcome.scores,
+        first_selected=first[np.isfinite(first)],
+        asked=asked_frame(outcome.rounds, items),
+        target_metric=settings.target_metric,
+        target=settings.target,
+        notes=notes,
+        gains=dict(outcome.gains),
+    )
+
+
+def _first_selected(rounds: Sequence[RoundRecord], scores: Float64s) -> Float64s:
+    """Influence at the start of the samples of the first batch: as the selector saw it, or else from `scores`."""
+    if len(rounds) < 2:
+        return np.empty(0)
+    batch = rounds[1].batch
+    return np.where(np.isnan(batch.influence), scores[batch.indices], batch.influence)
+
+
+def asked_frame(rounds: Sequence[RoundRecord], items: Items) -> pd.DataFrame:
+    """A row a decision: round, item, weak, suggested, decided, support, influence and, where known, truth."""
+    rows: list[dict[str, Any]] = []
+    for record in rounds:
+        decided, batch = record.decisions, record.batch
+        for k, item in enumerate(decided.items.tolist()):
+            influence = float(batch.influence[k])
+            row = {
+                "round": record.number,
+                "item": items.keys[item],
+                "weak": items.class_name(int(items.weak[item].argmax())),
+                "suggested": items.class_name(int(batch.suggested[k])),
+                "decided": items.class_name(int(decided.labels[k])),
+                "support": round(float(decided.support[k]), 3),
+                "influence": round(influence, 4) if np.isfinite(influence) else None,
+            }
+            if items.truth is not None:
+                row["truth"] = items.class_name(int(items.truth[item]))
+            rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The last decision on a sample: a class id, `UNRESOLVED` if it left or took back the weak label."""
+
+    label: int
+    by: str
+    support: float
+
+
+def label_frame(items: Items, given: Ints, decided: Mapping[int, Decided]) -> pd.DataFrame:
+    """A row a training sample: its label as it stands, where it comes from, and a probability for each class.
+
+    `given` (N,) holds the class ids known from the start, −1 elsewhere; `decided` is by row. A decision outweighs both.
+    """
+    chosen, source = given.copy(), np.where(given == UNRESOLVED, "weak", "given").astype(object)
+    by: list[str | None] = [None] * len(given)
+    support: list[float | None] = [None] * len(given)
+    for row, made in decided.items():
+        chosen[row], by[row], support[row] = made.label, made.by, made.support
+        source[row] = "weak" if made.label == UNRESOLVED else "cleaned"
+    weak = chosen == UNRESOLVED
+    P = np.where(weak[:, None], items.weak, np.eye(len(items.names))[np.maximum(chosen, 0)])
+    return pd.DataFrame(
+        {
+            "item": list(items.keys),
+            "label": [items.names[c] for c in P.argmax(axis=1)],
+            "source": source,
+            "decided_by": by,
+            "support": support,
+            **{f"p_{name}": P[:, c] for c, name in enumerate(items.names)},
+        }
+    )

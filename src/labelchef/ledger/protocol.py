@@ -1,0 +1,176 @@
+"""The contract of a ledger.
+
+A ledger holds facts: which samples were put to people, what they voted, what was decided, and what each round came to.
+`campaign.steps` reads `standing()`, finds the step that is due, computes, and writes the result back:
+
+    begin     the first model is trained                    round 0
+    open      a batch is selected                           people may vote
+    count     the batch has its votes                       votes become decisions
+    close     the model has followed the decisions          the round is over
+    end       nothing more is to be asked                   with the reason
+
+Computing takes time, and meanwhile a lead may change the settings or stop the campaign. So `open`, `end` and `close` are
+given the standing (or the answers) they were computed from; if the ledger has moved on since then they write nothing
+and return False, and the next call of `standing()` says what is due now.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from labelchef.aggregation import Aggregator
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.campaigns import RoundKind, RoundState
+from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import Gain
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The samples of a round: the batch in its order, then the work ahead.
+
+    The first `reopened` samples of the batch are there because a lead took back the decision on them. `size` and
+    `ahead_size` are what was asked for; fewer may have been left.
+    """
+
+    batch: Batch
+    ahead: Batch
+    reopened: int
+    size: int
+    ahead_size: int
+    seconds: float = 0.0
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of samples and suggestions."""
+        parts = (self.batch.indices, self.batch.suggested, self.ahead.indices, self.ahead.suggested)
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(np.asarray(part, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a campaign stands: everything that decides which step is due."""
+
+    settings: Settings
+    closed: int
+    """Rounds whose model is there, round 0 included."""
+    spent: int
+    """Samples put to people so far, in rounds that are closed."""
+    batch: RoundState | None
+    """The state of the batch that is out; None if none is."""
+    complete: bool
+    """Whether that batch has the votes it needs."""
+    pending: bool
+    """Whether a decision outside of a batch waits for the model."""
+    running: bool
+    """Whether a batch may be put to people: not paused, stopped, finished or failed."""
+    reopened: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Samples whose decision a lead took back: first in the next batch."""
+    mark: int = 0
+    """Which state of the ledger this describes; an implementation compares it before it writes."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the model has to follow: decisions on the samples of a batch in its order, then corrections of others."""
+
+    batch: Batch
+    votes: Votes
+    decisions: Decisions
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    mark: int = 0
+
+
+@dataclass(frozen=True)
+class PastRound:
+    """A round with everything that is needed to compute it again and to compare."""
+
+    number: int
+    kind: RoundKind
+    selected: Selected | None = None
+    """What it put to people; None for round 0 and for corrections."""
+    answered: Answered | None = None
+    """What its model followed; None for round 0 and while the round is open."""
+    record: RoundRecord | None = None
+    """What came of it; None while it is open."""
+    selection_hash: str | None = None
+    labels_hash: str | None = None
+    model_hash: str | None = None
+    """None where this ledger keeps no such hash."""
+
+
+class Model(Protocol):
+    """The trained state as a ledger sees it when a round closes: what it stores is up to the ledger."""
+
+    @property
+    def parameters(self) -> Float64s:
+        """(D, C) parameters."""
+        ...
+
+    @property
+    def label_state(self) -> tuple[Float64s, Bools]:
+        """(N, C) labels as they stand, (N,) which of them are clean."""
+        ...
+
+    def gains_by_split(self) -> Mapping[str, Mapping[str, Gain]]:
+        """By split ('validation', 'test') and metric: this model against the first one."""
+        ...
+
+
+class Ledger(Protocol):
+    """What happened in one campaign."""
+
+    def standing(self) -> Standing:
+        """Where the campaign stands."""
+        ...
+
+    def begin(self, record: RoundRecord, model: Model) -> bool:
+        """Write round 0."""
+        ...
+
+    def open(self, now: Standing, selected: Selected) -> bool:
+        """Put a batch to people."""
+        ...
+
+    def end(self, now: Standing, reason: StopReason, message: str) -> bool:
+        """Write down that nothing more is asked, and why."""
+        ...
+
+    def count(self, aggregator: Aggregator) -> bool:
+        """Turn the votes of a complete batch into decisions."""
+        ...
+
+    def answered(self) -> Answered:
+        """The decisions that the model does not know yet."""
+        ...
+
+    def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
+        """Write the round whose model has followed `answered`."""
+        ...
+
+    def rounds(self) -> Sequence[RoundRecord]:
+        """The closed rounds in order, round 0 first."""
+        ...
+
+    def past(self) -> Iterator[PastRound]:
+        """All rounds in order, round 0 first and the open one last, to be computed again."""
+        ...
+
+
+def labels_hash(labels: Float64s, cleaned: Bools) -> str:
+    """SHA-256 of the label table and of what is clean."""
+    digest = hashlib.sha256(np.ascontiguousarray(labels, dtype="<f8").tobytes())
+    digest.update(np.ascontiguousarray(cleaned).tobytes())
+    return digest.hexdigest()
+
+
+def model_hash(W: Float64s) -> str:
+    """SHA-256 of the parameters."""
+    return hashlib.sha256(np.ascontiguousarray(W, dtype="<f8").tobytes()).hexdigest()
