@@ -8,12 +8,13 @@ from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.session import MOST_ATTEMPTS, Split
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.posterior import expected_answers, step_towards_trusted
 from labelchef.domain.records import Batch
-from labelchef.selectors import ExpectedInflSelector, make_selector
+from labelchef.selectors import ExpectedInflSelector
 from tests.oracles import Array, Problem, make_problem
 from tests.test_increm import problem as drawn
 from tests.test_influence import context as context_of

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
+from labelchef.baselines import Theorem1Selector
 from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.bounds import ROUNDING, influence_bounds, power_norm
 from labelchef.core.contrasts import with_reference
@@ -22,7 +23,6 @@ from labelchef.selectors import (
     LookAheadSelector,
     SelectionContext,
     Selector,
-    Theorem1Selector,
     look_ahead,
 )
 from labelchef.selectors.direction import solve_direction

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
+from labelchef.campaign.choice import make_selector, plain_influence, require_suggestions
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.history import history_frame
 from labelchef.campaign.holdout import check_judges
@@ -39,7 +40,7 @@ from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, 
 from labelchef.domain.strengths import as_gamma, as_l2, fixed
 from labelchef.domain.validation import Gain, as_holdout
 from labelchef.engines import MemoryEngine, RowLabels, choose_placement
-from labelchef.selectors import Selector, make_selector, plain_influence, require_suggestions
+from labelchef.selectors import Selector
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`; 'increm_infl' is the paper's
+    selector : name in `labelchef.selectors.SELECTORS` or `labelchef.baselines.BASELINES`, or a `Selector`;
+        'increm_infl' is the paper's
     constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`
     gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
         the validation samples that steer

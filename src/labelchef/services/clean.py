@@ -15,6 +15,7 @@ import pandas as pd
 import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_strategy
 from labelchef.annotators.strategies import people_needed
+from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.inputs import ClassNames
 from labelchef.cleaner import CleaningResult, LabelCleaner
 from labelchef.constructors import Constructor, DescentSettings, make_constructor
@@ -25,7 +26,6 @@ from labelchef.domain.settings import STRATEGY_VOTERS
 from labelchef.domain.validation import Gain, as_holdout, note_on
 from labelchef.io import artefacts, tables
 from labelchef.report import ReportData, render_report, require_report
-from labelchef.selectors import make_selector, require_suggestions
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import log_softmax
 
+from labelchef.baselines.rounded import INNER_SWEEPS, check_inner, hard_classes, rounded
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
@@ -36,9 +37,8 @@ from labelchef.core.solvers import Companion, minimise, solve_spd
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
 from labelchef.engines import RowLabels
-from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.protocol import SelectionContext
-from labelchef.selectors.rounded import INNER_SWEEPS, check_inner, hard_classes, rounded
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 _ADJOINT_TOL = 1e-4
 _ADJOINT_ITERATIONS = 300
@@ -187,7 +187,7 @@ def onto_simplex(Z: Float64s) -> Float64s:
 
 
 @dataclass
-class DutiSelector(Baseline):
+class DutiSelector(RankingSelector):
     """The samples whose labels leave first. Suggests the class that y' ends at, which may be the one it began with."""
 
     penalty: float | None = None

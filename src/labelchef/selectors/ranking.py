@@ -24,7 +24,7 @@ class Ranking:
 
 
 @dataclass
-class Baseline(ABC):
+class RankingSelector(ABC):
     """A selector that scores every sample by itself."""
 
     name: ClassVar[str]
