@@ -96,7 +96,7 @@ def everything(cleaner: LabelCleaner, size: int, beta: float) -> Batch:
     """The batch by scoring every sample with plain NumPy, along the V of the last query."""
     session = cleaner._session
     context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
-    linear = session.selector.carried
+    linear = session._carried
     assert linear is not None
     A, S = with_reference(context.point.logits), with_reference(linear.S)
     eta = step_towards_trusted(context.trusted.X, context.validation, linear.V, len(A))
@@ -152,7 +152,7 @@ def test_look_ahead_follows_a_refit_under_the_expected_answer() -> None:
     batch = ahead.query(2)
     session, (first, second) = ahead._session, batch.indices.tolist()
     context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
-    linear = session.selector.carried
+    linear = session._carried
     assert linear is not None
     A, S = with_reference(context.point.logits), with_reference(linear.S)
     eta = step_towards_trusted(context.trusted.X, context.validation, linear.V, 400)

@@ -47,6 +47,7 @@ def context(
     return SelectionContext(
         objective,
         found.point,
+        split.at(found.point.W),
         split.at,
         split.gradient_there,
         ~clean,

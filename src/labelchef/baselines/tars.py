@@ -125,7 +125,6 @@ class TarsSelector(InfluenceSelector):
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
         batch = super().select(rounded(context), batch_size)
-        context.validate(context.point.W)  # the split remembers its last answer: let it be that of the campaign's model
         spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
         return replace(batch, diagnostics=spent)
 

@@ -97,11 +97,6 @@ class NetworkInfluenceSelector(ABC):
     suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = False
 
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the network's training."""
-        return None
-
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples of the smallest scores; equal scores by index."""
         began, found = time.perf_counter(), self.direction.at(context)
@@ -186,11 +181,6 @@ class NetworkO2USelector:
     name: ClassVar[str] = "o2u"
     suggests: ClassVar[bool] = False
     looks_ahead: ClassVar[bool] = False
-
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the network's training."""
-        return None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples of the highest mean loss."""

@@ -35,11 +35,6 @@ class RankingSelector(ABC):
     needs: ClassVar[str]
     """What it asks of the data, for the documentation."""
 
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the model."""
-        return None
-
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples of the smallest scores; whom of equals to take, where not all fit, is drawn from the seed."""
         began, engine = time.perf_counter(), context.objective.engine

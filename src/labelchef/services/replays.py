@@ -59,11 +59,6 @@ class Redrawn:
         """Whether the selector does."""
         return self.base.suggests
 
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the model."""
-        return None
-
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The selector's choice, with random numbers of this round and repeat."""
         rng = np.random.default_rng([*self.seed, len(context.rounds)])
