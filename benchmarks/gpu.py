@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shapes import FACTORS, NOISE
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.session import Session, Split
 from labelchef.constructors import make_constructor
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.records import Batch, Decisions, Votes
 from labelchef.engines import Engine, MemoryEngine, RowLabels
-from labelchef.selectors import make_selector
 
 BATCH, ROUNDS, N_VAL, L2, GAMMA = 10, 12, 1000, 0.01, 0.8
 DTYPES = ("float32", "float16", "bfloat16")

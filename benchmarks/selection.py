@@ -18,10 +18,11 @@ from rich.table import Table
 from benchmarks import real
 from benchmarks.shapes import SHAPES, Data, Shape, make
 from labelchef import LabelCleaner
+from labelchef.baselines import Theorem1Selector
 from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.contrasts import contrast
 from labelchef.core.influence import smallest
-from labelchef.selectors import AnchoredSelector, SelectionContext, Theorem1Selector
+from labelchef.selectors import AnchoredSelector, SelectionContext
 from labelchef.selectors.direction import Direction, solve_direction
 
 ROUNDS = 10

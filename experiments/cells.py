@@ -17,6 +17,8 @@ import numpy as np
 import labelchef
 from experiments import data
 from labelchef import LabelCleaner
+from labelchef.baselines import BASELINES
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.selectors import SELECTORS
 
@@ -66,12 +68,12 @@ class Cell:
 
 def selectors() -> tuple[str, ...]:
     """Every selector that chooses batches of its own."""
-    return tuple(name for name in SELECTORS if name not in SAME_BATCHES)
+    return tuple(name for name in (*SELECTORS, *BASELINES) if name not in SAME_BATCHES)
 
 
 def strategies(selector: str) -> tuple[str, ...]:
     """Strategies two and three count the selector's suggestion: they are for those that suggest."""
-    return ("one", "two", "three") if SELECTORS[selector]().suggests else ("one",)
+    return ("one", "two", "three") if ALL_SELECTORS[selector]().suggests else ("one",)
 
 
 def product_default(name: str) -> Any:

@@ -401,10 +401,20 @@ def test_settings_of_the_fit_stay_with_the_model(data: dict[str, Any]) -> None:
     selector = InflSelector()
     cleaner = fit(data, {"selector": selector})
     cleaner.query()
-    assert selector.carried is None  # the user's object is not written to
+    assert vars(selector) == vars(InflSelector())  # the user's object is not written to
     before = cleaner.predict_proba(data["X_val"])
     cleaner.set_params(fit_intercept=False)
     np.testing.assert_array_equal(cleaner.predict_proba(data["X_val"]), before)
+
+
+def test_scores_and_suggestions_do_not_change_what_the_constructor_is_given(data: dict[str, Any]) -> None:
+    cleaner = fit(data)
+    cleaner.query()
+    carried = cleaner._session._carried
+    assert carried is not None
+    cleaner.scores()
+    cleaner.suggest([0, 1])
+    assert cleaner._session._carried is carried
 
 
 def test_an_update_in_another_order_keeps_each_suggestion(data: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from labelchef import LabelCleaner
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.curves import DRAWS, drawn_areas
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.holdout import draw_judges
@@ -18,8 +19,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExt
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
-from labelchef.selectors import SELECTORS
-from labelchef.selectors.baseline import Baseline
+from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import answers, campaigns, comparing, comparison_files, fold
 from labelchef.services.campaign_files import CampaignData
 from labelchef.services.labelling import cast_vote
@@ -173,11 +173,11 @@ def test_chance_is_repeated_with_one_split_and_one_first_model(shared: Workspace
     assert any("random: figures are means of 3 replays" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("name", SELECTORS)
+@pytest.mark.parametrize("name", sorted(ALL_SELECTORS))
 def test_selectors_say_whether_they_draw_chance(name: str) -> None:
     """By what they do to the random numbers they are given."""
     try:
-        made = SELECTORS[name]()
+        made = ALL_SELECTORS[name]()
     except MissingExtraError as missing:
         pytest.skip(str(missing))
     data = small_data()
@@ -188,7 +188,7 @@ def test_selectors_say_whether_they_draw_chance(name: str) -> None:
     before = context.rng.bit_generator.state
     made.select(context, 5)
     drew = context.rng.bit_generator.state != before
-    assert drew == (isinstance(made, Baseline) and made.chance)
+    assert drew == (isinstance(made, RankingSelector) and made.chance)
 
 
 def test_samples_nobody_can_answer_for_are_never_asked() -> None:
@@ -254,14 +254,14 @@ def test_a_selector_that_learns_from_votes_sees_those_of_the_pool(
     shared: Workspace, done: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[tuple[int, str, int]]] = []
-    margin = SELECTORS["margin"]
+    margin = ALL_SELECTORS["margin"]
 
     class Curious(margin):  # type: ignore[valid-type,misc]
         def rank(self, context: Any) -> Any:
             seen.append([vote for record in context.rounds for vote in record.votes])
             return super().rank(context)
 
-    monkeypatch.setitem(SELECTORS, "margin", Curious)
+    monkeypatch.setitem(ALL_SELECTORS, "margin", Curious)
     comparing.compare(shared, done, ["margin"])
     assert [len(votes) for votes in seen] == [0, 6, 12, 18, 24, 30]
     assert {who for _, who, _ in seen[-1]} == {"ann"}

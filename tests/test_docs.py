@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.cli.main import app
 from labelchef.constructors import CONSTRUCTORS
 from labelchef.domain.settings import Settings
 from labelchef.io.digits import RULES
 from labelchef.networks import NETWORK_CONSTRUCTORS, NETWORK_SELECTORS, InfluenceSettings, TrainingSettings
-from labelchef.selectors import SELECTORS
 from labelchef.services.clean import CleanSettings
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ def test_every_command_of_a_group_is_documented() -> None:
 
 
 def test_every_selector_and_constructor_is_documented() -> None:
-    for name in (*SELECTORS, *CONSTRUCTORS):
+    for name in (*ALL_SELECTORS, *CONSTRUCTORS):
         assert f"`{name}`" in CLI
 
 
@@ -52,7 +52,7 @@ def test_the_table_of_selectors_says_who_suggests() -> None:
     assert {"duti", "infl", "infl_d", "infl_y", "tars"} <= set(names)
     assert names == sorted(names)
     for name, row in zip(names, table[1:], strict=True):
-        assert row[column] == ("yes" if SELECTORS[name]().suggests else "no"), (
+        assert row[column] == ("yes" if ALL_SELECTORS[name]().suggests else "no"), (
             f"docs/baselines.md is wrong about {name}"
         )
 

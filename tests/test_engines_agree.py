@@ -11,6 +11,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from labelchef import LabelCleaner
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.core.bounds import ROUNDING, influence_bounds
 from labelchef.core.contrasts import contrast, expand, with_reference
 from labelchef.core.influence import influence_matrix
@@ -18,7 +19,7 @@ from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import Engine, MemoryEngine, RowLabels, Screen, choice
-from labelchef.selectors import SELECTORS, AnchoredSelector
+from labelchef.selectors import AnchoredSelector
 from tests.conftest import torch_engine
 from tests.oracles import make_problem
 
@@ -305,7 +306,7 @@ def test_campaigns_choose_alike(rng: np.random.Generator, C: int, settings: dict
 
 
 @pytest.mark.usefixtures("on_torch")
-@pytest.mark.parametrize("selector", sorted(set(SELECTORS) - {"expected_infl", "increm_infl", "infl", "random"}))
+@pytest.mark.parametrize("selector", sorted(set(ALL_SELECTORS) - {"expected_infl", "increm_infl", "infl", "random"}))
 def test_every_other_selector_chooses_alike(rng: np.random.Generator, selector: str) -> None:
     choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
 
@@ -424,7 +425,7 @@ def test_campaigns_on_a_gpu_choose_like_those_on_a_cpu(rng: np.random.Generator,
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("selector", sorted(set(SELECTORS) - {"expected_infl", "increm_infl", "random"}))
+@pytest.mark.parametrize("selector", sorted(set(ALL_SELECTORS) - {"expected_infl", "increm_infl", "random"}))
 def test_every_other_selector_chooses_alike_on_a_gpu(rng: np.random.Generator, selector: str) -> None:
     choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
 

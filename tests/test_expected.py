@@ -8,12 +8,13 @@ from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.session import MOST_ATTEMPTS, Split
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.posterior import expected_answers, step_towards_trusted
 from labelchef.domain.records import Batch
-from labelchef.selectors import ExpectedInflSelector, make_selector
+from labelchef.selectors import ExpectedInflSelector
 from tests.oracles import Array, Problem, make_problem
 from tests.test_increm import problem as drawn
 from tests.test_influence import context as context_of
@@ -95,7 +96,7 @@ def everything(cleaner: LabelCleaner, size: int, beta: float) -> Batch:
     """The batch by scoring every sample with plain NumPy, along the V of the last query."""
     session = cleaner._session
     context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
-    linear = session.selector.carried
+    linear = session._carried
     assert linear is not None
     A, S = with_reference(context.point.logits), with_reference(linear.S)
     eta = step_towards_trusted(context.trusted.X, context.validation, linear.V, len(A))
@@ -151,7 +152,7 @@ def test_look_ahead_follows_a_refit_under_the_expected_answer() -> None:
     batch = ahead.query(2)
     session, (first, second) = ahead._session, batch.indices.tolist()
     context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
-    linear = session.selector.carried
+    linear = session._carried
     assert linear is not None
     A, S = with_reference(context.point.logits), with_reference(linear.S)
     eta = step_towards_trusted(context.trusted.X, context.validation, linear.V, 400)

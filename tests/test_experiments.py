@@ -20,9 +20,9 @@ from experiments.store import CellStore
 from rich.console import Console
 from scipy.stats import bootstrap, ttest_1samp
 
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.domain.records import Batch
 from labelchef.networks import NETWORK_SELECTORS
-from labelchef.selectors import SELECTORS
 
 SMALL: dict[str, Any] = {"gamma": 0.8, "l2": 0.01, "labels": 20, "n_train": 120, "n_test": 100, "n_val": 60}
 PLAN = Plan(quick=True, seeds=2, sets=("digits",))
@@ -178,7 +178,7 @@ def test_the_command_refuses_what_makes_no_sense(arguments: list[str], capsys: p
 @pytest.mark.parametrize("name", ["exp1", "scoreboard"])
 def test_the_grids_cover_every_selector(name: str, quick: bool) -> None:
     grid = command.EXPERIMENTS[name].cells(replace(PLAN, quick=quick))
-    assert {c.selector for c in grid} | set(SAME_BATCHES) == set(SELECTORS)
+    assert {c.selector for c in grid} | set(SAME_BATCHES) == set(ALL_SELECTORS)
     assert set(SAME_BATCHES.values()) <= {c.selector for c in grid}
 
 
@@ -188,7 +188,7 @@ def test_exp1_has_every_strategy_batch_size_and_gamma_once() -> None:
     for b, gamma, seed in itertools.product((10, 100), (0.0, 0.8, 1.0), (0, 1)):
         part = [c for c in grid if (c.b, c.gamma, c.seed) == (b, gamma, seed) and not c.look_ahead]
         for selector in {c.selector for c in part}:
-            expected = {"one", "two", "three"} if SELECTORS[selector]().suggests else {"one"}
+            expected = {"one", "two", "three"} if ALL_SELECTORS[selector]().suggests else {"one"}
             assert {c.strategy for c in part if c.selector == selector} == expected
 
 

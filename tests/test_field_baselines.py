@@ -17,10 +17,12 @@ from sklearn.linear_model import LogisticRegression
 
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Panel, SimulatedAnnotators, Suggestion
+from labelchef.baselines import O2USelector
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.stopping import NoPredictedGain, Progress
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
-from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector, O2USelector, make_selector
+from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector
 from labelchef.selectors.active_lab import annotations
 from labelchef.selectors.cleanlab_extra import quietly
 from labelchef.selectors.out_of_fold import deal_folds, out_of_fold

@@ -11,13 +11,13 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss
 
 from labelchef import Gain, InvalidInputError, JudgeWarning, LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, Suggestion
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.holdout import draw_judges, holdout_size, share_size
 from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
 from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.records import Metrics
-from labelchef.selectors import SELECTORS
 
 N, C = 90, 3
 
@@ -67,7 +67,7 @@ def test_judges_change_neither_selections_nor_models(
     same(judged, alone)
 
 
-@pytest.mark.parametrize("selector", sorted(SELECTORS))
+@pytest.mark.parametrize("selector", sorted(ALL_SELECTORS))
 def test_no_selector_sees_the_judges(data: dict[str, Any], selector: str) -> None:
     """As good as one that was never given them, whatever reaches it by way of the rounds."""
     judged = cleaner(data, (-9.0 * data["Xt"][:40], data["yt"][:40]), selector=selector)

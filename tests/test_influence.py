@@ -72,7 +72,16 @@ def context(problem: Problem, eligible: "np.ndarray | None" = None) -> Selection
     clean = np.zeros(len(problem.X), dtype=bool)
     chance = np.random.default_rng(0)
     return SelectionContext(
-        objective, found.point, split.at, split.gradient_there, everyone, found.keeper, chance, clean, split.examples
+        objective,
+        found.point,
+        split.at(found.point.W),
+        split.at,
+        split.gradient_there,
+        everyone,
+        found.keeper,
+        chance,
+        clean,
+        split.examples,
     )
 
 
@@ -139,12 +148,15 @@ def test_influence_ignores_a_constant_added_to_a_row_of_S(seed: int, shift: floa
     )
 
 
-def test_a_validation_split_remembers_its_last_point(rng: np.random.Generator) -> None:
+def test_a_validation_split_keeps_the_point_of_its_model_only(rng: np.random.Generator) -> None:
     split = Split(rng.normal(size=(20, 3)), rng.integers(0, 2, 20), 2, bias=True)
     W = np.zeros((4, 2))
-    assert split.at(W) is split.at(W)
-    assert split.at(W.copy()) is not split.at(W)
-    assert split.at(W).value == pytest.approx(np.log(2))
+    kept = split.settled(W)
+    assert kept.value == pytest.approx(np.log(2))
+    split.at(np.ones((4, 2)))
+    assert split.settled(W) is kept
+    assert split.at(W) is not kept
+    assert split.settled(W.copy()) is not kept
 
 
 def test_engine_contract_is_all_the_mathematics_sees() -> None:

@@ -11,6 +11,10 @@ from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
 from labelchef.annotators import SimulatedAnnotators
+from labelchef.baselines import BASELINES, DutiSelector, InflDSelector, InflYSelector, TarsSelector
+from labelchef.baselines.duti import Bilevel, bilevel, descend, onto_simplex
+from labelchef.baselines.infl_y import label_slopes
+from labelchef.baselines.tars import annotator_confusion, majority_shares, posterior_of_truth
 from labelchef.campaign.session import Split
 from labelchef.constructors import NewtonConstructor
 from labelchef.core.solvers import solve_spd
@@ -24,10 +28,7 @@ from labelchef.domain.records import (
     RoundRecord,
     Votes,
 )
-from labelchef.selectors import SELECTORS, DutiSelector, InflDSelector, InflYSelector, SelectionContext, TarsSelector
-from labelchef.selectors.duti import Bilevel, bilevel, descend, onto_simplex
-from labelchef.selectors.infl_y import label_slopes
-from labelchef.selectors.tars import annotator_confusion, majority_shares, posterior_of_truth
+from labelchef.selectors import SelectionContext
 from tests.oracles import Array, Problem, make_problem
 
 NAMES = ("infl_d", "infl_y", "duti", "tars")
@@ -46,6 +47,7 @@ def context(
     return SelectionContext(
         objective,
         found.point,
+        split.at(found.point.W),
         split.at,
         split.gradient_there,
         ~clean,
@@ -411,8 +413,8 @@ def test_permuting_the_samples_permutes_the_selection(name: str, C: int) -> None
     problem = make_problem(rng, n=150, C=C, cleaned=0.1)
     clean, order = problem.weight == 1.0, rng.permutation(150)
     other = replace(problem, X=problem.X[order], Y=problem.Y[order], weight=problem.weight[order])
-    one = SELECTORS[name]().select(context(problem, cleaned=clean), 15)
-    two = SELECTORS[name]().select(context(other, cleaned=clean[order]), 15)
+    one = BASELINES[name]().select(context(problem, cleaned=clean), 15)
+    two = BASELINES[name]().select(context(other, cleaned=clean[order]), 15)
     np.testing.assert_array_equal(one.indices, order[two.indices])
     np.testing.assert_array_equal(one.suggested, two.suggested)
     np.testing.assert_allclose(one.influence, two.influence, rtol=1e-4, atol=1e-8)
@@ -425,10 +427,10 @@ def test_only_eligible_samples_and_the_same_again(name: str, C: int, gamma: floa
     problem = make_problem(np.random.default_rng([C, 13]), n=90, C=C, gamma=gamma, cleaned=0.2)
     here = context(problem, cleaned=problem.weight == 1.0)
     eligible = ~here.cleaned & (np.arange(90) % 3 > 0)
-    selector = SELECTORS[name]()
+    selector = BASELINES[name]()
     one = selector.select(replace(here, eligible=eligible), 200)
     np.testing.assert_array_equal(np.sort(one.indices), np.flatnonzero(eligible))
-    two = SELECTORS[name]().select(replace(here, eligible=eligible), 12)
+    two = BASELINES[name]().select(replace(here, eligible=eligible), 12)
     np.testing.assert_array_equal(two.indices, one.indices[:12])
     np.testing.assert_array_equal(selector.select(replace(here, eligible=eligible), 12).indices, two.indices)
     known = one.suggested != UNRESOLVED
@@ -445,7 +447,7 @@ def test_what_is_assumed_leaves_no_trace(name: str, hard: bool) -> None:
     here = context(hardened(problem) if hard else problem)
     right = np.random.default_rng(1).normal(size=here.point.W.shape)
     before, labels = here.keeper.solve(right), here.objective.labels.Y.copy()
-    SELECTORS[name]().select(here, 10)
+    BASELINES[name]().select(here, 10)
     np.testing.assert_array_equal(here.objective.labels.Y, labels)
     if name == "duti" or not hard:  # TARS on hard labels solves the campaign's own system, and may learn from it
         np.testing.assert_array_equal(here.keeper.solve(right), before)
@@ -453,10 +455,10 @@ def test_what_is_assumed_leaves_no_trace(name: str, hard: bool) -> None:
 
 def test_an_inner_model_that_does_not_arrive_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     here = context(make_problem(np.random.default_rng(16), n=60, C=3))
-    monkeypatch.setattr("labelchef.selectors.duti._ADJOINT_ITERATIONS", 0)
+    monkeypatch.setattr("labelchef.baselines.duti._ADJOINT_ITERATIONS", 0)
     with pytest.warns(ConvergenceWarning, match="adjoint"):
         DutiSelector(solves=0).select(here, 5)
-    monkeypatch.setattr("labelchef.selectors.rounded.INNER_SWEEPS", 1)
+    monkeypatch.setattr("labelchef.baselines.rounded.INNER_SWEEPS", 1)
     with pytest.warns(ConvergenceWarning, match="model on rounded labels"):
         TarsSelector().select(here, 5)
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from labelchef import InvalidInputError, LabelCleaner
 from labelchef.annotators import SimulatedAnnotators, make_strategy
+from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.holdout import draw_judges
 from labelchef.campaign.stopping import MaxRounds
 from labelchef.networks import (
@@ -25,7 +26,7 @@ from labelchef.networks import (
 )
 from labelchef.networks.constructors import NetworkTrainer
 from labelchef.networks.selector import ON_PROBABILITIES
-from labelchef.selectors import SELECTORS, AnchoredSelector, MarginSelector
+from labelchef.selectors import AnchoredSelector, MarginSelector
 from tests.network_support import QUICK, Problem, net
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -194,7 +195,7 @@ def test_o2u_finds_planted_noise_and_leaves_the_network_alone() -> None:
 
 
 def test_selectors_that_need_the_convex_model_are_refused_by_name(problem: Problem) -> None:
-    for name in set(SELECTORS) - set(NETWORK_SELECTORS):
+    for name in set(ALL_SELECTORS) - set(NETWORK_SELECTORS):
         with pytest.raises(InvalidInputError, match=f"{name}.*last_layer"):
             problem.fit(NetworkCleaner(net(), selector=name, training=QUICK, device="cpu"))
     with pytest.raises(InvalidInputError, match="increm_infl"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from labelchef.baselines import BASELINES
 from labelchef.selectors import SELECTORS
 from labelchef.services import campaigns, worker
 from labelchef.services.workspace import Workspace
@@ -30,6 +31,7 @@ def test_every_selector_can_be_chosen_on_the_page(as_person: Sign, people: Any) 
         assert menu.count(" selected") == 1
         assert '<option value="expected_infl" selected>' in menu
         assert "random: Chance. No suggestions." in menu
+        assert not any(f'value="{name}"' in menu for name in BASELINES)
 
 
 def test_a_selector_by_name_from_files_and_folders(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
@@ -37,6 +39,8 @@ def test_a_selector_by_name_from_files_and_folders(ws: Workspace, as_person: Sig
     made = lead.client.post("/api/campaigns", files=files, data={"name": "By chance", "selector": "random"})
     assert made.status_code == 201, made.text
     assert campaigns.settings(ws, made.json()["slug"]).selector == "random"
+    made = lead.client.post("/api/campaigns", files=files, data={"name": "A baseline", "selector": "infl_d"})
+    assert made.status_code == 201, made.text
     upload_files(tmp_path / "imports" / "one")
     form = {"name": "Field", "folder": str(tmp_path / "imports" / "one"), "settings": {"selector": "cleanlab_quality"}}
     made = lead.post("/api/campaigns/from-folder", form)

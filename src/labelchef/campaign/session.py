@@ -18,7 +18,7 @@ from labelchef.campaign.metrics import evaluate
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Objective, Point
+from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -42,7 +42,7 @@ MOST_ATTEMPTS = 2
 
 
 class Split:
-    """A labelled split: its mean cross-entropy, gradient and metrics at any W, the last one remembered."""
+    """Labelled samples: mean cross-entropy, gradient and metrics at any W. Those at the model as it stands are kept."""
 
     def __init__(
         self, X: Floats, y: Ints, n_classes: int, *, bias: bool, engine: Callable[..., Engine] = MemoryEngine
@@ -50,7 +50,7 @@ class Split:
         labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
         self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
         self._y, self._n_classes = y, n_classes
-        self._last: Point | None = None
+        self._settled: Point | None = None
 
     @cached_property
     def examples(self) -> Examples:
@@ -60,13 +60,17 @@ class Split:
 
     def at(self, W: Float64s) -> Point:
         """Value and gradient of the mean cross-entropy; its logits are on the host."""
-        if self._last is None or self._last.W is not W:
-            point = self._objective.at(W)
-            self._last = replace(point, logits=self._objective.engine.host(point.logits))  # few, and many look at them
-        return self._last
+        point = self._objective.at(W)
+        return replace(point, logits=self._objective.engine.host(point.logits))
+
+    def settled(self, W: Float64s) -> Point:
+        """The same for the parameters of a model, which several callers ask for: computed once, until W is another."""
+        if self._settled is None or self._settled.W is not W:
+            self._settled = self.at(W)
+        return self._settled
 
     def gradient_there(self, W: RowArray) -> RowArray:
-        """The gradient alone, W and it in the engine's kind of array; nothing is remembered."""
+        """The gradient alone; W and the gradient are arrays of the engine's kind."""
         return self._objective.gradient_at(W)
 
     def losses(self, stack: Float64s) -> Float64s:
@@ -82,7 +86,7 @@ class Split:
 
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
-        return evaluate(self.at(W), self._y, self._n_classes)
+        return evaluate(self.settled(W), self._y, self._n_classes)
 
     def gains(self, first: Float64s, last: Float64s, seed: int) -> dict[str, Gain]:
         """What the last parameters are better at than the first ones, with intervals."""
@@ -90,7 +94,7 @@ class Split:
 
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, and the samples one by one."""
-        A = with_reference(self.at(W).logits)
+        A = with_reference(self.settled(W).logits)
         losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self._y]
         return Judged(self.metrics(W), A.argmax(axis=1), losses)
 
@@ -113,6 +117,8 @@ class Session:
     _construction: Construction | None = field(default=None, repr=False)
     _first: Float64s | None = field(default=None, repr=False)
     """The parameters of round 0."""
+    _carried: Linear | None = field(default=None, repr=False)
+    """The last V that the selector handed over."""
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
     _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
     """Of each round not taken back: its items, and the labels and attempts they had before."""
@@ -158,17 +164,23 @@ class Session:
     def _select(self, batch_size: int) -> Batch:
         batch = Batch(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
         for eligible in self.labels.tiers(MOST_ATTEMPTS):
-            more = self.selector.select(self.context(eligible), batch_size - len(batch))
+            context = replace(self.context(eligible), carry=self._carry)
+            more = self.selector.select(context, batch_size - len(batch))
             batch = more if len(batch) == 0 else _joined(batch, more)
             if len(batch) >= batch_size:
                 break
         return batch
 
+    def _carry(self, linear: Linear) -> None:
+        self._carried = linear
+
     def context(self, eligible: Bools) -> SelectionContext:
-        """The round as a selector sees it."""
+        """The round as a selector sees it. The session keeps nothing that a selector hands to its `carry`."""
+        point = self.construction.point
         return SelectionContext(
             self.objective,
-            self.construction.point,
+            point,
+            self.steering.settled(point.W),
             self.steering.at,
             self.steering.gradient_there,
             eligible,
@@ -244,10 +256,9 @@ class Session:
         return self.rounds[-1].spent if self.rounds else 0
 
     def _follow(self, change: LabelChange) -> Construction:
-        carried = self.selector.carried
         companion = None
-        if carried is not None:
-            companion = Companion(carried.V, carried.HV, lambda W: self.steering.at(W).gradient)
+        if self._carried is not None:
+            companion = Companion(self._carried.V, self._carried.HV, lambda W: self.steering.at(W).gradient)
         return self.constructor.construct(self.objective, self.construction, change, self.steering.losses, companion)
 
     def _record(

@@ -21,6 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from labelchef.baselines.infl_d import deletion_influence
+from labelchef.baselines.infl_y import label_slopes
+from labelchef.campaign.choice import ALL_SELECTORS, make_selector
 from labelchef.core.influence import smallest
 from labelchef.core.objective import Point
 from labelchef.core.posterior import step_length
@@ -33,10 +36,8 @@ from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel
 from labelchef.networks.progress import iterations_shown
 from labelchef.networks.training import TrainingSettings, train
-from labelchef.selectors import SELECTORS, SelectionContext, Selector, make_selector
+from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.appraisal import BestCase, Expected
-from labelchef.selectors.infl_d import deletion_influence
-from labelchef.selectors.infl_y import label_slopes
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex pipeline that run on a network as they are: its probabilities are all they look at."""
@@ -95,11 +96,6 @@ class NetworkInfluenceSelector(ABC):
     name: ClassVar[str]
     suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = False
-
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the network's training."""
-        return None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples of the smallest scores; equal scores by index."""
@@ -186,11 +182,6 @@ class NetworkO2USelector:
     suggests: ClassVar[bool] = False
     looks_ahead: ClassVar[bool] = False
 
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the network's training."""
-        return None
-
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples of the highest mean loss."""
         began, labels = time.perf_counter(), context.objective.labels
@@ -231,7 +222,7 @@ def choose_selector(chosen: Any, direction: Direction, training: TrainingSetting
         return ALONG_V[chosen](direction)
     if isinstance(chosen, str) and chosen == "o2u":
         return NetworkO2USelector(direction.model, training, direction.seed)
-    convex = name in SELECTORS and name not in ON_PROBABILITIES
+    convex = name in ALL_SELECTORS and name not in ON_PROBABILITIES
     if convex or name.endswith("+look_ahead") or (isinstance(chosen, str) and name not in ON_PROBABILITIES):
         raise InvalidInputError(
             f"selector {name!r} cannot choose on a network; expected one of {', '.join(NETWORK_SELECTORS)}, or "

@@ -29,18 +29,18 @@ import numpy as np
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.cleanlab_extra import cleanlab_module, quietly, require_cleanlab
 from labelchef.selectors.cleanlab_quality import check_folds
 from labelchef.selectors.out_of_fold import out_of_fold
 from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 _NO_PERSON = (SUGGESTION, "undo")  # workers of a record that are no annotators
 _FLOOR, _BEND = 1e-12, 1e-9
 
 
 @dataclass
-class ActiveLabSelector(Baseline):
+class ActiveLabSelector(RankingSelector):
     """Samples whose true label is least certain, given the model, the weak labels and every vote so far."""
 
     folds: int = 5

@@ -19,16 +19,16 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import UNRESOLVED
-from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.cleanlab_extra import cleanlab_module, require_cleanlab
 from labelchef.selectors.out_of_fold import out_of_fold
 from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 
 
 @dataclass
-class CleanlabQualitySelector(Baseline):
+class CleanlabQualitySelector(RankingSelector):
     """Labels that cleanlab holds for least likely right."""
 
     method: str = "self_confidence"

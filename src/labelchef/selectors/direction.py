@@ -3,13 +3,12 @@
 import time
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from labelchef.core.contrasts import with_reference
-from labelchef.core.objective import Linear
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning
@@ -56,18 +55,12 @@ class InfluenceSelector(ABC):
 
     tol: float = 1e-6
     max_iterations: int = 500
-    _carried: Linear | None = field(default=None, init=False, repr=False)
-
-    @property
-    def carried(self) -> Linear | None:
-        """The last V: next round's starting point."""
-        return self._carried
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best `batch_size` eligible samples."""
         began = time.perf_counter()
         direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
-        self._carried = direction.solution.linear
+        context.carry(direction.solution.linear)
         return self.select_along(context, direction, batch_size, began)
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Appraisal:  # noqa: ARG002 (others look at both)

@@ -77,23 +77,17 @@ class LookAheadSelector:
         """Whether the underlying selector does."""
         return self.base.suggests
 
-    @property
-    def carried(self) -> Linear | None:
-        """The last V of the underlying selector."""
-        return self.base.carried
-
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best, then the best after it, and so on."""
         if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > np.count_nonzero(context.eligible):
             return self.base.select(context, batch_size)
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
-        pool = self.base.select(context, self._pool_size(batch_size))
+        solved: list[Linear] = []
+        pool = self.base.select(replace(context, carry=solved.append), self._pool_size(batch_size))
+        context.carry(solved[-1])
         context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
-        linear = self.base.carried
-        assert linear is not None, "a selector that looks ahead carries its V"
-        picks, answers, influence = self._pick(context, linear, pool.indices, min(batch_size, len(pool)))
-        context.validate(context.point.W)  # the split remembers its last answer: let it be the true one
+        picks, answers, influence = self._pick(context, solved[-1], pool.indices, min(batch_size, len(pool)))
         diagnostics = replace(
             pool.diagnostics,
             candidates=max(pool.diagnostics.candidates, len(pool)),

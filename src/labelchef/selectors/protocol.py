@@ -25,35 +25,35 @@ class Examples:
 
 @dataclass(frozen=True)
 class SelectionContext:
-    """The round a selector looks at: training objective and its optimum, validation, who may be asked."""
+    """What a selector sees of a round: training objective and model, steering samples, which samples may be asked."""
 
     objective: Objective
     point: Point
+    """The model as it stands, with the logits of the training samples."""
+    validation: Point
+    """The mean cross-entropy of the steering samples at this model: its gradient is g_val."""
     validate: Callable[[Float64s], Point]
-    """Mean validation cross-entropy at any W; the last answer is remembered."""
+    """The mean cross-entropy of the steering samples at any W."""
     validation_gradient: Callable[[RowArray], RowArray]
-    """Its gradient alone, W and it in the training engine's kind of array."""
+    """Its gradient alone; W and the gradient are arrays of the training engine's kind."""
     eligible: Bools
     keeper: CurvatureKeeper
     rng: np.random.Generator
     cleaned: Bools
-    """Which samples have a clean label; given up ones are neither clean nor eligible."""
+    """Which samples have a clean label. A sample that was given up is neither clean nor eligible."""
     trusted: Examples
-    """The validation samples that selection may see."""
+    """The steering samples: the validation samples that selection may see."""
     rounds: Sequence[RoundRecord] = field(default=(), repr=False)
     """What was asked, voted and decided so far."""
     weak: Float64s | None = field(default=None, repr=False)
-    """The weak labels as they came, (N, C); None before anything is cleaned: then they are the objective's own."""
+    """The weak labels as given, (N, C); None means that the labels of the objective are still the weak ones."""
+    carry: Callable[[Linear], None] = field(default=lambda _: None, repr=False)
+    """Takes the solution of H V = g_val: the session gives it to the constructor, which updates it with the model."""
 
     @property
     def probabilities(self) -> Float64s:
         """The model's class probabilities of every training sample, (N, C)."""
         return np.asarray(probabilities(with_reference(self.objective.engine.host(self.point.logits))))
-
-    @property
-    def validation(self) -> Point:
-        """Validation at the model as it stands: its gradient is g_val."""
-        return self.validate(self.point.W)
 
 
 class Selector(Protocol):
@@ -61,7 +61,7 @@ class Selector(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is called in settings and records."""
+        """Its name in settings and records."""
         ...
 
     @property
@@ -71,14 +71,9 @@ class Selector(Protocol):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether look-ahead can be laid over it: it chooses by INFL, along the V it carries."""
+        """Whether `LookAheadSelector` can use it: it chooses by influence along a V that it hands to `context.carry`."""
         ...
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best `batch_size` eligible samples, fewer if fewer are left."""
-        ...
-
-    @property
-    def carried(self) -> Linear | None:
-        """The solution of H V = g_val of the last round, for the constructor to take along to the next."""
         ...

@@ -15,12 +15,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import xlogy
 
-from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 
 @dataclass
-class RandomSelector(Baseline):
+class RandomSelector(RankingSelector):
     """Chance."""
 
     name: ClassVar[str] = "random"
@@ -33,7 +33,7 @@ class RandomSelector(Baseline):
 
 
 @dataclass
-class LeastConfidenceSelector(Baseline):
+class LeastConfidenceSelector(RankingSelector):
     """The samples whose most probable class is least probable."""
 
     name: ClassVar[str] = "least_confidence"
@@ -45,7 +45,7 @@ class LeastConfidenceSelector(Baseline):
 
 
 @dataclass
-class EntropySelector(Baseline):
+class EntropySelector(RankingSelector):
     """The samples whose probabilities are the most spread out."""
 
     name: ClassVar[str] = "entropy"
@@ -58,7 +58,7 @@ class EntropySelector(Baseline):
 
 
 @dataclass
-class MarginSelector(Baseline):
+class MarginSelector(RankingSelector):
     """The samples whose two most probable classes are closest."""
 
     name: ClassVar[str] = "margin"

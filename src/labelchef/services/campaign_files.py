@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.holdout import check_judges, draw_judges
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
 from labelchef.campaign.stopping import TargetReached
@@ -21,7 +22,6 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
 from labelchef.domain.strengths import fixed
 from labelchef.io import tables
-from labelchef.selectors import make_selector, require_suggestions
 from labelchef.store.arrays import ArrayFacts, write_array
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")

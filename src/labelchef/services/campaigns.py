@@ -92,8 +92,9 @@ def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Setting
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:
-    """What can pick the items: name, what it goes by, whether it suggests labels."""
-    from labelchef.selectors import SELECTORS, hint_of
+    """The selectors that a lead can choose on the page: name, hint, whether it suggests labels."""
+    from labelchef.campaign.choice import hint_of
+    from labelchef.selectors import SELECTORS
 
     return [(name, hint_of(name), bool(getattr(made, "suggests", False))) for name, made in SELECTORS.items()]
 

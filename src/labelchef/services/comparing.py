@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.stats import t as student
 
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.curves import area, labels_to_reach
 from labelchef.campaign.gain import LEVEL, between
 from labelchef.domain.arrays import Float64s
@@ -18,8 +19,7 @@ from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Sta
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import FEWEST, Gain
-from labelchef.selectors import make_selector
-from labelchef.selectors.baseline import Baseline
+from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import fold
 from labelchef.services.answers import Answers, known_answers
 from labelchef.services.replays import AsAsked, Redrawn, Replay, Replays
@@ -109,7 +109,7 @@ def _compared(
     standings = [_standing(replays, AS_ASKED, [reference], reference)]
     for name in names:
         made = make_selector(name)
-        times = repeats if isinstance(made, Baseline) and made.chance else 1
+        times = repeats if isinstance(made, RankingSelector) and made.chance else 1
         found = [
             replays.of(
                 name if k == 0 else Redrawn(make_selector(name), (replays.settings.seed, k)),

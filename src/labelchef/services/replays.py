@@ -17,13 +17,13 @@ from labelchef.domain.comparisons import AS_ASKED, Cell
 from labelchef.domain.records import UNRESOLVED, Batch
 from labelchef.domain.settings import Settings
 from labelchef.selectors import SelectionContext, Selector
-from labelchef.selectors.baseline import Baseline, Ranking
+from labelchef.selectors.ranking import Ranking, RankingSelector
 from labelchef.services import fold
 from labelchef.services.answers import Answers
 
 
 @dataclass
-class AsAsked(Baseline):
+class AsAsked(RankingSelector):
     """The order in which answers came, with what was suggested then."""
 
     positions: Ints
@@ -58,11 +58,6 @@ class Redrawn:
     def suggests(self) -> bool:
         """Whether the selector does."""
         return self.base.suggests
-
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the model."""
-        return None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The selector's choice, with random numbers of this round and repeat."""

@@ -24,7 +24,7 @@ class Ranking:
 
 
 @dataclass
-class Baseline(ABC):
+class RankingSelector(ABC):
     """A selector that scores every sample by itself."""
 
     name: ClassVar[str]
@@ -34,11 +34,6 @@ class Baseline(ABC):
     """Whether it draws from the context's random numbers: with others it would choose otherwise."""
     needs: ClassVar[str]
     """What it asks of the data, for the documentation."""
-
-    @property
-    def carried(self) -> None:
-        """Nothing rides along with the model."""
-        return None
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples of the smallest scores; whom of equals to take, where not all fit, is drawn from the seed."""

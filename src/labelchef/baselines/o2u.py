@@ -30,15 +30,15 @@ from labelchef.core.objective import Objective
 from labelchef.core.softmax import cross_entropies
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.numbers import check_whole
-from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 _RATE_ROWS = 256  # enough to see the largest curvature of the data
 _LOWEST = 0.01  # η₂ of η₁, as in the source
 
 
 @dataclass
-class O2USelector(Baseline):
+class O2USelector(RankingSelector):
     """High mean loss over cycles of the learning rate. Small mini-batches make the model swing, as the source wants."""
 
     cycles: int = 3

@@ -47,7 +47,8 @@ def rounded(context: SelectionContext, *, equal_weights: bool = False) -> Select
         keeper.refresh(objective, start.logits)
     found = minimise(objective, start, keeper, tol=INNER_TOL, max_sweeps=INNER_SWEEPS)
     check_inner(found)
-    return replace(context, objective=objective, point=found.point, keeper=keeper)
+    validation = context.validate(found.point.W)
+    return replace(context, objective=objective, point=found.point, validation=validation, keeper=keeper)
 
 
 def check_inner(found: Minimum) -> None:

@@ -28,6 +28,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from labelchef.baselines.rounded import hard_classes, rounded
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SUGGESTION
@@ -35,7 +36,6 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, Batch
 from labelchef.selectors.direction import Direction, InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext
-from labelchef.selectors.rounded import hard_classes, rounded
 
 LARGEST_PANEL = 99
 """Annotators an item that are reckoned with; the majority of more is as good as that of these."""
@@ -125,7 +125,6 @@ class TarsSelector(InfluenceSelector):
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
         batch = super().select(rounded(context), batch_size)
-        context.validate(context.point.W)  # the split remembers its last answer: let it be that of the campaign's model
         spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
         return replace(batch, diagnostics=spent)
 

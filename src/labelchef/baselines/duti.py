@@ -29,6 +29,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import log_softmax
 
+from labelchef.baselines.rounded import INNER_SWEEPS, check_inner, hard_classes, rounded
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
@@ -36,9 +37,8 @@ from labelchef.core.solvers import Companion, minimise, solve_spd
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
 from labelchef.engines import RowLabels
-from labelchef.selectors.baseline import Baseline, Ranking
 from labelchef.selectors.protocol import SelectionContext
-from labelchef.selectors.rounded import INNER_SWEEPS, check_inner, hard_classes, rounded
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 _ADJOINT_TOL = 1e-4
 _ADJOINT_ITERATIONS = 300
@@ -70,7 +70,7 @@ class Bilevel:
 
     def begin(self) -> Labels:
         """Where Y' starts: every label as given."""
-        return self._complete(self.context.objective, self.context.point)
+        return self._complete(self.context.objective, self.context.point, self.context.validation)
 
     def move(self, last: Labels, Y: Float64s) -> Labels:
         """The inner optimum under other labels, from the last one."""
@@ -80,17 +80,17 @@ class Bilevel:
         start = objective.at(last.point.W, logits=last.point.logits)
         found = minimise(
             objective, start, self.keeper, tol=self.tol, max_sweeps=INNER_SWEEPS,
-            companion=Companion(last.U.V, last.U.HV, self._rhs),
+            companion=Companion(last.U.V, last.U.HV, lambda W: self._rhs(self.context.validate(W))),
         )  # fmt: skip
         check_inner(found)
-        return self._complete(objective, found.point)
+        return self._complete(objective, found.point, self.context.validate(found.point.W))
 
-    def _rhs(self, W: Float64s) -> Float64s:
-        return self.context.validate(W).gradient - self.context.objective.l2 * W
+    def _rhs(self, validation: Point) -> Float64s:
+        return validation.gradient - self.context.objective.l2 * validation.W
 
-    def _complete(self, objective: Objective, point: Point) -> Labels:
+    def _complete(self, objective: Objective, point: Point, validation: Point) -> Labels:
         U = solve_spd(
-            objective, point, self._rhs(point.W), self.keeper,
+            objective, point, self._rhs(validation), self.keeper,
             tol=min(self.tol, _ADJOINT_TOL), max_iterations=_ADJOINT_ITERATIONS,
         )  # fmt: skip
         if not U.converged:
@@ -100,7 +100,7 @@ class Bilevel:
                 stacklevel=4,
             )
         data = point.value - 0.5 * objective.l2 * float(np.vdot(point.W, point.W))
-        return Labels(objective.labels.Y, point, U.linear, self.context.validate(point.W).value + data)
+        return Labels(objective.labels.Y, point, U.linear, validation.value + data)
 
     def free_slopes(self, labels: Labels) -> Float64s:
         """G without the penalty."""
@@ -187,7 +187,7 @@ def onto_simplex(Z: Float64s) -> Float64s:
 
 
 @dataclass
-class DutiSelector(Baseline):
+class DutiSelector(RankingSelector):
     """The samples whose labels leave first. Suggests the class that y' ends at, which may be the one it began with."""
 
     penalty: float | None = None
@@ -211,7 +211,6 @@ class DutiSelector(Baseline):
         """−k at the end of the descent."""
         problem = bilevel(context)
         found = descend(problem, penalty=self.penalty, flagged=self.flagged, solves=self.solves)
-        context.validate(context.point.W)  # the split remembers its last answer: let it be that of the campaign's model
         return Ranking(-problem.holding(found.labels), suggested=found.labels.Y.argmax(axis=1))
 
 
