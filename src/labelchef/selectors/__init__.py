@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.selectors.active_lab import ActiveLabSelector
-from labelchef.selectors.anchored import AnchoredSelector
 from labelchef.selectors.cleanlab_quality import CleanlabQualitySelector
 from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.duti import DutiSelector
 from labelchef.selectors.expected import ExpectedInflSelector
-from labelchef.selectors.infl import InflSelector
+from labelchef.selectors.infl import IncremInflSelector, InflSelector
 from labelchef.selectors.infl_d import InflDSelector
 from labelchef.selectors.infl_y import InflYSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
@@ -20,7 +19,7 @@ from labelchef.selectors.theorem1 import Theorem1Selector
 from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
-    "increm_infl": AnchoredSelector,
+    "increm_infl": IncremInflSelector,
     "infl": InflSelector,
     "expected_infl": ExpectedInflSelector,
     "increm_infl_theorem1": Theorem1Selector,
@@ -41,12 +40,12 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
 __all__ = [
     "SELECTORS",
     "ActiveLabSelector",
-    "AnchoredSelector",
     "CleanlabQualitySelector",
     "DutiSelector",
     "EntropySelector",
     "Examples",
     "ExpectedInflSelector",
+    "IncremInflSelector",
     "InflDSelector",
     "InflSelector",
     "InflYSelector",
