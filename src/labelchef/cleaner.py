@@ -4,7 +4,6 @@ import copy
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +27,7 @@ from labelchef.campaign.preparation import first_table, prepare_labels, prepare_
 from labelchef.campaign.session import MOST_ATTEMPTS, Session, Split
 from labelchef.campaign.stopping import StoppingRule, TargetReached
 from labelchef.campaign.tuning import Tuned, tune
-from labelchef.constructors import Constructor, DescentSettings, make_constructor, write_provenance
+from labelchef.constructors import Constructor, DescentSettings, make_constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import probabilities
@@ -295,20 +294,6 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         if not session.undo():
             raise InvalidInputError("there is no round to take back; expected at least one", code="undo")
         return self
-
-    def save_provenance(self, folder: str | Path) -> Path:
-        """Write the trajectory of the present model (constructor 'deltagrad_l'), to take up after a restart.
-
-        Give the folder to `DeltaGradLConstructor(provenance=…)`, the labels so far to `fit` as `y_clean`, and the strengths
-        as they are, `LabelCleaner(gamma=cleaner.gamma_, l2=cleaner.l2_)`: chosen anew, they might come out otherwise.
-        """
-        session = self._fitted()
-        if session.construction.trajectory is None:
-            raise InvalidInputError(
-                "this model has no trajectory; expected constructor 'deltagrad_l', which descends step by step",
-                code="provenance",
-            )
-        return write_provenance(Path(folder), session.construction.trajectory, session.objective)
 
     def run(
         self,

@@ -140,7 +140,7 @@ def clean(
     cleaner = LabelCleaner(
         selector=settings.selector,
         look_ahead=settings.look_ahead,
-        constructor=_constructor(settings, folder),
+        constructor=_constructor(settings),
         gamma=settings.gamma,
         l2=settings.l2,
         holdout=settings.holdout,
@@ -200,8 +200,8 @@ def clean(
     )
 
 
-def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
-    """The constructor; what DeltaGrad-L went through in training stays in the folder, to resume from."""
+def _constructor(settings: CleanSettings) -> Constructor:
+    """The constructor with its settings."""
     given = {name: getattr(settings, name) for name in ("learning_rate", "epochs", "minibatch")}
     given = {name: value for name, value in given.items() if value is not None}
     if given and settings.constructor == "newton":
@@ -211,7 +211,7 @@ def _constructor(settings: CleanSettings, folder: Path) -> Constructor:
             code="constructor",
         )
     descent = DescentSettings(**given, seed=settings.seed)
-    return make_constructor(settings.constructor, descent=descent, provenance=folder / "provenance")
+    return make_constructor(settings.constructor, descent=descent)
 
 
 def _check_voters(settings: CleanSettings) -> None:
