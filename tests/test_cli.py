@@ -232,23 +232,16 @@ def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, wha
     assert not list(tmp_path.glob("out/cleaned*"))
 
 
-def test_deltagrad_resumes_from_its_provenance(files: Path, tmp_path: Path) -> None:
+def test_a_resumed_campaign_with_deltagrad_is_the_same(files: Path, tmp_path: Path) -> None:
     options = ["--constructor", "deltagrad_l", "--epochs", 20, "--minibatch", 40, "--truth", files / "truth.csv"]
     labelchef("clean", *inputs(files, tmp_path / "whole"), *options, "--budget", 40)
     labelchef("clean", *inputs(files, tmp_path / "parts"), *options, "--budget", 20, "--no-report")
-    manifest = tmp_path / "parts" / "provenance" / "provenance.json"
-    written = manifest.stat().st_mtime_ns
     labelchef("clean", *inputs(files, tmp_path / "parts"), *options, "--budget", 40, "--no-report", "--resume")
-    assert manifest.stat().st_mtime_ns == written
     whole, parts = (pd.read_csv(tmp_path / name / "history.csv") for name in ("whole", "parts"))
     steady = [column for column in whole.columns if "seconds" not in column and "sweeps" not in column]
     pd.testing.assert_frame_equal(whole.loc[1:, steady], parts.loc[1:, steady])
     assert (whole["explicit_steps"] > 0).all()
     assert "Distance of the model to the optimum" in (tmp_path / "whole" / "report.html").read_text()
-    manifest.write_text(manifest.read_text()[:-20])
-    again = [*options, "--budget", 60, "--no-report", "--resume"]
-    refused = labelchef("clean", *inputs(files, tmp_path / "parts"), *again, check=2)
-    assert "provenance.json that cannot be read" in " ".join(refused.stderr.split())
 
 
 def test_holdout_is_part_of_what_a_campaign_is(files: Path, tmp_path: Path) -> None:

@@ -1,13 +1,10 @@
 """Retrain, DeltaGrad-L and Newton: against plain loops, against each other, forwards and back again."""
 
 import itertools
-import json
 import mmap
 import pickle
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import joblib
@@ -26,8 +23,6 @@ from labelchef.constructors import (
     NewtonConstructor,
     RetrainConstructor,
     make_constructor,
-    read_provenance,
-    write_provenance,
 )
 from labelchef.constructors.replay import bend, learn, replay_steps
 from labelchef.constructors.schedule import Schedule
@@ -36,7 +31,6 @@ from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.files import file_digest
 from labelchef.domain.records import LabelChange
 from labelchef.engines import MemoryEngine
 from tests.oracles import Array, Problem, dense_quasi_hessian, make_problem, paper_cleaner, plain_descent
@@ -360,139 +354,6 @@ def test_newton_where_the_factor_is_too_large(
     np.testing.assert_allclose(after.point.W, campaign.problem.optimum_by_scipy(), atol=1e-5)
 
 
-@pytest.fixture
-def kept(rng: np.random.Generator, tmp_path: Path) -> tuple[Campaign, DeltaGradLConstructor, Construction]:
-    campaign = Campaign(rng)
-    constructor = DeltaGradLConstructor(SMALL, provenance=tmp_path / "provenance")
-    return campaign, constructor, constructor.initialise(campaign.objective, campaign.losses)
-
-
-def test_provenance_is_taken_up_again(kept: tuple[Campaign, DeltaGradLConstructor, Construction]) -> None:
-    campaign, constructor, first = kept
-    assert constructor.provenance is not None
-    sweeps = campaign.objective.engine.sweeps
-    again = constructor.initialise(campaign.objective, campaign.losses)
-    assert campaign.objective.engine.sweeps - sweeps < 4
-    assert again.diagnostics.explicit == 0
-    np.testing.assert_array_equal(again.point.W, first.point.W)
-    change = campaign.clean([3, 4], [0, 1])
-    after = constructor.construct(campaign.objective, again, change, campaign.losses)
-    assert after.trajectory is not None
-    write_provenance(constructor.provenance, after.trajectory, campaign.objective)
-    assert len(list(Path(constructor.provenance).glob("*.npy"))) == 2
-    later = constructor.initialise(campaign.objective, campaign.losses)
-    np.testing.assert_array_equal(later.point.W, after.point.W)
-    mapped = replace(constructor, settings=replace(SMALL, memory_limit=0))
-    np.testing.assert_array_equal(mapped.initialise(campaign.objective, campaign.losses).point.W, after.point.W)
-
-
-def _truncate(folder: Path) -> None:
-    path = next(folder.glob("gradients*"))
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def _alter(folder: Path) -> None:
-    path = next(folder.glob("ends*"))
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
-def _reshape(folder: Path, kind: Any, shape: tuple[int, ...]) -> None:
-    path = next(folder.glob("gradients*"))
-    np.save(path, np.zeros(shape, dtype=kind))
-    files = json.loads((folder / "provenance.json").read_text())["files"]
-    _forge(folder, files={**files, "gradients": {"name": path.name, "sha256": file_digest(path)}})
-
-
-def _escape(folder: Path) -> None:
-    path = next(folder.glob("ends*"))
-    files = json.loads((folder / "provenance.json").read_text())["files"]
-    _forge(folder, files={**files, "ends": {**files["ends"], "name": f"../{folder.name}/{path.name}"}})
-
-
-def _forge(folder: Path, **changes: Any) -> None:
-    path = folder / "provenance.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (_truncate, "gradients.* truncated or altered"),
-        (_alter, "ends.* truncated or altered"),
-        (lambda folder: next(folder.glob("ends*")).unlink(), "lacks ends"),
-        (lambda folder: (folder / "provenance.json").write_text("{"), "cannot be read"),
-        (lambda folder: (folder / "provenance.json").write_text("[]"), "cannot be read"),
-        (lambda folder: _forge(folder, format=2), "cannot be read"),
-        (lambda folder: _forge(folder, batches="0"), "made with batches"),
-        (lambda folder: _forge(folder, rate="abc"), "cannot be read"),
-        (lambda folder: _forge(folder, rate=-1.0), "cannot be read"),
-        (lambda folder: _forge(folder, files=["gradients", "ends"]), "cannot be read"),
-        (lambda folder: _forge(folder, features={}), "cannot be read"),
-        (lambda folder: _forge(folder, features=[float("nan")] * 6), "other features"),
-        (
-            lambda folder: _reshape(folder, np.float32, (2, 2, 6)),
-            r"gradients.* of float32 \(2, 2, 6\); expected float32 \(96, 2, 6\)",
-        ),
-        (lambda folder: _reshape(folder, np.int32, (96, 2, 6)), "of int32"),
-        (_escape, "cannot be read"),
-        (lambda folder: _forge(folder, l2=1.0), r"made with l2 1\.0; expected 0\.05"),
-    ],
-)
-def test_damaged_provenance_is_refused(
-    kept: tuple[Campaign, DeltaGradLConstructor, Construction], damage: Any, message: str
-) -> None:
-    campaign, constructor, _ = kept
-    assert constructor.provenance is not None
-    damage(constructor.provenance)
-    with pytest.raises(InvalidInputError, match=message) as caught:
-        constructor.initialise(campaign.objective, campaign.losses)
-    assert caught.value.code == "provenance"
-
-
-def test_provenance_of_another_model_is_refused(
-    kept: tuple[Campaign, DeltaGradLConstructor, Construction], rng: np.random.Generator
-) -> None:
-    campaign, constructor, first = kept
-    longer = replace(constructor, settings=replace(SMALL, epochs=13))
-    with pytest.raises(InvalidInputError, match="made with schedule"):
-        longer.initialise(campaign.objective, campaign.losses)
-    faster = replace(constructor, settings=replace(SMALL, learning_rate=0.123))
-    with pytest.raises(InvalidInputError, match=r"made with rate .*; expected 0\.123"):
-        faster.initialise(campaign.objective, campaign.losses)
-    X = campaign.objective.engine.rows(np.arange(240))[:, :-1].copy()
-    changed, swapped = X.copy(), X.copy()
-    changed[17, 2] += 1e-5
-    swapped[[3, 4]] = swapped[[4, 3]]
-    for other in (changed, swapped):
-        with pytest.raises(InvalidInputError, match="other features"):
-            constructor.initialise(replace(campaign.objective, engine=MemoryEngine(other, bias=True)), campaign.losses)
-    campaign.clean([8], [1])
-    with pytest.raises(InvalidInputError, match="other labels or weights"):
-        constructor.initialise(campaign.objective, campaign.losses)
-    assert first.trajectory is not None
-    assert constructor.provenance is not None
-    shutil.rmtree(constructor.provenance)
-    schedule = first.trajectory.schedule
-    assert read_provenance(constructor.provenance, campaign.objective, schedule, None) is None
-
-
-def test_provenance_that_cannot_be_written(
-    kept: tuple[Campaign, DeltaGradLConstructor, Construction], tmp_path: Path
-) -> None:
-    campaign, _, first = kept
-    assert first.trajectory is not None
-    in_the_way = tmp_path / "file"
-    in_the_way.write_text("")
-    with pytest.raises(InvalidInputError, match="cannot be written"):
-        write_provenance(in_the_way, first.trajectory, campaign.objective)
-    trained = RetrainConstructor(SMALL).initialise(campaign.objective, campaign.losses)
-    assert trained.trajectory is not None
-    with pytest.raises(InvalidInputError, match="keeps no gradients"):
-        write_provenance(tmp_path, trained.trajectory, campaign.objective)
-
-
 def test_a_trajectory_past_the_limit_lies_in_a_file(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = Campaign(rng)
     mapped = DeltaGradLConstructor(replace(SMALL, memory_limit=1000))
@@ -547,17 +408,6 @@ def test_a_companion_rides_on_the_last_sweep(rng: np.random.Generator, name: str
     assert after.point.linear is not None
     V = after.point.linear.V.ravel()
     np.testing.assert_allclose(after.point.linear.HV.ravel(), campaign.problem.hessian(after.point.W) @ V, atol=1e-9)
-
-
-def test_files_that_are_not_ours_stay(rng: np.random.Generator, tmp_path: Path) -> None:
-    np.save(tmp_path / "features.npy", np.zeros(3))
-    np.save(tmp_path / "ends-0123456789abcdef.npy", np.zeros(3))
-    cleaner = cleaner_on(make_problem(rng, n=200), constructor=DeltaGradLConstructor(SMALL))
-    cleaner.save_provenance(tmp_path)
-    first = {path.name for path in tmp_path.iterdir()}
-    cleaner.update([1], [0]).save_provenance(str(tmp_path))
-    assert len(list(tmp_path.glob("gradients*"))) == 1
-    assert {"features.npy", "ends-0123456789abcdef.npy"} <= first & {path.name for path in tmp_path.iterdir()}
 
 
 def test_newton_follows_where_the_changed_rows_are_half_of_all() -> None:
@@ -641,12 +491,9 @@ def test_bad_replays_are_refused(changes: dict[str, Any], message: str) -> None:
         DeltaGradLConstructor(**changes)
 
 
-def test_numbers_of_numpy_are_taken(rng: np.random.Generator, tmp_path: Path) -> None:
+def test_numbers_of_numpy_are_taken(rng: np.random.Generator) -> None:
     settings = DescentSettings(learning_rate=np.float32(0.1), epochs=np.int64(3), minibatch=np.int32(50))  # type: ignore[arg-type]
-    cleaner = cleaner_on(
-        make_problem(rng, n=200), constructor=DeltaGradLConstructor(settings, provenance=str(tmp_path))
-    )
-    assert (tmp_path / "provenance.json").exists()
+    cleaner = cleaner_on(make_problem(rng, n=200), constructor=DeltaGradLConstructor(settings))
     assert cleaner.rounds_[0].construction.explicit == 12
     with pytest.raises(InvalidInputError, match=r"a Constructor \(an instance\)"):
         paper_cleaner(constructor=DeltaGradLConstructor).fit([[1.0]], [[1.0, 0.0]], X_val=[[1.0]], y_val=[0])
@@ -683,20 +530,6 @@ def test_the_seed_reaches_the_schedule(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(
         drawn, cleaner_on(problem, constructor="retrain", random_state=np.random.default_rng(5)).W_
     )
-
-
-def test_a_cleaner_takes_its_provenance_up_after_a_restart(rng: np.random.Generator, tmp_path: Path) -> None:
-    problem = make_problem(rng, n=300, C=3)
-    first = cleaner_on(problem, constructor="deltagrad_l").update([3, 9], [0, 1])
-    first.save_provenance(tmp_path / "kept")
-    known = np.where(first.cleaned_, first.labels_.argmax(axis=1), -1)
-    restarted = paper_cleaner(constructor=DeltaGradLConstructor(provenance=tmp_path / "kept")).fit(
-        problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=problem.Y_val.argmax(axis=1), y_clean=known
-    )
-    np.testing.assert_array_equal(restarted.W_, first.W_)
-    assert restarted.rounds_[0].construction.explicit == 0
-    with pytest.raises(InvalidInputError, match="no trajectory"):
-        cleaner_on(problem).save_provenance(tmp_path)
 
 
 def test_undo_takes_rounds_back_one_by_one(rng: np.random.Generator) -> None:

@@ -12,14 +12,13 @@ from scipy.special import log_softmax, softmax
 
 from labelchef import LabelCleaner
 from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.core.bounds import ROUNDING, influence_bounds
 from labelchef.core.contrasts import contrast, expand, with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.errors import InvalidInputError
-from labelchef.engines import Engine, MemoryEngine, RowLabels, Screen, choice
-from labelchef.selectors import AnchoredSelector
+from labelchef.engines import Engine, MemoryEngine, RowLabels, choice
+from labelchef.selectors import InflSelector
 from tests.conftest import torch_engine
 from tests.oracles import make_problem
 
@@ -67,7 +66,6 @@ def test_what_an_engine_reads_of_x(make_engine: Make, rng: np.random.Generator) 
     engine, h = make_engine(X, bias=True), rng.uniform(0, 1, 90)
     few = np.array([4, 80, 4, 0])
     np.testing.assert_array_equal(engine.rows(few), dense[few])
-    np.testing.assert_array_equal(engine.subset(few).rows(np.arange(4)), dense[few])
     for step in (1, 3):
         expected = dense[::step].T @ (h[::step, None] * dense[::step])
         np.testing.assert_allclose(engine.host(engine.gram(engine.place(h), step)), expected, rtol=1e-5, atol=1e-5)
@@ -75,16 +73,15 @@ def test_what_an_engine_reads_of_x(make_engine: Make, rng: np.random.Generator) 
     P = softmax(dense[some] @ W, axis=1)
     expected = dense[some].T @ (labels.weight[some, None] * (P - labels.Y[some]))
     np.testing.assert_allclose(expand(engine.gradient_of_rows(some, labels, contrast(W))), expected, atol=1e-10)
-    E, inside = np.linalg.qr(rng.normal(size=(7, 3)))[0], rng.uniform(1, 2, 3)
-    Q = E @ np.diag(inside) @ E.T + 0.5 * (np.eye(7) - E @ E.T)
-    squares = engine.host(engine.row_quadratic(E, inside, 0.5))
-    np.testing.assert_allclose(squares, np.einsum("ij,jk,ik->i", dense, Q, dense), rtol=1e-9)
+    np.testing.assert_allclose(engine.host(engine.row_squares()), (dense**2).sum(axis=1), rtol=1e-12)
+    E = np.linalg.qr(rng.normal(size=(7, 3)))[0]
+    Q = E @ np.diag(rng.uniform(1, 2, 3)) @ E.T + 0.5 * (np.eye(7) - E @ E.T)
     g, vectors = engine.eigh(engine.place(Q.copy()))
     np.testing.assert_allclose(engine.host(vectors) @ np.diag(g) @ engine.host(vectors).T, Q, atol=1e-12)
 
 
 @pytest.mark.parametrize("C", [2, 4])
-def test_scores_shortlists_and_bounds(make_engine: Make, rng: np.random.Generator, C: int) -> None:
+def test_scores_and_shortlists(make_engine: Make, rng: np.random.Generator, C: int) -> None:
     n = 400
     engine = make_engine(np.zeros((n, 1)), bias=False)
     A, S = rng.normal(size=(2, n, C - 1)) * rng.exponential(size=n)[:, None]
@@ -105,19 +102,6 @@ def test_scores_shortlists_and_bounds(make_engine: Make, rng: np.random.Generato
     assert rows is not None
     assert set(order) <= set(rows.tolist()) <= set(np.flatnonzero(eligible).tolist())
     assert engine.within_reach(here_S, labels, eligible, 0.0) is None, "too many to list"
-
-    nu, e, move = rng.uniform(0, 0.1, n), rng.uniform(0, 1, C - 1), 0.3
-    screen = Screen(here_S, np.eye(C - 1), engine.place(P[:, 1:]), engine.place(nu), e, move, ROUNDING)
-    Q = labels.weight[:, None] * labels.Y + (1 - labels.weight)[:, None] * P
-    bounds = influence_bounds(with_reference(S), Q, nu, labels.weight, np.append(0.0, e), move)
-    lower, upper = (np.where(eligible, bound.min(axis=1), np.inf) for bound in bounds)
-    limit = float(np.sort(lower)[30])
-    listed = engine.possibly_below(screen, labels, eligible, limit)
-    assert listed is not None
-    np.testing.assert_array_equal(np.sort(listed.indices), np.flatnonzero(lower <= limit))
-    np.testing.assert_allclose(listed.lower, lower[listed.indices], atol=1e-9)
-    np.testing.assert_allclose(listed.upper, upper[listed.indices], atol=1e-9)
-    assert listed.rest <= lower[lower > limit].min() + 1e-9
 
 
 @pytest.mark.parametrize("C", [2, 4])
@@ -279,7 +263,7 @@ def on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         {},
         {"selector": "infl", "look_ahead": False},
-        {"selector": AnchoredSelector(free_products=False), "look_ahead": False},
+        {"selector": InflSelector(prune=False), "look_ahead": False},
         {"selector": "increm_infl_theorem1", "look_ahead": False},
         {"selector": "expected_infl", "look_ahead": False},
         {"selector": "increm_infl"},

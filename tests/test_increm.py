@@ -1,6 +1,5 @@
-"""Increm-INFL selects what full INFL selects; look-ahead accounts for its own picks."""
+"""INFL with pruning selects what a full evaluation selects; look-ahead accounts for its own picks."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,19 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 
 from labelchef.baselines import Theorem1Selector
-from labelchef.campaign.session import MOST_ATTEMPTS
-from labelchef.core.bounds import ROUNDING, influence_bounds, power_norm
 from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
+from labelchef.core.theorem1 import power_norm
 from labelchef.domain.records import Batch
-from labelchef.engines import MemoryEngine, RowLabels, Screen
+from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.selectors import (
-    AnchoredSelector,
+    IncremInflSelector,
     InflSelector,
     LookAheadSelector,
     SelectionContext,
     Selector,
     look_ahead,
 )
-from labelchef.selectors.direction import solve_direction
 from tests.oracles import paper_cleaner
 
 
@@ -67,83 +64,57 @@ def assert_same(one: list[Any], two: list[Any]) -> None:
     b=st.sampled_from([1, 3, 10, 40]),
     gamma=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
     l2=st.sampled_from([1e-3, 0.02, 1.0]),
-    free=st.booleans(),
     twins=st.sampled_from([0, 30]),
 )
 @pytest.mark.filterwarnings("ignore::labelchef.MissingClassWarning")
-def test_anchored_equals_full_in_every_round(
-    seed: int, C: int, b: int, gamma: float, l2: float, free: bool, twins: int
-) -> None:
+def test_pruned_equals_full_in_every_round(seed: int, C: int, b: int, gamma: float, l2: float, twins: int) -> None:
     data = problem(seed, 160, C, twins=twins)
-    full = campaign(data, InflSelector(tol=1e-9), 7, b, gamma=gamma, l2=l2)
-    anchored = campaign(data, AnchoredSelector(tol=1e-9, free_products=free, rank=4), 7, b, gamma=gamma, l2=l2)
-    assert_same(full, anchored)
+    full = campaign(data, InflSelector(tol=1e-9, prune=False), 7, b, gamma=gamma, l2=l2)
+    pruned = campaign(data, InflSelector(tol=1e-9), 7, b, gamma=gamma, l2=l2)
+    assert_same(full, pruned)
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_anchored_prunes_and_says_what_it_did(free: bool) -> None:
+@pytest.mark.parametrize("selector", [InflSelector, IncremInflSelector])
+def test_pruning_says_what_it_did(selector: type[InflSelector]) -> None:
     data = problem(5, 6000, 2, d=8)
-    full = campaign(data, InflSelector(), 9, 10)
-    anchored = campaign(data, AnchoredSelector(free_products=free), 9, 10)
-    assert_same(full, anchored)
-    first, later = anchored[0].diagnostics, [b.diagnostics for b in anchored[1:]]
+    full = campaign(data, InflSelector(prune=False), 9, 10)
+    pruning = campaign(data, selector(), 9, 10)
+    assert_same(full, pruning)
+    first, later = pruning[0].diagnostics, [b.diagnostics for b in pruning[1:]]
     assert first.fell_back
     assert first.candidates == 6000
-    assert first.refreshed is not free
-    pruned = [d for d in later if not d.fell_back and not d.refreshed]
+    pruned = [d for d in later if not d.fell_back]
     assert len(pruned) >= 5
     for d in pruned:
         assert d.candidates < 600
         assert 0.0 <= d.slack < np.inf
         assert d.seconds > d.solve_seconds
-    whole = [b.diagnostics for b in full[1:]]
-    assert all(d.candidates > 5000 for d in whole)
+    whole = [b.diagnostics for b in full]
+    assert all(d.candidates > 5000 and not d.fell_back for d in whole)
 
 
-def test_candidates_are_read_without_a_pass_over_the_features() -> None:
-    data = problem(5, 6000, 2, d=8)
-    cleaner = paper_cleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=10)
-    cleaner.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
-    for _ in range(4):
-        batch = cleaner.query()
-        cleaner.update(batch.indices, data["y"][batch.indices])
-    session = cleaner._session
-    context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
-    direction = solve_direction(context, tol=1e-6, max_iterations=99)
-    before = session.objective.engine.sweeps
-    batch = session.selector.select_along(context, direction, 10, time.perf_counter())  # type: ignore[attr-defined]
-    assert not batch.diagnostics.refreshed
-    assert session.objective.engine.sweeps - before == pytest.approx(batch.diagnostics.candidates / 6000)
-
-
-def test_a_huge_move_falls_back_and_stays_exact() -> None:
+def test_a_huge_move_stays_exact() -> None:
     data = problem(2, 800, 3)
-    for free in (True, False):
-        selector = AnchoredSelector(free_products=free)
-        cleaner = paper_cleaner(selector=selector, look_ahead=False, l2=1e-3)
-        full = paper_cleaner(selector="infl", look_ahead=False, l2=1e-3)
-        for one in (cleaner, full):
-            one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
-            one.query()
-            one.update(np.arange(300), data["y"][:300])
-        ours, theirs = cleaner.query(), full.query()
-        assert_same([theirs], [ours])
-        if not free:
-            assert ours.diagnostics.fell_back
-            assert ours.diagnostics.refreshed
+    cleaner = paper_cleaner(selector="infl", look_ahead=False, l2=1e-3)
+    full = paper_cleaner(selector=InflSelector(prune=False), look_ahead=False, l2=1e-3)
+    for one in (cleaner, full):
+        one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
+        one.query()
+        one.update(np.arange(300), data["y"][:300])
+    assert_same([full.query()], [cleaner.query()])
 
 
 def test_a_label_taken_back_is_bounded_by_what_it_is_now() -> None:
-    """An anchor made while a sample was clean must not vouch for it when it is weak again."""
+    """A sample that was clean in the last round and is weak again must be found again."""
     data = problem(8, 1500, 2)
-    cleaner = paper_cleaner(selector=AnchoredSelector(free_products=False), look_ahead=False, batch_size=8)
-    full = paper_cleaner(selector="infl", look_ahead=False, batch_size=8)
+    cleaner = paper_cleaner(selector="infl", look_ahead=False, batch_size=8)
+    full = paper_cleaner(selector=InflSelector(prune=False), look_ahead=False, batch_size=8)
     for one in (full, cleaner):
         one.fit(data["X"], data["Y"], X_val=data["Xv"], y_val=data["yv"])
     best = full.query(40).indices
     for one in (full, cleaner):
         one.update(best, full.query(40).suggested)
-        one.query()  # makes the anchor
+        one.query()
         one.update(best, np.full(40, -1))
     for _ in range(4):
         ours, theirs = cleaner.query(), full.query()
@@ -152,29 +123,13 @@ def test_a_label_taken_back_is_bounded_by_what_it_is_now() -> None:
             one.update(theirs.indices, data["y"][theirs.indices])
 
 
-def test_anchors_stay_within_their_memory() -> None:
-    rng = np.random.default_rng(0)
-    data = problem(1, 3000, 2, d=100)
-    selector = AnchoredSelector(free_products=False, basis=8)
-    cleaner = paper_cleaner(selector=selector, look_ahead=False, batch_size=100)
-    cleaner.fit(data["X"].astype(np.float32), data["Y"], X_val=data["Xv"], y_val=data["yv"])
-    for _ in range(12):
-        batch = cleaner.query()
-        cleaner.update(batch.indices, rng.integers(0, 2, len(batch)))
-    anchor = cleaner._session.selector.anchor  # type: ignore[attr-defined]
-    assert anchor.nbytes <= 0.1 * 3000 * 100 * 4
-    assert anchor.Z.shape[1] > 1
-
-
 def test_nothing_left_and_fewer_left_than_asked() -> None:
-    data = problem(3, 60, 2)
-    for free in (True, False):
-        batches = campaign(data, AnchoredSelector(free_products=free), 9, 25)
-        assert [len(b) for b in batches] == [25, 25, 10, 0]
+    batches = campaign(problem(3, 60, 2), InflSelector(), 9, 25)
+    assert [len(b) for b in batches] == [25, 25, 10, 0]
 
 
 @given(seed=st.integers(0, 2**32 - 1), C=st.integers(2, 6), n=st.integers(1, 400))
-def test_screens_list_whoever_may_matter(seed: int, C: int, n: int) -> None:
+def test_no_row_within_reach_is_missed(seed: int, C: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     engine = MemoryEngine(np.zeros((n, 1)), bias=False)
     A, S = rng.normal(size=(2, n, C - 1))
@@ -186,27 +141,12 @@ def test_screens_list_whoever_may_matter(seed: int, C: int, n: int) -> None:
     if rows is not None:
         assert set(np.flatnonzero(best <= -reach)) <= set(rows.tolist())
         assert eligible[rows].all()
-    P, nu = softmax(with_reference(A), axis=1), rng.uniform(0, 2, n)
-    e, move = rng.uniform(0, 1, C - 1), 0.1
-    screen = Screen(S, np.eye(C - 1), P[:, 1:].copy(), nu, e, move, ROUNDING)
-    nobody = engine.possibly_below(screen, labels, eligible, -1e9)
-    assert nobody is not None
-    assert len(nobody.indices) == 0
-    listed = engine.possibly_below(screen, labels, eligible, -reach)
-    mixed = labels.weight[:, None] * labels.Y + (1 - labels.weight)[:, None] * P
-    lower, upper = influence_bounds(with_reference(S), mixed, nu, labels.weight, np.append(0.0, e), move)
-    below = np.flatnonzero(eligible & (lower.min(axis=1) <= -reach))
-    if listed is not None:
-        np.testing.assert_array_equal(listed.indices, below)
-        np.testing.assert_allclose(listed.lower, lower.min(axis=1)[below], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(listed.upper, upper.min(axis=1)[below], rtol=1e-9, atol=1e-9)
-        assert listed.rest > -reach
 
 
 @pytest.mark.parametrize("delta_terms", [True, False])
 def test_theorem_1_selects_the_same_on_a_calm_problem(delta_terms: bool) -> None:
     data = problem(7, 2000, 2)
-    full = campaign(data, InflSelector(), 6, 10, l2=0.5)
+    full = campaign(data, InflSelector(prune=False), 6, 10, l2=0.5)
     paper = campaign(data, Theorem1Selector(delta_terms=delta_terms), 6, 10, l2=0.5)
     assert_same(full, paper)
     assert paper[0].diagnostics.fell_back

@@ -26,7 +26,7 @@ from labelchef.networks import (
 )
 from labelchef.networks.constructors import NetworkTrainer
 from labelchef.networks.selector import ON_PROBABILITIES
-from labelchef.selectors import AnchoredSelector, MarginSelector
+from labelchef.selectors import IncremInflSelector, MarginSelector
 from tests.network_support import QUICK, Problem, net
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -199,7 +199,7 @@ def test_selectors_that_need_the_convex_model_are_refused_by_name(problem: Probl
         with pytest.raises(InvalidInputError, match=f"{name}.*last_layer"):
             problem.fit(NetworkCleaner(net(), selector=name, training=QUICK, device="cpu"))
     with pytest.raises(InvalidInputError, match="increm_infl"):
-        problem.fit(NetworkCleaner(net(), selector=AnchoredSelector(), pretrained=True, device="cpu"))
+        problem.fit(NetworkCleaner(net(), selector=IncremInflSelector(), pretrained=True, device="cpu"))
     with pytest.raises(InvalidInputError, match="cannot choose on a network"):
         problem.fit(NetworkCleaner(net(), selector="nonsense", pretrained=True, device="cpu"))
     own = problem.fit(NetworkCleaner(net(), selector=MarginSelector(), pretrained=True, device="cpu"))

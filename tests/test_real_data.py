@@ -9,7 +9,7 @@ from benchmarks.real import SETS, load, split
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.constructors import Construction, DeltaGradLConstructor, DescentSettings, RetrainConstructor
-from labelchef.selectors import AnchoredSelector, InflSelector
+from labelchef.selectors import IncremInflSelector, InflSelector
 from tests.oracles import paper_cleaner
 
 
@@ -40,7 +40,7 @@ def test_the_predicted_change_comes_true_on_real_data(data_folder: Path, name: s
 def test_increm_infl_equals_full_on_real_data(data_folder: Path, name: str) -> None:
     data = split(load(data_folder, name), seed=1, n_train=4000)
     chosen = []
-    for selector in (InflSelector(), AnchoredSelector(), AnchoredSelector(free_products=False)):
+    for selector in (InflSelector(prune=False), InflSelector(), IncremInflSelector()):
         cleaner = paper_cleaner(selector=selector, look_ahead=False, l2=1e-3, budget=60)
         cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
         rounds = cleaner.run(GroundTruth(data.y)).rounds

@@ -5,7 +5,7 @@ form, x ⊗ (p0 − y), that is p0. At a round, I_0 needs the products X·v of t
 cached gradients do: a pass over all samples, which here comes with the solve. Then Algorithm 1: the b smallest I_0, L the
 largest upper bound among them, candidates all whose lower bound is below L; candidates are read and evaluated exactly.
 
-The theorem's Hessians are integrals along the way from w0; like the paper, this takes them at w0, so unlike `anchored`
+The theorem's Hessians are integrals along the way from w0; like the paper, this takes them at w0, so unlike `infl`
 it gives no guarantee. The first round evaluates everything, as the authors' code does.
 """
 
@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelchef.core.bounds import Theorem1, softmax_hessian_norms
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.softmax import probabilities
+from labelchef.core.theorem1 import Theorem1, softmax_hessian_norms
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import Batch
 from labelchef.selectors.direction import Direction, InfluenceSelector
@@ -41,7 +41,7 @@ class Theorem1Selector(InfluenceSelector):
 
     delta_terms: bool = True
     hessian_norms: Callable[[SelectionContext], Float64s] | None = None
-    """‖H(w0, z)‖ of every sample, for models whose norms have no closed form: see `core.bounds.power_norm`."""
+    """‖H(w0, z)‖ of every sample, for models whose norms have no closed form: see `core.theorem1.power_norm`."""
     name: ClassVar[str] = "increm_infl_theorem1"
     _provenance: Provenance | None = field(default=None, init=False, repr=False)
 
@@ -59,7 +59,7 @@ class Theorem1Selector(InfluenceSelector):
         if self.hessian_norms is not None:
             norms = self.hessian_norms(context)
         else:
-            squares = engine.row_quadratic(np.empty((engine.n_columns, 0)), np.empty(0), 1.0)
+            squares = engine.row_squares()
             norms = softmax_hessian_norms(P, engine.host(squares))
         return Provenance(context.point.W, P, Theorem1(norms, self.delta_terms))
 

@@ -37,7 +37,6 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
                 "predicted_change": float(batch.influence.sum()) / n_train if len(batch) else float("nan"),
                 "realised_change": record.steering.loss - rounds[k - 1].steering.loss if k else float("nan"),
                 "candidates": batch.diagnostics.candidates,
-                "refreshed": batch.diagnostics.refreshed,
                 "fell_back": batch.diagnostics.fell_back,
                 "slack": batch.diagnostics.slack,
                 "iterations": batch.diagnostics.iterations,

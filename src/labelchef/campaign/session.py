@@ -298,7 +298,6 @@ def _joined(first: Batch, second: Batch) -> Batch:
         two,
         residual=max(one.residual, two.residual),
         converged=one.converged and two.converged,
-        refreshed=one.refreshed or two.refreshed,
         fell_back=one.fell_back or two.fell_back,
         slack=min(one.slack, two.slack),
         iterations=one.iterations + two.iterations,

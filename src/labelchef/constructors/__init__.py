@@ -1,12 +1,9 @@
-"""Who builds the model after labels change: every constructor behind one protocol, chosen by name."""
-
-from pathlib import Path
+"""Constructors build the model after labels change: all have one protocol and are chosen by name."""
 
 from labelchef.constructors.deltagrad import DeltaGradLConstructor
 from labelchef.constructors.descent import DescentSettings
 from labelchef.constructors.newton import NewtonConstructor
 from labelchef.constructors.protocol import Construction, Constructor
-from labelchef.constructors.provenance import read_provenance, write_provenance
 from labelchef.constructors.retrain import RetrainConstructor
 from labelchef.domain.errors import InvalidInputError
 
@@ -22,21 +19,15 @@ __all__ = [
     "NewtonConstructor",
     "RetrainConstructor",
     "make_constructor",
-    "read_provenance",
-    "write_provenance",
 ]
 
 
 def make_constructor(
-    chosen: str | Constructor,
-    *,
-    tol: float = 1e-5,
-    descent: DescentSettings | None = None,
-    provenance: Path | None = None,
+    chosen: str | Constructor, *, tol: float = 1e-5, descent: DescentSettings | None = None
 ) -> Constructor:
-    """A constructor by name, or the one that was handed in.
+    """A constructor by name, or the given one.
 
-    `tol` is Newton's; `descent` is for those that descend, `provenance` for DeltaGrad-L.
+    `tol` is for 'newton', `descent` for 'retrain' and 'deltagrad_l'.
 
     >>> make_constructor("newton").name, make_constructor("deltagrad_l").name
     ('newton', 'deltagrad_l')
@@ -53,6 +44,6 @@ def make_constructor(
         case "retrain":
             return RetrainConstructor(descent or DescentSettings())
         case "deltagrad_l":
-            return DeltaGradLConstructor(descent or DescentSettings(), provenance=provenance)
+            return DeltaGradLConstructor(descent or DescentSettings())
     expected = ", ".join(sorted(CONSTRUCTORS))
     raise InvalidInputError(f"unknown constructor {chosen!r}; expected one of: {expected}", code="constructor")

@@ -21,7 +21,6 @@ With every step explicit this is Retrain, bit by bit.
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -37,7 +36,6 @@ from labelchef.constructors.descent import (
     train,
 )
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
-from labelchef.constructors.provenance import read_provenance, write_provenance
 from labelchef.constructors.replay import explicit_step, learn, replay_steps
 from labelchef.constructors.trajectory import Trajectory
 from labelchef.core.coordinates import Coordinates
@@ -53,11 +51,9 @@ _TOLERATED, _TOLERATED_WORSE = 0.3, 0.1  # of w' − w; the second where B predi
 
 @dataclass
 class DeltaGradLConstructor:
-    """Retrain once, replay ever after. `burn_in`, `period`, `history` are the paper's j0, T0, m0.
+    """Train once, then follow every change of labels. `burn_in`, `period`, `history` are the paper's j0, T0, m0.
 
-    `error_guard` off is the paper's algorithm, which does not look at its own error. `provenance` names a
-    folder: if a trajectory lies there, training is skipped; if none does, the first one is written there
-    (`write_provenance` replaces it by a later one).
+    `error_guard=False` is the paper's algorithm, which does not measure its own error.
     """
 
     settings: DescentSettings = field(default_factory=DescentSettings)
@@ -65,7 +61,6 @@ class DeltaGradLConstructor:
     period: int = 10
     history: int = 2
     error_guard: bool = True
-    provenance: str | Path | None = None
     name: str = field(default="deltagrad_l", init=False)
 
     def __post_init__(self) -> None:
@@ -75,25 +70,16 @@ class DeltaGradLConstructor:
     def initialise(
         self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None
     ) -> Construction:
-        """Train as Retrain does, and keep the trajectory; or take up the one that lies in `provenance`."""
+        """Train as Retrain does, and keep the trajectory."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        schedule, rate = schedule_of(self.settings, objective), self.settings.learning_rate
-        trajectory = None
-        if self.provenance is not None:
-            limit = self.settings.memory_limit
-            trajectory = read_provenance(self.provenance, objective, schedule, rate, memory_limit=limit)
-        explicit = 0
-        if trajectory is None:
-            smoothness = smoothness_of(objective, schedule)
-            gradients = room(self.settings, schedule, (objective.shape[1] - 1, objective.shape[0]))
-            rate = rate or 1.0 / (smoothness + objective.l2)
-            trajectory = train(objective, schedule, rate, smoothness, gradients, on_step)
-            explicit = schedule.steps
-            if self.provenance is not None:
-                write_provenance(self.provenance, trajectory, objective)
+        schedule = schedule_of(self.settings, objective)
+        smoothness = smoothness_of(objective, schedule)
+        rate = self.settings.learning_rate or 1.0 / (smoothness + objective.l2)
+        gradients = room(self.settings, schedule, (objective.shape[1] - 1, objective.shape[0]))
+        trajectory = train(objective, schedule, rate, smoothness, gradients, on_step)
         return finish(
             objective, trajectory, validation, early_stopping=self.settings.early_stopping,
-            keeper=None, companion=None, progress=Progress(explicit), began=began, sweeps=sweeps,
+            keeper=None, companion=None, progress=Progress(schedule.steps), began=began, sweeps=sweeps,
         )  # fmt: skip
 
     def construct(

@@ -6,9 +6,8 @@ for a fixed number of epochs on a schedule that the seed fixes; then early stopp
 epoch, those with the smallest validation loss. g_t is the gradient of the data alone; L2 is added exactly wherever
 a step is made.
 
-Provenance is w_t and g_t of every step. Only g_t is stored: w_t follows from it by the recursion above, bit by
-bit, for a few microseconds a step. g_t is rounded to the stored type before it is used, so nothing is lost by
-storing it.
+A trajectory is w_t and g_t of every step. Only g_t is stored: w_t follows from it by the recursion above, bit by bit, in
+a few microseconds a step. g_t is rounded to the stored type before it is used, so nothing is lost by storing it.
 
 Without a learning rate, η = 1/L with L = ½ λ_max(X_Bᵀ X_B / |B|) + λ, the larger of two mini-batches: ½ bounds the
 curvature of softmax. Mini-batches of a few rows, or features with heavy tails, may need a smaller one.
@@ -99,7 +98,7 @@ def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) 
     try:
         if needed <= settings.memory_limit:
             return np.empty(size, _STORED)
-        with tempfile.TemporaryFile(prefix="labelchef-provenance-") as stream:
+        with tempfile.TemporaryFile(prefix="labelchef-trajectory-") as stream:
             os.posix_fallocate(stream.fileno(), 0, needed)  # a full disk is told now, not when a page is written
             return np.frombuffer(mmap.mmap(stream.fileno(), needed), _STORED).reshape(size)
     except (OSError, MemoryError) as error:
@@ -107,7 +106,7 @@ def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) 
             f"the trajectory of {schedule.steps} steps needs {needed / 2**30:.1f} GiB, which cannot be had in memory or "
             f"in {tempfile.gettempdir()}: {getattr(error, 'strerror', None) or error}; set TMPDIR to a roomier place, train "
             "fewer epochs or take constructor 'newton'",
-            code="provenance",
+            code="memory_limit",
         ) from None
 
 

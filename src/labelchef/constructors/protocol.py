@@ -26,7 +26,7 @@ class Construction:
     keeper: CurvatureKeeper
     diagnostics: ConstructionDiagnostics = field(default_factory=ConstructionDiagnostics)
     trajectory: Trajectory | None = None
-    """How a descent went, for those who descend: the provenance of the next round."""
+    """The steps of a descent, from which the next round starts; None for constructors that do not descend."""
 
 
 class Constructor(Protocol):

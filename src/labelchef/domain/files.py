@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and the digests that tell whether they are still the same."""
+"""Files that are written completely or not at all, and digests of their content."""
 
 import contextlib
 import hashlib
@@ -6,11 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-
-_BLOCK = 1 << 24
+from typing import IO
 
 
 @contextlib.contextmanager
@@ -36,23 +32,8 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def array_digest(*arrays: "np.ndarray[Any, Any]") -> str:
-    """SHA-256 of the shapes, types and values of arrays.
-
-    >>> array_digest(np.zeros(2)) == array_digest(np.zeros(2)), array_digest(np.zeros(2)) == array_digest(np.zeros(3))
-    (True, False)
-    """
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.shape}{array.dtype.str}".encode())
-        rows = max(1, _BLOCK // max(1, array[:1].nbytes)) if array.ndim else 1
-        for start in range(0, len(array) if array.ndim else 1, rows):
-            digest.update(np.ascontiguousarray(array[start : start + rows] if array.ndim else array).tobytes())
-    return digest.hexdigest()
-
-
 def _sync_folder(folder: Path) -> None:
-    """See the new name onto the disk, where folders can be opened."""
+    """Write the new name to the disk, where the system can open folders."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -25,8 +25,6 @@ class SelectionDiagnostics:
     """Samples evaluated exactly; all eligible ones for a full evaluation."""
     sweeps: float = 0.0
     """Passes over the training features, those of the solve and shares of a pass for candidate rows counted in."""
-    refreshed: bool = False
-    """Whether the anchors were renewed this round."""
     fell_back: bool = False
     """Whether bounds could not prune, and everything was evaluated."""
     slack: float = float("inf")

@@ -5,7 +5,7 @@
 
 from labelchef.engines.choice import ENGINES, FEATURE_DTYPES, Placement, choose_placement
 from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.protocol import Engine, Pair, RowArray, RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.protocol import Engine, Pair, RowArray, RowLabels, SweepSums
 
 __all__ = [
     "ENGINES",
@@ -16,8 +16,6 @@ __all__ = [
     "Placement",
     "RowArray",
     "RowLabels",
-    "Screen",
-    "Shortlist",
     "SweepSums",
     "choose_placement",
 ]

@@ -14,13 +14,12 @@ from threadpoolctl import ThreadpoolController
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.engines import kernels
-from labelchef.engines.protocol import Pair, RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.protocol import Pair, RowLabels, SweepSums
 
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
 _MOST_PIECES, _ROWS_A_PIECE = 8, 128  # of a mini-batch, each with a sum of its own
 _WORTH_A_THREAD = 1 << 18  # bytes of rows below which waking a thread costs more than it saves
-_ROUND_UP = 1e-12  # above the rounding of sums over the columns
 
 
 def thread_count() -> int:
@@ -141,24 +140,13 @@ class MemoryEngine:
         picked = self._X[indices].astype(np.float64)
         return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
 
-    def subset(self, indices: Ints) -> "MemoryEngine":
-        """See `Engine.subset`."""
-        self.sweeps += len(indices) / max(1, self.n_rows)
-        return MemoryEngine(self._X[indices], bias=self._bias)
-
-    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Float64s:
-        """See `Engine.row_quadratic`."""
-        size = self._block(8 * (self.n_columns + E.shape[1]))
-        d = self._X.shape[1]
-        directions, shift = E[:d], E[d:].sum(axis=0)
+    def row_squares(self) -> Float64s:
+        """See `Engine.row_squares`."""
+        size = self._block(8 * self.n_columns)
         found = np.empty(self.n_rows)
         for start in range(0, self.n_rows, size):
             part = self._X[start : start + size].astype(np.float64)
-            along = part @ directions + shift
-            squares = np.einsum("ij,ij->i", part, part) + float(self._bias)
-            rest = np.maximum(squares - np.einsum("ij,ij->i", along, along), 0.0)
-            most = max(float(inside.max(initial=0.0)), outside)  # no direction counts for more
-            found[start : start + size] = along**2 @ inside + rest * outside + _ROUND_UP * squares * most
+            found[start : start + size] = np.einsum("ij,ij->i", part, part) + float(self._bias)
         self.sweeps += 1.0
         return found
 
@@ -178,33 +166,6 @@ class MemoryEngine:
         self._map(work, len(cuts) - 1)
         listed = [part for part in parts if part is not None]
         return np.concatenate(listed) if len(listed) == len(parts) else None
-
-    def possibly_below(self, screen: Screen, labels: RowLabels, eligible: Bools, limit: float) -> Shortlist | None:
-        """See `Engine.possibly_below`."""
-        cuts = self._cuts(0)
-        parts: list[Shortlist | None] = [None] * (len(cuts) - 1)
-
-        def work(chunk: int) -> float:
-            room = self._room(cuts, chunk)
-            found, lower, upper = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
-            count, rest = kernels.collect_bounds(
-                cuts[chunk], cuts[chunk + 1], screen.Z, screen.coef, screen.P, screen.nu, labels.Y, labels.weight, screen.e,
-                screen.move, screen.slack, eligible, limit, found, lower, upper,
-            )  # fmt: skip
-            if count >= 0:
-                parts[chunk] = Shortlist(found[:count], lower[:count], upper[:count], rest)
-            return 0.0
-
-        self._map(work, len(cuts) - 1)
-        listed = [part for part in parts if part is not None]
-        if len(listed) < len(parts):
-            return None
-        return Shortlist(
-            np.concatenate([part.indices for part in listed]),
-            np.concatenate([part.lower for part in listed]),
-            np.concatenate([part.upper for part in listed]),
-            min(part.rest for part in listed),
-        )
 
     def _block(self, bytes_a_row: int) -> int:
         """Rows to copy at a time."""

@@ -43,33 +43,6 @@ class SweepSums:
     hessian_product: Float64s | None
 
 
-@dataclass(frozen=True)
-class Screen:
-    """What `core.bounds` needs to bound the influence of every row: Ŝ = Z·coef, and how far it may be off.
-
-    Z (N, q) cached products, coef (q, k), P (N, k) probabilities then, nu (N,) row norms, e (k,) norms of the part of V
-    outside the basis, move the half-spread of the change of W, slack the room for rounding. Labels are those of now.
-    """
-
-    Z: RowArray
-    coef: Float64s
-    P: RowArray
-    nu: RowArray
-    e: Float64s
-    move: float
-    slack: float
-
-
-@dataclass(frozen=True)
-class Shortlist:
-    """Rows that may matter, with their bounds; no other eligible row has a lower bound under `rest`."""
-
-    indices: Ints
-    lower: Float64s
-    upper: Float64s
-    rest: float
-
-
 class Engine(Protocol):
     """Sweeps over X, wherever it lies."""
 
@@ -77,7 +50,7 @@ class Engine(Protocol):
     n_columns: int
     """D: the features, and one more for the bias if there is one."""
     row_bytes: int
-    """What a row of X takes where it lies."""
+    """Bytes of a row of X as it is stored."""
     sweeps: float
     """Passes over X so far; reading single rows counts as its share of a pass."""
 
@@ -140,20 +113,12 @@ class Engine(Protocol):
         """L-BFGS: `solve`, corrected by the pairs, the last of which holds exactly; on the engine's arrays."""
         ...
 
-    def subset(self, indices: Ints) -> "Engine":
-        """An engine over those rows alone; taking them counts as their share of a pass."""
-        ...
-
-    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> RowArray:
-        """xᵀQx for each row, Q = E diag(inside) Eᵀ + outside (I − E Eᵀ), rounded up; one pass over X."""
+    def row_squares(self) -> RowArray:
+        """‖x_i‖² of every row, bias included; one pass over X."""
         ...
 
     def within_reach(self, products: RowArray, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
         """Eligible rows whose score can be −reach or less; None if too many to list; no pass over X."""
-        ...
-
-    def possibly_below(self, screen: Screen, labels: RowLabels, eligible: Bools, limit: float) -> Shortlist | None:
-        """Eligible rows whose lower bound is at most `limit`; None if too many to list; no pass over X."""
         ...
 
     def scores_of(

@@ -18,14 +18,13 @@ import torch
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.engines import torch_kernels
 from labelchef.engines.mirrors import LabelMirrors, SecantMirror
-from labelchef.engines.protocol import Pair, RowLabels, Screen, Shortlist, SweepSums
+from labelchef.engines.protocol import Pair, RowLabels, SweepSums
 from labelchef.engines.recording import Recorder
 from labelchef.engines.transfer import as_tensor, check_range, passing, small_tensor
 
 _ROOM = 0.6  # of the free memory of a device, for X; the rest is for row arrays and the factor
 _STREAM_BYTES = 1 << 28  # of a block that passes through
 _SMALL_BYTES = 32 << 20  # of X, up to which a sweep takes longer to launch than to run
-_ROUND_UP = 1e-12  # above the rounding of sums over the columns
 
 
 class TorchEngine:
@@ -171,11 +170,6 @@ class TorchEngine:
         picked = self._rows(indices).double().cpu().numpy()
         return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
 
-    def subset(self, indices: Ints) -> "TorchEngine":
-        """See `Engine.subset`."""
-        self.sweeps += len(indices) / max(1, self.n_rows)
-        return TorchEngine(self._rows(indices), bias=self._bias, device=str(self._device), resident=True)
-
     def gram(self, row_weight: Any, step: int = 1) -> Any:
         """See `Engine.gram`: float64 on the matrix units, which is no slower than float32 without them."""
         total = torch.zeros((self.n_columns, self.n_columns), dtype=torch.float64, device=self._device)
@@ -192,17 +186,13 @@ class TorchEngine:
         wide = block.double()
         return torch.cat([wide, torch.ones_like(wide[:, :1])], dim=1) if self._bias else wide
 
-    def row_quadratic(self, E: Float64s, inside: Float64s, outside: float) -> Any:
-        """See `Engine.row_quadratic`."""
-        directions, scale = self.place(E), self.place(inside)
-        most = max(float(inside.max(initial=0.0)), outside)  # no direction counts for more
+    def row_squares(self) -> Any:
+        """See `Engine.row_squares`."""
         found = []
         for _, X in self._blocks():
             for block in torch_kernels.row_blocks(X):
-                B = self._with_bias(block)
-                along, squares = B @ directions, (B * B).sum(dim=1)
-                rest = torch.clamp(squares - (along * along).sum(dim=1), min=0.0)
-                found.append(along**2 @ scale + rest * outside + _ROUND_UP * squares * most)
+                wide = block.double()
+                found.append((wide * wide).sum(dim=1) + float(self._bias))
         self.sweeps += 1.0
         return torch.cat(found)
 
@@ -235,19 +225,6 @@ class TorchEngine:
         here = self.placed(labels)
         inside = torch_kernels.within_reach(products.T, here.Y.T, here.weight, reach) & self._mask(eligible)
         return self._listed(inside)
-
-    def possibly_below(self, screen: Screen, labels: RowLabels, eligible: Bools, limit: float) -> Shortlist | None:
-        """See `Engine.possibly_below`."""
-        here, mask = self.placed(labels), self._mask(eligible)
-        lower, upper = torch_kernels.bounds(
-            screen, self.place(screen.coef), self.place(screen.e), here.Y.T, here.weight
-        )
-        rows = self._listed(mask & (lower <= limit))
-        if rows is None:
-            return None
-        left = lower[mask & (lower > limit)]
-        rest = float(left.min()) if len(left) else float("inf")
-        return Shortlist(rows, self.host(lower[rows]), self.host(upper[rows]), rest)
 
     def _mask(self, eligible: Bools) -> Any:
         """Who may be asked, on the device; asked for several times a round."""

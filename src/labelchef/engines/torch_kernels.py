@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-from labelchef.engines.protocol import Screen
-
 _BLOCK_BYTES = 256 << 20  # of rows widened to float64 at a time
 _ROUND_UP = 1.0 + 1e-12
 
@@ -81,19 +79,3 @@ def within_reach(S: Any, Y: Any, weight: Any, reach: float) -> Any:
     spread = (high - low) * _ROUND_UP
     mean = ((S - low) * Y[1:]).sum(dim=0) - Y[0] * low
     return (weight * mean + (1.0 - weight) * spread) * _ROUND_UP >= reach
-
-
-def bounds(screen: Screen, coef: Any, e: Any, Y: Any, weight: Any) -> tuple[Any, Any]:
-    """Lower and upper bound of min_c I(i, c), (n,) each; see `kernels.bound_row`."""
-    S, P, nu = (screen.Z @ coef).T, screen.P.T, screen.nu
-    zero = torch.zeros_like(S[:1])
-    free = 1.0 - weight
-    q, eps = weight * Y[1:] + free * P, e[:, None] * nu
-    spread = torch.cat([zero, S]).amax(dim=0) - torch.cat([zero, S]).amin(dim=0)
-    two = torch.topk(torch.cat([torch.zeros_like(e[:1]), e]), 2).values.sum() * nu
-    eta = torch.clamp(nu * screen.move, max=2.0)
-    common = 0.5 * free * eta * (spread + two) + screen.slack * (spread + 1e-300)
-    mean, shift = (q * S).sum(dim=0), (q * eps).sum(dim=0)
-    width = torch.cat([zero, (1.0 - 2.0 * q) * eps]) + shift + common
-    estimate = torch.cat([zero, S]) - mean
-    return (estimate - width).amin(dim=0), (estimate + width).amin(dim=0)

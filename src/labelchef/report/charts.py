@@ -123,7 +123,7 @@ def candidates_chart(history: pd.DataFrame, n_train: int) -> Any:
         {
             "round": rounds["round"],
             "share": np.maximum(rounds["candidates"], 1) / n_train,
-            "how": np.where(rounds["fell_back"] | rounds["refreshed"], "everything", "what bounds left over"),
+            "how": np.where(rounds["fell_back"], "everything", "what bounds left over"),
         }
     )
     chart = (

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 from labelchef.selectors.active_lab import ActiveLabSelector
-from labelchef.selectors.anchored import AnchoredSelector
 from labelchef.selectors.cleanlab_quality import CleanlabQualitySelector
 from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.expected import ExpectedInflSelector
-from labelchef.selectors.infl import InflSelector
+from labelchef.selectors.infl import IncremInflSelector, InflSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector
@@ -15,7 +14,7 @@ from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSele
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "expected_infl": ExpectedInflSelector,
-    "increm_infl": AnchoredSelector,
+    "increm_infl": IncremInflSelector,
     "infl": InflSelector,
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
@@ -29,11 +28,11 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
 __all__ = [
     "SELECTORS",
     "ActiveLabSelector",
-    "AnchoredSelector",
     "CleanlabQualitySelector",
     "EntropySelector",
     "Examples",
     "ExpectedInflSelector",
+    "IncremInflSelector",
     "InflSelector",
     "InfluenceSelector",
     "LeastConfidenceSelector",
