@@ -242,13 +242,14 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         return self._session
 
     def _settings(self) -> Settings:
-        """The parameters as settings, checked; objects in place of names are in `_parts`."""
+        """The parameters as settings, checked."""
+        return Settings.of({**self._given(), "seed": seed_of(self.random_state)})
+
+    def _given(self) -> dict[str, Any]:
+        """The parameters that are settings; a selector, constructor or rule that is an object is not."""
         given = {name: getattr(self, name) for name in OPTIONS if hasattr(self, name)}
-        named = {name: value for name, value in given.items() if name not in ("selector", "constructor", "stop")}
-        for name in ("selector", "constructor", "stop"):
-            if isinstance(given[name], str):
-                named[name] = given[name]
-        return Settings.of({**named, "seed": seed_of(self.random_state)})
+        objects = [name for name in ("selector", "constructor", "stop") if not isinstance(given.get(name), str)]
+        return {name: value for name, value in given.items() if name not in objects}
 
     def _rules(self) -> Rules:
         rules = Rules.of(self._settings())

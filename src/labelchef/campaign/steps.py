@@ -39,7 +39,9 @@ class Step(StrEnum):
 
 
 def due(now: Standing) -> Step | None:
-    """The step that is due; None while the campaign waits for votes, or is over."""
+    """The step that is due; None while the campaign waits for votes, has failed, or is over."""
+    if now.failed:
+        return None
     if now.closed == 0:
         return Step.FIT
     if now.batch is RoundState.AGGREGATED:

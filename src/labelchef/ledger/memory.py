@@ -1,16 +1,16 @@
 """A ledger in memory: the rounds are the session's own list, so a round is either in both or in neither."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from labelchef.aggregation import Aggregator
-from labelchef.domain.campaigns import RoundState
+from labelchef.domain.campaigns import RoundKind, RoundState
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import Settings
-from labelchef.ledger.protocol import Answered, Model, Selected, Standing
+from labelchef.ledger.protocol import Answered, Model, PastRound, Selected, Standing
 
 
 @dataclass

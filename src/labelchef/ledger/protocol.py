@@ -73,7 +73,9 @@ class Standing:
     """Whether a batch may be put to people: not paused, stopped, finished or failed."""
     reopened: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Samples whose decision a lead took back: first in the next batch."""
-    mark: int = 0
+    failed: bool = False
+    """Whether the campaign met an error: nothing is due until a lead resumes it."""
+    mark: tuple[int, ...] = ()
     """Which state of the ledger this describes; an implementation compares it before it writes."""
 
 
@@ -85,7 +87,8 @@ class Answered:
     votes: Votes
     decisions: Decisions
     seconds: Mapping[str, float] = field(default_factory=dict)
-    mark: int = 0
+    mark: tuple[int, ...] = ()
+    """As in `Standing`."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,10 @@ class Model(Protocol):
     @property
     def label_state(self) -> tuple[Float64s, Bools]:
         """(N, C) labels as they stand, (N,) which of them are clean."""
+        ...
+
+    def scores(self) -> Float64s:
+        """(N,) influence of every sample as the model stands, NaN where it cannot be asked."""
         ...
 
     def gains_by_split(self) -> Mapping[str, Mapping[str, Gain]]:

@@ -1,24 +1,24 @@
-"""`NetworkCleaner`: `LabelCleaner` for any PyTorch classifier."""
+"""`NetworkCleaner`: what `LabelCleaner` does, for any PyTorch classifier."""
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from labelchef.campaign.holdout import check_judges
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels
-from labelchef.campaign.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.start import Parts, check, first_table, new_session, split_validation, with_strengths
 from labelchef.campaign.stopping import StoppingRule
-from labelchef.cleaner import LabelCleaner, seed_of
-from labelchef.core.labels import LabelTable
+from labelchef.cleaner import Cleaner, linear_probabilities
+from labelchef.constructors import DescentSettings, make_constructor
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.strengths import as_gamma, as_l2, fixed
-from labelchef.domain.validation import as_holdout
+from labelchef.domain.settings import OPTIONS, Settings, fixed
 from labelchef.networks.constructors import (
     FineTune,
     LastLayer,
@@ -28,20 +28,20 @@ from labelchef.networks.constructors import (
     as_constructor,
 )
 from labelchef.networks.influence import InfluenceSettings
-from labelchef.networks.inputs import Inputs, as_device, as_inputs
+from labelchef.networks.inputs import as_device, as_inputs
 from labelchef.networks.model import NetworkModel
 from labelchef.networks.progress import epochs_shown
-from labelchef.networks.selector import ALONG_V, Direction, NetworkInfluenceSelector, choose_selector
+from labelchef.networks.selector import ALONG_V, Direction, choose_selector
 from labelchef.networks.session import NetworkSession
 from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
-from labelchef.networks.training import OnEpoch, TrainingSettings, train
+from labelchef.networks.training import TrainingSettings, train
 from labelchef.selectors import Selector
 
 GAMMA, L2 = 0.8, 1e-3
 """Of a network, unless said otherwise."""
 
 
-class NetworkCleaner(LabelCleaner):
+class NetworkCleaner(Cleaner):
     """Clean the labels a network is trained on: everything `LabelCleaner` does, with a network as the model.
 
     Parameters
@@ -81,8 +81,8 @@ class NetworkCleaner(LabelCleaner):
     """
 
     _model: NetworkModel
-    _scores: NetworkInfluenceSelector | None
-    """What scores every sample; None where the convex pipeline has taken over."""
+    _last_layer_bias: bool | None
+    """Whether the last layer, which softmax regression has replaced, has a bias; None where the network is the model."""
 
     def __init__(
         self,
@@ -106,19 +106,25 @@ class NetworkCleaner(LabelCleaner):
         progress: bool = False,
         random_state: int | None = 0,
     ) -> None:
-        super().__init__(
-            selector, gamma=gamma, l2=l2, budget=budget, batch_size=batch_size,
-            target=target, target_metric=target_metric, stop=stop, holdout=holdout, random_state=random_state,
-        )  # fmt: skip
-        self.constructor: Any = constructor
         self.network = network
+        self.selector = selector
+        self.constructor = constructor
         self.parameters = parameters
         self.outputs: Outputs = outputs
         self.pretrained = pretrained
         self.training = training
         self.influence = influence
+        self.gamma = gamma
+        self.l2 = l2
+        self.budget = budget
+        self.batch_size = batch_size
+        self.target = target
+        self.target_metric = target_metric
+        self.stop = stop
+        self.holdout = holdout
         self.device = device
         self.progress = progress
+        self.random_state = random_state
 
     def fit(
         self,
@@ -142,107 +148,74 @@ class NetworkCleaner(LabelCleaner):
         `LabelCleaner.fit`, and so is `askable`. Part of validation judges, as `holdout` says: neither early stopping nor
         influence sees it. `on_step(epoch, training loss, validation loss)` is told of every epoch.
         """
-        loop, following, seed = self._settings(), as_constructor(self.constructor), seed_of(self.random_state)
+        settings, following = self._settings(), as_constructor(self.constructor)
         gamma, l2 = self._strengths(following)
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
-        inputs = as_inputs(X)
-        names, weak, given = prepare_labels(len(inputs), Y_weak, y_clean, classes)
-        self._check_metric(len(names))
-        table = first_table(weak, given, gamma, askable)
-        validation = self._trusted(X_val, y_val, names, inputs, "val")
-        own = self._trusted(X_judge, y_judge, names, inputs, "judge")
-        holdout = as_holdout(self.holdout)
-        steering, judging = steering_and_judging(validation, own, len(names), holdout, seed)
-        test = self._trusted(X_test, y_test, names, inputs, "test")
+        data = CampaignData.of(
+            X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
+            y_clean=y_clean, askable=askable, classes=classes, read=_read_inputs,
+        )  # fmt: skip
+        rules = self._rules()
+        check(data, settings, Parts(rules=rules))
+        steering, judging = split_validation(data, settings)
         influence = _settings_of("influence", self.influence, InfluenceSettings)
         training = _settings_of("training", self.training, TrainingSettings)
         model = NetworkModel(
-            task, inputs, steering, judging if len(judging[1]) else None, test,
-            len(names), l2, as_device(self.device), influence.batch_size,
+            task, data.X, steering, judging if len(judging[1]) else None, data.test,
+            len(data.names), l2, as_device(self.device), influence.batch_size,
         )  # fmt: skip
+        self._model = model
+        table = first_table(data, gamma)
         if isinstance(following, LastLayer):
             if not self.pretrained:
                 with epochs_shown(training.epochs, on_step, shown=self.progress) as on_epoch:
                     train(
                         task, model.examples(table.rows), model.steering_examples, training,
-                        l2=model.l2, seed=seed, device=model.device, on_epoch=on_epoch,
+                        l2=model.l2, seed=settings.seed, device=model.device, on_epoch=on_epoch,
                     )  # fmt: skip
-            splits = {"val": (validation, y_val), "judge": (own, y_judge), "test": (test, y_test)}
-            settings = {"y_clean": y_clean, "askable": askable, "classes": classes}
-            self._fit_last_layer(model, following, seed, Y_weak, splits, settings)
-        else:
-            check_judges(judging[1], steering[1], holdout, read=loop.reads_metrics)
-            trainer = NetworkTrainer(model, training, following, seed, self.pretrained, self.progress)
-            self._fit_network(model, trainer, names, table, influence, on_step)
-            self.gamma_, self.l2_, self.tuned_ = gamma, l2, None
-        self._model = model
-        return self
-
-    def _fit_network(
-        self,
-        model: NetworkModel,
-        trainer: NetworkTrainer,
-        names: ClassNames,
-        table: LabelTable,
-        influence: InfluenceSettings,
-        on_epoch: OnEpoch | None,
-    ) -> None:
-        direction = Direction(model, influence, trainer.seed, self.progress)
-        selector = choose_selector(copy.deepcopy(self.selector), direction, trainer.training)
+            return self._hold_last_layer(data.mapped(model.features), settings, following)
+        trainer = NetworkTrainer(model, training, following, settings.seed, self.pretrained, self.progress)
+        direction = Direction(model, influence, settings.seed, self.progress)
+        selector = choose_selector(copy.deepcopy(self.selector), direction, training)
         first = model.view(table.rows)
         session = NetworkSession(
             objective=first.objective, labels=table, steering=first.steering, judging=first.judging, test=first.test,
-            selector=selector, constructor=trainer, seed=trainer.seed, model=model,
+            selector=selector, constructor=trainer, seed=settings.seed, model=model,
+            scorer=ALONG_V["expected_infl" if selector.name == "expected_infl" else "infl"](direction),
         )  # fmt: skip
-        session.start(on_epoch)
-        self._session, self._names = session, names
-        self._scores = ALONG_V["expected_infl" if selector.name == "expected_infl" else "infl"](direction)
-        self._last_batch, self._last_seconds = None, 0.0
-        self.classes_ = names.as_array()
+        session.start(on_step)
+        self._last_layer_bias = None
+        return self._hold(session, data, replace(settings, gamma=gamma, l2=l2), None)
 
-    def _fit_last_layer(
-        self,
-        model: NetworkModel,
-        following: LastLayer,
-        seed: int,
-        Y_weak: Any,
-        splits: "dict[str, tuple[Labelled | None, Any]]",
-        settings: dict[str, Any],
-    ) -> None:
-        """Hand the features below the last layer to the convex pipeline; what it has learned is then this cleaner's.
-
-        It draws the same judges: they are a function of the labels, `holdout` and the seed.
-        """
-        convex = LabelCleaner(
-            self.selector, following.constructor, gamma=self.gamma, l2=self.l2, look_ahead=following.look_ahead,
-            target=self.target, target_metric=self.target_metric, stop=self.stop, holdout=self.holdout,
-            fit_intercept=_head(model.task.module).bias is not None, random_state=seed,
-        )  # fmt: skip
-        given: dict[str, Any] = {}
-        for name, (part, y) in splits.items():
-            given[f"X_{name}"], given[f"y_{name}"] = None if part is None else model.features(part[0]), y
-        convex.fit(model.features(model.X), Y_weak, **given, **settings)
-        shaped = convex.get_params()
-        self.__dict__.update({name: value for name, value in vars(convex).items() if name not in shaped})
-        self._scores = None
+    def _hold_last_layer(self, features: CampaignData, settings: Settings, following: LastLayer) -> Self:
+        """Softmax regression on the features below the last layer takes that layer's place."""
+        bias = _head(self._model.task.module).bias is not None
+        settings = replace(settings, look_ahead=following.look_ahead, fit_intercept=bias)
+        settings, tuned = with_strengths(features, settings)
+        selector = None if isinstance(self.selector, str) else self.selector
+        constructor = make_constructor(following.constructor, descent=DescentSettings(seed=settings.seed))
+        session = new_session(features, settings, Parts(selector, constructor))
+        session.start()
+        self._last_layer_bias = bias
+        return self._hold(session, features, settings, tuned)
 
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
-        self._fitted()
+        session = self._fitted()
         inputs = as_inputs(X, like=self._model.X)
-        if self._scores is None:
-            return super().predict_proba(self._model.features(inputs))
-        return np.asarray(probabilities(self._model.logits(inputs)))
+        if self._last_layer_bias is None:
+            return np.asarray(probabilities(self._model.logits(inputs)))
+        return linear_probabilities(self._model.features(inputs), session.parameters, bias=self._last_layer_bias)
 
     @property
     def network_(self) -> nn.Module:
         """A copy of the network as it stands; it predicts as `predict_proba` does."""
-        self._fitted()
+        session = self._fitted()
         module = copy.deepcopy(self._model.task.module)
-        if self._scores is None:
-            name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(super().W_))
+        if self._last_layer_bias is not None:
+            name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(session.parameters))
             if not name:  # the network is this layer
                 return layer.eval()
             module.set_submodule(name, layer)
@@ -251,17 +224,17 @@ class NetworkCleaner(LabelCleaner):
     @property
     def W_(self) -> Float64s:  # noqa: N802
         """(D, C) parameters of the last layer, with constructor 'last_layer'; other networks have `network_`."""
-        self._fitted()
-        if self._scores is not None:
+        session = self._fitted()
+        if self._last_layer_bias is None:
             raise AttributeError("a network has no W_; see network_")
-        return super().W_
+        return session.parameters.copy()
 
-    def _scorer(self) -> Selector:
-        return super()._scorer() if self._scores is None else self._scores
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._given().items() if name != "constructor"}
 
     def _strengths(self, following: NetworkConstructor) -> tuple[float, float]:
         """gamma and l2 of the network, checked."""
-        gamma, l2 = fixed(as_gamma(self.gamma)), fixed(as_l2(self.l2))
+        gamma, l2 = fixed(OPTIONS["gamma"].check("gamma", self.gamma)), fixed(OPTIONS["l2"].check("l2", self.l2))
         if isinstance(following, LastLayer):
             return GAMMA if gamma is None else gamma, L2 if l2 is None else l2
         if gamma is None or l2 is None:
@@ -272,13 +245,9 @@ class NetworkCleaner(LabelCleaner):
             )
         return gamma, l2
 
-    def _trusted(self, X: Any, y: Any, names: ClassNames, like: Inputs, name: str) -> Labelled | None:
-        """Inputs and class ids of a split, checked; None for one that may be left out and is."""
-        if not given_together(X, y, name):
-            return None
-        inputs = as_inputs(X, f"X_{name}", like=like)
-        cover = name == "val" and as_constructor(self.constructor).name != "last_layer"  # the convex pipeline warns too
-        return inputs, as_evaluation_labels(y, names, len(inputs), f"y_{name}", must_cover=cover)
+
+def _read_inputs(X: Any, name: str, like: "NDArray[Any] | None") -> NDArray[Any]:
+    return as_inputs(X, name, like=like)
 
 
 def _copied(task: NetworkTask) -> NetworkTask:

@@ -1,0 +1,403 @@
+"""A ledger in a database (SQLite or PostgreSQL), written by many processes: the contract of `ledger.protocol`.
+
+Every write is one transaction that first looks whether the round it was computed for is still the last one. Votes come
+from the services: a batch is complete when each of its items has the votes it needs, or a decision of a lead.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import sqlalchemy as sa
+
+from labelchef.aggregation import Aggregator
+from labelchef.domain.arrays import Ints
+from labelchef.domain.campaigns import (
+    SUGGESTION,
+    CampaignState,
+    DecisionKind,
+    Origin,
+    RoundKind,
+    RoundState,
+    SplitName,
+)
+from labelchef.domain.records import UNRESOLVED, Batch, RoundRecord, StopReason, Votes
+from labelchef.domain.settings import Settings
+from labelchef.ledger.conversion import diagnostics_as_json, plain_number, plain_numbers
+from labelchef.ledger.protocol import Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
+from labelchef.ledger.sql_reading import VOTES_UP_TO, batch_of, merged, past_rounds, votes_table
+from labelchef.store import (
+    campaign_table,
+    decision_table,
+    item_table,
+    round_table,
+    selection_table,
+    vote_table,
+)
+from labelchef.store.arrays import ArrayFacts, write_array
+from labelchef.store.database import Database
+from labelchef.store.rows import CampaignRow, NewSelection, NewVote, RoundRow, RoundValues, SelectedItem, VoteRow
+
+_BLIND_DRAW = 77  # apart from other uses of the seed
+_ACTIVE = (CampaignState.RUNNING, CampaignState.PREPARING)
+
+
+class Shown(Protocol):
+    """What people are shown beside an item: its weak label, and the validation items that are most like it."""
+
+    def weak(self, position: int) -> Sequence[float]:
+        """A probability for each class."""
+        ...
+
+    def nearest(self, positions: Ints) -> Sequence[Sequence[tuple[int, float]]]:
+        """Of each item, validation items as (position, similarity), most similar first."""
+        ...
+
+
+@dataclass(frozen=True)
+class SqlLedger:
+    """The ledger of one campaign. `shown` is called when a batch is stored, to say what people see beside its items."""
+
+    database: Database
+    folder: Path
+    campaign: str
+    """Its public id."""
+    shown: Callable[[], Shown]
+
+    def standing(self) -> Standing:
+        """Where the campaign stands."""
+        with self.database.reading() as connection:
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            last = round_table.last_round(connection, campaign.id)
+            batch = last.state if last is not None and last.is_open else None
+            complete = batch is RoundState.SELECTED and last is not None and not selection_table.batch_incomplete(
+                connection, last.id, campaign.settings.people
+            )
+            reopened = [row.position for row in decision_table.reopened_items(connection, campaign.id)]
+            return Standing(
+                settings=campaign.settings,
+                closed=0 if last is None else last.number + (batch is None),
+                spent=campaign.spent,
+                batch=batch,
+                complete=complete,
+                pending=decision_table.has_pending(connection, campaign.id),
+                running=campaign.state in _ACTIVE,
+                failed=campaign.state is CampaignState.FAILED,
+                reopened=np.array(reopened, dtype=np.int64),
+                mark=(0 if last is None else last.id,),
+            )
+
+    def begin(self, record: RoundRecord, model: Model) -> bool:
+        """Write round 0, the scores of all samples at the start, and that the campaign runs."""
+        arrays = [write_array(self.folder, "scores", model.scores()), self._write_model(0, model)]
+        with self._moving((0,)) as now:
+            if now is None:
+                return False
+            round_table.insert_round(
+                now.connection,
+                campaign_id=now.campaign.id,
+                number=0,
+                kind=RoundKind.INITIAL,
+                size=0,
+                ahead=0,
+                spent=0,
+                selection_hash=None,
+                **self._closed(record, model, dict(record.seconds), votes_up_to=0),
+            )
+            for facts in arrays:
+                campaign_table.put_array(now.connection, now.campaign.id, facts)
+            state = now.campaign.state
+            ready = CampaignState.RUNNING if state is CampaignState.PREPARING else state
+            campaign_table.update_campaign(
+                now.connection, now.campaign.id, state=ready, message="the first model is trained"
+            )
+        return True
+
+    def open(self, now: Standing, selected: Selected) -> bool:
+        """Store a batch, and the work ahead, for people to vote on."""
+        shown = self.shown()
+        every = np.concatenate([selected.batch.indices, selected.ahead.indices])
+        nearest = shown.nearest(every)
+        with self._moving(now.mark) as at:
+            if at is None or not _same_plan(at.campaign, now):
+                return False
+            number = at.next_number
+            round_id = round_table.insert_round(
+                at.connection,
+                campaign_id=at.campaign.id,
+                number=number,
+                kind=RoundKind.BATCH,
+                state=RoundState.SELECTED,
+                size=selected.size,
+                ahead=selected.ahead_size,
+                spent=now.spent,
+                selection_hash=selected.hash,
+                diagnostics={"selection": diagnostics_as_json(selected.batch.diagnostics)},
+                seconds={"select": selected.seconds},
+                metrics=None,
+            )
+            rows = _new_selections(at, selected, round_id, number, shown, nearest)
+            selection_table.insert_selections(at.connection, rows)
+            campaign_table.update_campaign(
+                at.connection, at.campaign.id, state=CampaignState.RUNNING, message=f"round {number} is open"
+            )
+        return True
+
+    def end(self, now: Standing, reason: StopReason, message: str) -> bool:  # noqa: ARG002 (the message names it)
+        """Write down that the campaign is finished, and why."""
+        with self._moving(now.mark) as at:
+            if (
+                at is None
+                or not _same_plan(at.campaign, now)
+                or decision_table.has_pending(at.connection, at.campaign.id)
+            ):
+                return False
+            campaign_table.update_campaign(
+                at.connection, at.campaign.id, state=CampaignState.FINISHED, message=message
+            )
+        return True
+
+    def count(self, aggregator: Aggregator) -> bool:
+        """Turn the votes of a complete batch into decisions."""
+        with self._moving(None) as at:
+            if at is None or at.last is None or at.last.state is not RoundState.SELECTED:
+                return False
+            settings, connection, round_id = at.campaign.settings, at.connection, at.last.id
+            if selection_table.batch_incomplete(connection, round_id, settings.people):
+                return False  # a vote was taken back meanwhile
+            selections = selection_table.batch_of(connection, round_id)
+            if settings.suggestion_votes:
+                for selection in selections:
+                    _suggestion_vote(connection, at.campaign.id, selection)
+            votes = vote_table.live_votes_of_round(connection, round_id)
+            decided = decision_table.decided_items(connection, round_id)
+            for selection in selections:
+                if selection.item_id not in decided:
+                    label, support = counted(votes.get(selection.item_id, []), aggregator)
+                    decision_table.insert_decision(
+                        connection,
+                        campaign_id=at.campaign.id,
+                        item_id=selection.item_id,
+                        attempt=selection.attempt,
+                        round_id=round_id,
+                        kind=DecisionKind.VOTES,
+                        by="votes",
+                        label=label,
+                        support=support,
+                    )
+            round_table.update_round(connection, round_id, state=RoundState.AGGREGATED)
+            campaign_table.update_campaign(connection, at.campaign.id)
+        return True
+
+    def answered(self) -> Answered:
+        """The decisions that no model knows yet: those on the batch that was counted, then corrections."""
+        with self.database.reading() as connection:
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            last = round_table.last_round(connection, campaign.id)
+            assert last is not None, "there is a first model"
+            rows = selection_table.batch_of(connection, last.id) if last.state is RoundState.AGGREGATED else []
+            pending = decision_table.pending_decisions(connection, campaign.id)
+            upto = vote_table.last_vote_id(connection, campaign.id)
+            behind = vote_table.votes_behind(connection, pending, upto)
+        batch = batch_of(rows)
+        return Answered(
+            batch,
+            votes_table(pending, behind),
+            merged(batch.indices, pending),
+            last.seconds if last.is_open else {},
+            mark=(last.id, max((row.id for row in pending), default=0), upto),
+        )
+
+    def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
+        """Write the round whose model has followed `answered`: the open batch, or a round of corrections."""
+        round_id, decisions_up_to, votes_up_to = answered.mark
+        facts = self._write_model(record.number, model)
+        with self._moving((round_id,)) as at:
+            if at is None or at.last is None or at.last.state is RoundState.SELECTED:
+                return False
+            before = at.last.diagnostics if at.last.is_open else {}
+            closed = self._closed(record, model, dict(record.seconds), votes_up_to=votes_up_to, before=before)
+            if at.last.is_open:
+                round_table.update_round(at.connection, round_id, spent=record.spent, **closed)
+            else:
+                round_id = round_table.insert_round(
+                    at.connection,
+                    campaign_id=at.campaign.id,
+                    number=at.next_number,
+                    kind=RoundKind.CORRECTION,
+                    size=0,
+                    ahead=0,
+                    spent=record.spent,
+                    selection_hash=None,
+                    **closed,
+                )
+            pending = decision_table.pending_decisions(at.connection, at.campaign.id)
+            known = [row.id for row in pending if row.id <= decisions_up_to]
+            decision_table.apply_decisions(at.connection, round_id, known)
+            campaign_table.put_array(at.connection, at.campaign.id, facts)
+            campaign_table.update_campaign(at.connection, at.campaign.id, spent=record.spent)
+        self._drop_old_models(facts)
+        return True
+
+    def rounds(self) -> list[RoundRecord]:
+        """The closed rounds in order, round 0 first."""
+        return [past.record for past in self.past() if past.record is not None]
+
+    def past(self) -> Iterator[PastRound]:
+        """All rounds in order, the open one last."""
+        with self.database.reading() as connection:
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            found = past_rounds(connection, campaign.id)
+        yield from found
+
+    @contextlib.contextmanager
+    def _moving(self, mark: tuple[int, ...] | None) -> "Iterator[_At | None]":
+        """A transaction in which nobody else writes to the campaign; None if `mark` names another last round."""
+        with self.database.writing() as connection:
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            self.database.lock_campaign(connection, campaign.id)
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            last = round_table.last_round(connection, campaign.id)
+            same = mark is None or mark == (0 if last is None else last.id,)
+            yield _At(connection, campaign, last) if same else None
+
+    def _closed(
+        self,
+        record: RoundRecord,
+        model: Model,
+        seconds: dict[str, float],
+        *,
+        votes_up_to: int,
+        before: dict[str, object] | None = None,
+    ) -> RoundValues:
+        gains = {
+            split: {name: gain.as_dict() for name, gain in found.items()}
+            for split, found in model.gains_by_split().items()
+        }
+        return {
+            "state": RoundState.CLOSED,
+            "labels_hash": labels_hash(*model.label_state),
+            "model_hash": model_hash(model.parameters),
+            "metrics": {
+                "validation": record.validation.as_dict(),
+                "steering": record.steering.as_dict(),
+                "test": None if record.test is None else record.test.as_dict(),
+                "gain": gains,
+            },
+            "predicted_change": plain_number(record.predicted_change),
+            "realised_change": plain_number(record.realised_change),
+            "diagnostics": {
+                **(before or {}),
+                "construction": diagnostics_as_json(record.construction),
+                VOTES_UP_TO: votes_up_to,
+                "changed": record.changed.tolist(),
+                "cleaned": record.cleaned,
+            },
+            "seconds": {k: float(v) for k, v in seconds.items()},
+            "closed_at": time.time(),
+        }
+
+    def _write_model(self, number: int, model: Model) -> ArrayFacts:
+        """The model in a file of its own, beside the last one: the database says which of them counts."""
+        return write_array(self.folder, "model", model.parameters, stem=f"model-{number}")
+
+    def _drop_old_models(self, kept: ArrayFacts) -> None:
+        for path in self.folder.glob("model-*.npy"):
+            if path.name != kept.path:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+@dataclass(frozen=True)
+class _At:
+    """Inside a transaction: the campaign and its last round as they are."""
+
+    connection: sa.Connection
+    campaign: CampaignRow
+    last: RoundRow | None
+
+    @property
+    def next_number(self) -> int:
+        return 0 if self.last is None else self.last.number + 1
+
+
+def _same_plan(campaign: CampaignRow, now: Standing) -> bool:
+    """Whether what was planned with still holds: the campaign runs, with the same settings."""
+    return campaign.state in _ACTIVE and campaign.settings == now.settings
+
+
+def counted(votes: Sequence[VoteRow], aggregator: Aggregator) -> tuple[int | None, float]:
+    """What the live votes on one item come to, and the share of votes behind it."""
+    if not votes:
+        return None, 0.0
+    item = np.zeros(len(votes), dtype=np.int64)
+    labels = np.array([UNRESOLVED if v.label is None else v.label for v in votes], dtype=np.int64)
+    table = Votes(item, tuple(v.person for v in votes), labels)
+    made = aggregator.aggregate(table, Batch.without_predictions(np.zeros(1, dtype=np.int64)))
+    label = int(made.labels[0])
+    return None if label == UNRESOLVED else label, float(made.support[0])
+
+
+def _suggestion_vote(connection: sa.Connection, campaign_id: int, selection: SelectedItem) -> None:
+    if selection.suggested is None:
+        return
+    if vote_table.last_vote(connection, selection.item_id, selection.attempt, SUGGESTION) is None:
+        vote = NewVote(
+            campaign_id=campaign_id,
+            item_id=selection.item_id,
+            attempt=selection.attempt,
+            round_id=selection.round_id,
+            person=SUGGESTION,
+            account_id=None,
+            label=selection.suggested,
+            blind=False,
+            suggested=selection.suggested,
+            source=SUGGESTION,
+        )
+        vote_table.insert_vote(connection, None, vote)
+
+
+def _new_selections(
+    at: _At,
+    selected: Selected,
+    round_id: int,
+    number: int,
+    shown: Shown,
+    nearest: Sequence[Sequence[tuple[int, float]]],
+) -> list[NewSelection]:
+    settings: Settings = at.campaign.settings
+    every = selected.batch.joined(selected.ahead)
+    positions = every.indices.tolist()
+    items = item_table.items_at(at.connection, at.campaign.id, SplitName.TRAIN, positions)
+    asked = selection_table.attempts_asked(at.connection, [row.id for row in items.values()])
+    draws = np.random.default_rng([settings.seed, number, _BLIND_DRAW]).random(len(positions))
+    rows = []
+    for rank, position in enumerate(positions):
+        item = items[position]
+        attempt = item.attempt + ((item.id, item.attempt) in asked)
+        origin = Origin.AHEAD if rank >= len(selected.batch) else Origin.BATCH
+        if rank < selected.reopened:
+            origin = Origin.REOPENED
+        suggested, influence = int(every.suggested[rank]), float(every.influence[rank])
+        votes = vote_table.live_votes(at.connection, item.id, attempt)
+        rows.append(
+            NewSelection(
+                round_id=round_id,
+                item_id=item.id,
+                rank=rank,
+                origin=origin,
+                attempt=attempt,
+                suggested=None if suggested == UNRESOLVED else suggested,
+                influence=plain_number(influence),
+                blind=bool(settings.blind or draws[rank] < settings.blind_share),
+                weak=[round(float(p), 6) for p in shown.weak(position)],
+                nearest=[list(pair) for pair in nearest[rank]],
+                votes=sum(v.person != SUGGESTION for v in votes),
+                by_answer=[value for value in plain_numbers(every.by_answer[rank].tolist()) if value is not None],
+            )
+        )
+    return rows
