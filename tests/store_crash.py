@@ -22,8 +22,7 @@ from labelchef.services.labelling import cast_vote, next_tasks, undo_vote
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
-from labelchef.store import arrays
-from labelchef.store import campaigns as store
+from labelchef.store import arrays, campaign_table
 from labelchef.store.database import Database
 from tests.store_support import small_data, truth_of
 
@@ -113,8 +112,8 @@ def outcome(home: Path, url: str | None) -> dict[str, Any]:
             assert (item, int(label)) in votes, "an acknowledged vote is lost"
         export_labels(ws, campaign.slug, home / "labels.csv")
         with ws.reading() as connection:
-            row = store.find_campaign(connection, campaign.id)
-            facts = store.arrays_of(connection, row.id)
+            row = campaign_table.find_campaign(connection, campaign.id)
+            facts = campaign_table.arrays_of(connection, row.id)
         for one in facts.values():
             arrays.read_array(ws.folder_of(row), one)
         return {

@@ -1,4 +1,4 @@
-"""Campaigns whose validation has two parts, and campaigns from before it had."""
+"""Campaigns whose validation has two parts, and campaigns whose validation has one."""
 
 import warnings
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 from labelchef.campaign.holdout import draw_judges
 from labelchef.domain.campaigns import CampaignState
@@ -20,10 +19,8 @@ from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaigns as store
-from labelchef.store import rounds as ledger
-from labelchef.store.tables import Campaign, Round
-from tests.store_support import CLASSES, label_all, make, small_data, tasks
+from labelchef.store import campaign_table
+from tests.store_support import CLASSES, label_all, make, small_data
 
 
 def data(n_val: int = 140) -> CampaignData:
@@ -68,51 +65,24 @@ def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
     label_all(ws, campaign, "ann", n=170)
     assert [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)][: len(before) - 1] == before[:-1]
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
     folded = fold.current(ws, row)
     newest = [one for one in rounds(ws, campaign) if one.gain][-1]
     assert folded.cleaner.gains() == newest.gain
 
 
-def aged(ws: Workspace, campaign: str) -> None:
-    """Make of a campaign what an earlier version stored: no holdout among the settings, no steering, no gain."""
-    with ws.writing() as connection:
-        row = store.find_campaign(connection, campaign)
-        left = without(row.settings, {"holdout"})
-        connection.execute(sa.update(Campaign).where(Campaign.id == row.id).values(settings=left))
-        for turn in ledger.rounds_of(connection, row.id):
-            if turn.metrics is not None:
-                left = without(turn.metrics, {"steering", "gain"})
-                connection.execute(sa.update(Round).where(Round.id == turn.id).values(metrics=left))
-
-
-def without(values: dict[str, Any], gone: set[str]) -> dict[str, Any]:
-    assert gone <= set(values)
-    return {name: value for name, value in values.items() if name not in gone}
-
-
-def test_a_campaign_from_before_goes_on_as_it_was(ws: Workspace) -> None:
-    old, twin = (labelled(ws, name, holdout=0) for name in ("Old", "Twin"))
-    aged(ws, old)
-    ws.folded.clear()
-    assert settings(ws, old).holdout == 0.0
-    outcome = replay(ws, old)
-    assert outcome.agrees, outcome.message
-    seen = [one for one in status(ws, old).rounds if one.validation]
+def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
+    campaign = labelled(ws, "None", holdout=0)
+    seen = [one for one in status(ws, campaign).rounds if one.validation]
     assert all(one.gain is None and one.steering == one.validation for one in seen)
-    found = progress(ws, old)
+    found = progress(ws, campaign)
     assert found.gain is None
     assert "optimistic" in found.note
     assert set(_metric(found)["split"]) == {"validation"}
     assert found.rounds[1].realised_change == pytest.approx(
         found.rounds[1].validation["loss"] - found.rounds[0].validation["loss"]
     )
-    for campaign in (old, twin):
-        label_all(ws, campaign, "ann", n=170)
-    assert [t.item for t in tasks(ws, old, "ann", 4)] == [t.item for t in tasks(ws, twin, "ann", 4)]
-    one, two = ([(r.validation, r.steering) for r in rounds(ws, campaign) if r.validation] for campaign in (old, twin))
-    assert one == two
-    assert "All of validation steers" in exchange.report(ws, old)
+    assert "All of validation steers" in exchange.report(ws, campaign)
 
 
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:

@@ -25,7 +25,7 @@ from labelchef.services.campaign_files import CampaignData
 from labelchef.services.labelling import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import campaigns as store
+from labelchef.store import campaign_table
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
@@ -69,7 +69,7 @@ def found(shared: Workspace, done: str) -> Comparison:
 
 def row_of(ws: Workspace, campaign: str) -> Any:
     with ws.reading() as connection:
-        return store.find_campaign(connection, campaign)
+        return campaign_table.find_campaign(connection, campaign)
 
 
 def one(found: Comparison, name: str) -> Standing:

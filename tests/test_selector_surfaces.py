@@ -19,7 +19,7 @@ from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
+from labelchef.store import campaign_table
 from tests.store_support import label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
@@ -163,7 +163,7 @@ def contrary(ws: Workspace, campaign: str, person: str) -> None:
 
 def records(ws: Workspace, campaign: str) -> list[Any]:
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
     return [list(record.votes) for record in fold.current(ws, row).cleaner.rounds_]
 
 

@@ -30,7 +30,7 @@ def test_the_migrations_come_to_the_tables_as_declared(ws: Workspace) -> None:
         found = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == ["0001"]
+    assert revisions == ["0200_one_ledger"]
     migrate(ws.database)
 
 
@@ -174,6 +174,23 @@ def test_a_database_of_another_kind_is_refused(tmp_path: Path) -> None:
         write.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="later version"):
         open_workspace(tmp_path / "new")
+
+
+def test_a_database_of_the_version_before_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "labelchef.db")
+    connection.executescript(
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL); INSERT INTO alembic_version VALUES ('0001');"
+        "CREATE TABLE campaign (id INTEGER); INSERT INTO campaign VALUES (7);"
+    )
+    with pytest.raises(
+        StoreError, match=r"made by labelchef 0\.1 .* Export .* with labelchef 0\.1, or start"
+    ) as refused:
+        open_workspace(tmp_path)
+    assert refused.value.code == "schema"
+    assert connection.execute("SELECT id FROM campaign").fetchall() == [(7,)]
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    assert {name for (name,) in tables} == {"alembic_version", "campaign"}
+    connection.close()
 
 
 @pytest.mark.parametrize(

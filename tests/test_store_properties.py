@@ -17,7 +17,7 @@ from labelchef.services.labelling import cast_vote, next_tasks, skip, undo_vote
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import history
+from labelchef.store import vote_table
 from tests.store_support import make, small_data
 
 PEOPLE = ("ann", "bob", "cat")
@@ -81,7 +81,7 @@ class Scene:
         assert set(self.acknowledged) <= {row[1] for row in self.before["vote"]}
         with self.ws.reading() as connection:
             campaign_id = connection.execute(sa.text("SELECT id FROM campaign")).scalar_one()
-            live = history.live_votes(connection, campaign_id)
+            live = vote_table.live_votes_of_campaign(connection, campaign_id)
         per_attempt = Counter((v.item_id, v.attempt) for v in live)
         assert max(per_attempt.values(), default=0) <= self.people
         assert max(Counter((v.item_id, v.attempt, v.person) for v in live).values(), default=0) <= 1

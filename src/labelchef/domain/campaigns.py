@@ -49,8 +49,16 @@ class Origin(StrEnum):
     AHEAD = "ahead"
 
 
+class AssignmentState(StrEnum):
+    """What became of an item that was given to a person."""
+
+    LEASED = "leased"
+    VOTED = "voted"
+    SKIPPED = "skipped"
+
+
 class DecisionKind(StrEnum):
-    """Who decided: the votes, the lead, or the lead by taking a decision back."""
+    """How a decision came about: by the votes, by a lead, or by a lead who takes a decision back."""
 
     VOTES = "votes"
     LEAD = "lead"

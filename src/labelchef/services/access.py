@@ -1,11 +1,12 @@
 """Who may see a campaign, and times as people read them."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labelchef.domain.campaigns import SUGGESTION, Role
 from labelchef.domain.errors import ForbiddenError, InvalidInputError, NotFoundError
-from labelchef.store import campaigns as store
+from labelchef.store import account_table, campaign_table
+from labelchef.store.rows import CampaignRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -14,21 +15,21 @@ _RESERVED = (SUGGESTION, "votes")
 _LONGEST_NAME = 120
 
 
-def visible_campaign(connection: "sa.Connection", campaign: str, person: str) -> tuple[Any, int | None]:
+def visible_campaign(connection: "sa.Connection", campaign: str, person: str) -> tuple[CampaignRow, int | None]:
     """The campaign and the person's account, None for someone without one.
 
     A campaign that an annotator is no member of does not exist for them.
     """
-    row = store.find_campaign(connection, campaign)
+    row = campaign_table.find_campaign(connection, campaign)
     check_person(person)
-    account = store.account_by_name(connection, person)
+    account = account_table.account_by_name(connection, person)
     if account is None:
         return row, None
     if not account.active:
         raise ForbiddenError(f"the account {person!r} is deactivated; ask a lead", code="account")
-    if account.role != Role.LEAD.value and not store.is_member(connection, row.id, account.id):
+    if account.role != Role.LEAD and not account_table.is_member(connection, row.id, account.id):
         raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
-    return row, int(account.id)
+    return row, account.id
 
 
 def check_person(person: str) -> None:

@@ -9,7 +9,7 @@ import secrets
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labelchef.domain.campaigns import Account, Role
 from labelchef.domain.errors import (
@@ -22,8 +22,8 @@ from labelchef.domain.errors import (
 )
 from labelchef.services.access import check_person, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import people
+from labelchef.store import account_table, campaign_table
+from labelchef.store.rows import AccountRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -63,16 +63,16 @@ def create_account(ws: Workspace, name: str, role: Role | str, password: str | N
     wanted = _role(role)
     hashed = None if password is None else _hashed(password)
     with ws.writing() as connection:
-        if store.account_by_name(connection, name) is not None:
+        if account_table.account_by_name(connection, name) is not None:
             raise ConflictError(f"there is an account {name!r} already; choose another name", code="account")
-        people.insert_account(connection, name, wanted.value, hashed)
+        account_table.insert_account(connection, name, wanted, hashed)
         return _account(_row(connection, name))
 
 
 def list_accounts(ws: Workspace) -> list[Account]:
     """All accounts by name."""
     with ws.reading() as connection:
-        return [_account(row) for row in people.accounts(connection)]
+        return [_account(row) for row in account_table.accounts(connection)]
 
 
 def find_account(ws: Workspace, name: str) -> Account:
@@ -84,7 +84,7 @@ def find_account(ws: Workspace, name: str) -> Account:
 def has_lead(ws: Workspace) -> bool:
     """Whether someone can sign in as lead by a password."""
     with ws.reading() as connection:
-        return any(_is_lead_with_password(row) for row in people.accounts(connection))
+        return any(_is_lead_with_password(row) for row in account_table.accounts(connection))
 
 
 def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool = True) -> None:
@@ -92,23 +92,23 @@ def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool
     hashed = _hashed(password)
     with ws.writing() as connection:
         row = _row(connection, name)
-        people.update_account(connection, row.id, password_hash=hashed)
-        people.end_sessions(connection, row.id)
+        account_table.update_account(connection, row.id, password_hash=hashed)
+        account_table.end_sessions(connection, row.id)
         if revoke_tokens:
-            people.revoke_tokens(connection, row.id, time.time())
+            account_table.revoke_tokens(connection, row.id, time.time())
 
 
 def set_active(ws: Workspace, name: str, active: bool) -> Account:
     """Let an account sign in, or no longer: sessions and tokens end for good. The last lead stays, and so do votes."""
     with ws.writing() as connection:
         row = _row(connection, name)
-        leads = [r for r in people.accounts(connection) if r.active and r.role == Role.LEAD.value]
+        leads = [r for r in account_table.accounts(connection) if r.active and r.role == Role.LEAD]
         if not active and [r.id for r in leads] == [row.id]:
             raise ConflictError(f"{name!r} is the last active lead; make another one first", code="last_lead")
-        people.update_account(connection, row.id, active=active)
+        account_table.update_account(connection, row.id, active=active)
         if not active:
-            people.end_sessions(connection, row.id)
-            people.revoke_tokens(connection, row.id, time.time())
+            account_table.end_sessions(connection, row.id)
+            account_table.revoke_tokens(connection, row.id, time.time())
         return _account(_row(connection, name))
 
 
@@ -123,15 +123,15 @@ def check_password(ws: Workspace, name: str, password: str, *, address: str = "l
     An attempt counts as failed before the password is looked at: many at once are no way around the count.
     """
     with ws.writing() as connection:
-        people.lock_attempts(connection)
+        account_table.lock_attempts(connection)
         _throttle(connection, name, address)
-        row = people.account_or_none(connection, name)
-        people.note_attempt(connection, name, address, ok=False, forget_before=time.time() - 2 * _WINDOW)
+        row = account_table.account_by_name(connection, name)
+        account_table.note_attempt(connection, name, address, ok=False, forget_before=time.time() - 2 * _WINDOW)
     stored = None if row is None or not row.active else row.password_hash
     if not _verified(password, stored) or row is None:
         raise ForbiddenError("this name and password do not belong together; try again", code="credentials")
     with ws.writing() as connection:
-        people.note_attempt(connection, name, address, ok=True, forget_before=time.time() - 2 * _WINDOW)
+        account_table.note_attempt(connection, name, address, ok=True, forget_before=time.time() - 2 * _WINDOW)
     return _account(row)
 
 
@@ -145,24 +145,24 @@ def sign_in(ws: Workspace, name: str, password: str, *, address: str = "local") 
 def session_account(ws: Workspace, token: str) -> Account | None:
     """Who a session belongs to; None if it ended."""
     with ws.reading() as connection:
-        row = people.account_of_session(connection, _digest(token), time.time())
+        row = account_table.account_of_session(connection, _digest(token), time.time())
     return None if row is None else _account(row)
 
 
 def sign_out(ws: Workspace, token: str) -> None:
     """End a session."""
     with ws.writing() as connection:
-        people.end_session(connection, _digest(token))
+        account_table.end_session(connection, _digest(token))
 
 
 def create_link(ws: Workspace) -> str:
     """A secret that signs in once, as the lead of this machine; made for the link that `labelchef serve` prints."""
     secret = secrets.token_urlsafe(32)
     with ws.writing() as connection:
-        if store.account_by_name(connection, LOCAL_NAME) is None:
-            people.insert_account(connection, LOCAL_NAME, Role.LEAD.value, None)
+        if account_table.account_by_name(connection, LOCAL_NAME) is None:
+            account_table.insert_account(connection, LOCAL_NAME, Role.LEAD, None)
         row = _row(connection, LOCAL_NAME)
-        people.insert_token(
+        account_table.insert_token(
             connection, row.id, _digest(secret), "link", once=True, expires_at=time.time() + 60 * LINK_MINUTES
         )
     return secret
@@ -171,7 +171,7 @@ def create_link(ws: Workspace) -> str:
 def redeem_link(ws: Workspace, secret: str) -> SignedIn:
     """Begin a session by a link, which is then spent."""
     with ws.writing() as connection:
-        row = people.spend_link(connection, _digest(secret), time.time())
+        row = account_table.spend_link(connection, _digest(secret), time.time())
         if row is None:
             raise ForbiddenError(
                 "this link was used before or is too old; start `labelchef serve` again for a new one", code="link"
@@ -186,7 +186,7 @@ def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiToke
     secret = f"lc_{secrets.token_urlsafe(32)}"
     with ws.writing() as connection:
         row = _row(connection, name)
-        people.insert_token(connection, row.id, _digest(secret), label, once=False, expires_at=None)
+        account_table.insert_token(connection, row.id, _digest(secret), label, once=False, expires_at=None)
     found = next(t for t in list_api_tokens(ws, name) if t.id == _digest(secret)[:16])
     return secret, found
 
@@ -194,30 +194,30 @@ def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiToke
 def list_api_tokens(ws: Workspace, name: str) -> list[ApiTokenInfo]:
     """The tokens of an account that work."""
     with ws.reading() as connection:
-        rows = people.tokens_of(connection, _row(connection, name).id)
+        rows = account_table.tokens_of(connection, _row(connection, name).id)
     return [ApiTokenInfo(row.token_hash[:16], row.label, moment(row.created_at)) for row in rows]
 
 
 def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
     """Make a token useless."""
     with ws.writing() as connection:
-        rows = people.tokens_of(connection, _row(connection, name).id)
+        rows = account_table.tokens_of(connection, _row(connection, name).id)
         found = next((row for row in rows if row.token_hash[:16] == token), None)
         if found is None:
             raise NotFoundError(f"there is no token {token!r} of {name!r}", code="token")
-        people.revoke_token(connection, found.id, time.time())
+        account_table.revoke_token(connection, found.id, time.time())
 
 
 def revoke_api_tokens(ws: Workspace, name: str) -> None:
     """Make all tokens of an account useless."""
     with ws.writing() as connection:
-        people.revoke_tokens(connection, _row(connection, name).id, time.time())
+        account_table.revoke_tokens(connection, _row(connection, name).id, time.time())
 
 
 def token_account(ws: Workspace, secret: str) -> Account | None:
     """Who an API token belongs to; None if it does not work."""
     with ws.reading() as connection:
-        row = people.account_of_token(connection, _digest(secret))
+        row = account_table.account_of_token(connection, _digest(secret))
     return None if row is None else _account(row)
 
 
@@ -230,30 +230,30 @@ def visitor(
     """
     with ws.reading() as connection:
         if token is not None:
-            row = people.account_of_token(connection, _digest(token))
+            row = account_table.account_of_token(connection, _digest(token))
         else:
-            row = people.account_of_session(connection, _digest(session or ""), time.time())
+            row = account_table.account_of_session(connection, _digest(session or ""), time.time())
         if row is None:
             return None, False
-        lead = row.role == Role.LEAD.value
-        return _account(row), lead or (campaign is not None and people.takes_part(connection, campaign, row.id))
+        lead = row.role == Role.LEAD
+        return _account(row), lead or (campaign is not None and account_table.takes_part(connection, campaign, row.id))
 
 
 def members(ws: Workspace, campaign: str) -> list[Account]:
     """The accounts that take part in a campaign, by name."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        return [_account(_row(connection, name)) for name in store.member_names(connection, row.id)]
+        row = campaign_table.find_campaign(connection, campaign)
+        return [_account(_row(connection, name)) for name in account_table.member_names(connection, row.id)]
 
 
 def is_member(ws: Workspace, campaign: str, name: str) -> bool:
     """Whether an account may label in a campaign: members, and every lead."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        account = people.account_or_none(connection, name)
+        row = campaign_table.find_campaign(connection, campaign)
+        account = account_table.account_by_name(connection, name)
         if account is None or not account.active:
             return False
-        return account.role == Role.LEAD.value or store.is_member(connection, row.id, account.id)
+        return account.role == Role.LEAD or account_table.is_member(connection, row.id, account.id)
 
 
 def add_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
@@ -268,25 +268,25 @@ def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> 
 
 def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
     with ws.writing() as connection:
-        row = store.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
         ws.database.lock_campaign(connection, row.id)
         account = _row(connection, name)
-        if store.is_member(connection, row.id, account.id) != member:
-            store.set_member(connection, row.id, account.id, member=member)
-            store.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
+        if account_table.is_member(connection, row.id, account.id) != member:
+            account_table.set_member(connection, row.id, account.id, member=member)
+            campaign_table.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
 
 
-def _begin(connection: "sa.Connection", row: Any) -> SignedIn:
+def _begin(connection: "sa.Connection", row: AccountRow) -> SignedIn:
     token = secrets.token_urlsafe(32)
     now = time.time()
     expires = now + 86400 * SESSION_DAYS
-    people.insert_session(connection, row.id, _digest(token), now, expires)
+    account_table.insert_session(connection, row.id, _digest(token), now, expires)
     return SignedIn(token, _account(row), moment(expires))
 
 
 def _throttle(connection: "sa.Connection", name: str, address: str) -> None:
     now = time.time()
-    failures = people.failures(connection, name, address, now - _WINDOW)
+    failures = account_table.failures(connection, name, address, now - _WINDOW)
     for kind, times in failures.items():
         if len(times) >= _TRIES[kind]:
             wait = times[-_TRIES[kind]] + _WINDOW - now
@@ -296,28 +296,26 @@ def _throttle(connection: "sa.Connection", name: str, address: str) -> None:
             )
 
 
-def _row(connection: "sa.Connection", name: str) -> Any:
-    row = people.account_or_none(connection, name)
+def _row(connection: "sa.Connection", name: str) -> AccountRow:
+    row = account_table.account_by_name(connection, name)
     if row is None:
         raise NotFoundError(f"there is no account {name!r}; `labelchef users list` lists them", code="account")
     return row
 
 
-def _account(row: Any) -> Account:
-    return Account(row.name, Role(row.role), bool(row.active), moment(row.created_at))
+def _account(row: AccountRow) -> Account:
+    return Account(row.name, row.role, row.active, moment(row.created_at))
 
 
-def _is_lead_with_password(row: Any) -> bool:
-    return bool(row.active and row.role == Role.LEAD.value and row.password_hash is not None)
+def _is_lead_with_password(row: AccountRow) -> bool:
+    return row.active and row.role == Role.LEAD and row.password_hash is not None
 
 
 def _role(role: Role | str) -> Role:
     try:
         return Role(role)
     except ValueError:
-        raise InvalidInputError(
-            f"role is {role!r}; expected one of: {', '.join(r.value for r in Role)}", code="role"
-        ) from None
+        raise InvalidInputError(f"role is {role!r}; expected one of: {', '.join(Role)}", code="role") from None
 
 
 def _digest(secret: str) -> str:

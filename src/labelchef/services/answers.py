@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
 from labelchef.services import fold
 from labelchef.services.workspace import Workspace
-from labelchef.store import history
-from labelchef.store import rounds as ledger
+from labelchef.store import decision_table, item_table, selection_table, vote_table
+from labelchef.store.rows import CampaignRow, DecisionRow
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,22 @@ class Answers:
         return Votes.of(ballots), Decisions(batch.indices, labels, np.ones(len(batch)))
 
 
-def known_answers(ws: Workspace, campaign: Any) -> Answers:
+def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
     """The answers that stand; labels given with the data are none."""
     with ws.reading() as connection:
-        decisions = history.decisions(connection, campaign.id)
-        selections = history.selections(connection, campaign.id)
-        given = {item.id for item in history.train_items(connection, campaign.id) if item.label is not None}
+        decisions = decision_table.decisions(connection, campaign.id)
+        selections = selection_table.selections_of_campaign(connection, campaign.id)
+        given = {item.id for item in item_table.train_items(connection, campaign.id) if item.label is not None}
         last = {row.item_id: row for row in decisions}
         final = {i: row for i, row in last.items() if _answers(row) and i not in given}
-        upto = ledger.last_vote_id(connection, campaign.id)
+        upto = vote_table.last_vote_id(connection, campaign.id)
         votes = fold.votes_behind(connection, list(final.values()), upto)
     first: dict[int, int] = {}
     for row in decisions:
         if _answers(row):
             first.setdefault(row.item_id, row.id)
     order = sorted(final, key=first.__getitem__)
-    asked = {s.item_id: s.suggested for s in selections if s.origin != Origin.AHEAD.value}
+    asked = {s.item_id: s.suggested for s in selections if s.origin != Origin.AHEAD}
     shown = [asked.get(item) for item in order]
     said: dict[int, tuple[tuple[str, int], ...]] = {}
     for position, who, label in votes:
@@ -76,5 +75,5 @@ def known_answers(ws: Workspace, campaign: Any) -> Answers:
     )
 
 
-def _answers(row: Any) -> bool:
-    return row.label is not None and row.kind != DecisionKind.REOPEN.value
+def _answers(row: DecisionRow) -> bool:
+    return row.label is not None and row.kind != DecisionKind.REOPEN

@@ -252,7 +252,7 @@ def _rows(
     given = blank if labels is None else [None if v == UNRESOLVED else int(v) for v in np.asarray(labels).tolist()]
     for k in range(count):
         yield {
-            "split": split.value,
+            "split": split,
             "position": k,
             "key": keys[k],
             "text": str(text[k]) if _present(text[k]) else None,

@@ -5,6 +5,7 @@ import shutil
 import statistics
 import time
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from labelchef.domain.campaigns import (
     Origin,
     Page,
     PersonStats,
-    RoundKind,
+    Role,
     RoundState,
     RoundSummary,
 )
@@ -33,9 +34,19 @@ from labelchef.domain.validation import Gain
 from labelchef.services.access import moment, moment_or_none, visible_campaign
 from labelchef.services.labelling import class_of, content_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import handout, history
-from labelchef.store import rounds as rows
+from labelchef.store import (
+    account_table,
+    assignment_table,
+    campaign_table,
+    decision_table,
+    item_table,
+    ledger_lines,
+    round_table,
+    selection_table,
+    vote_table,
+)
+from labelchef.store.rows import CampaignRow, CampaignValues, ItemRow, RoundRow, SelectionRow, VoteRow
+from labelchef.store.values import new_public_id, storable
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -58,12 +69,12 @@ def create_campaign(
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     check_data(data, settings)
     settings = with_strengths(data, settings)
-    public_id = store.new_public_id()
+    public_id = new_public_id()
     folder = ws.home / "campaigns" / public_id
     try:
         arrays = store_files(data, folder)
         with ws.writing() as connection:
-            store.insert_campaign(
+            campaign_table.insert_campaign(
                 connection,
                 public_id=public_id,
                 slug=_free_slug(connection, name),
@@ -75,7 +86,7 @@ def create_campaign(
                 n_items=len(data.X),
                 arrays=arrays,
             )
-            row = store.find_campaign(connection, public_id)
+            row = campaign_table.find_campaign(connection, public_id)
             made = _summary(connection, row)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -102,7 +113,7 @@ def selector_choices() -> list[tuple[str, str, bool]]:
 def list_campaigns(ws: Workspace, person: str | None = None) -> list[CampaignSummary]:
     """All campaigns, or those that a person may see."""
     with ws.reading() as connection:
-        found = store.all_campaigns(connection)
+        found = campaign_table.all_campaigns(connection)
         return [_summary(connection, row) for row in found if person is None or _sees(connection, row, person)]
 
 
@@ -110,7 +121,7 @@ def summary(ws: Workspace, campaign: str, person: str | None = None) -> Campaign
     """A campaign in one line; with `person`, only if they may see it."""
     with ws.reading() as connection:
         row = (
-            store.find_campaign(connection, campaign)
+            campaign_table.find_campaign(connection, campaign)
             if person is None
             else visible_campaign(connection, campaign, person)[0]
         )
@@ -120,33 +131,33 @@ def summary(ws: Workspace, campaign: str, person: str | None = None) -> Campaign
 def status(ws: Workspace, campaign: str) -> CampaignStatus:
     """A campaign in full, as a lead sees it."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        chosen = Settings.of(row.settings)
-        turns = rows.rounds_of(connection, row.id)
+        row = campaign_table.find_campaign(connection, campaign)
+        chosen = row.settings
+        turns = round_table.rounds_of(connection, row.id)
         return CampaignStatus(
             summary=_summary(connection, row),
             settings=chosen,
-            classes=store.classes_of(connection, row.id),
+            classes=campaign_table.classes_of(connection, row.id),
             rounds=tuple(_round(r) for r in turns),
             open_round=_open_round(connection, turns[-1] if turns else None, chosen),
             people=_people(connection, row.id),
-            members=tuple(store.member_names(connection, row.id)),
-            conflicts=len(rows.unresolved_items(connection, row.id)),
-            pending=len(rows.pending_decisions(connection, row.id)),
+            members=tuple(account_table.member_names(connection, row.id)),
+            conflicts=len(decision_table.unresolved_items(connection, row.id)),
+            pending=len(decision_table.pending_decisions(connection, row.id)),
         )
 
 
 def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
     """The rounds so far, oldest first."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        return [_round(r) for r in rows.rounds_of(connection, row.id)]
+        row = campaign_table.find_campaign(connection, campaign)
+        return [_round(r) for r in round_table.rounds_of(connection, row.id)]
 
 
 def settings(ws: Workspace, campaign: str) -> Settings:
     """The settings as they are now."""
     with ws.reading() as connection:
-        return Settings.of(store.find_campaign(connection, campaign).settings)
+        return campaign_table.find_campaign(connection, campaign).settings
 
 
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
@@ -156,18 +167,19 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
     """
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
-        before = Settings.of(row.settings)
+        before = row.settings
         after = before.changed(**changes)
-        check_metric(after, len(store.classes_of(connection, row.id)))
+        check_metric(after, len(campaign_table.classes_of(connection, row.id)))
         different = {k: v for k, v in changes.items() if getattr(before, k) != v}
         if not different:
             return before
-        again = row.state == CampaignState.FINISHED.value
-        moved = {"state": CampaignState.RUNNING.value, "message": "settings changed; what is left?"} if again else {}
-        store.note_change(
+        again = row.state == CampaignState.FINISHED
+        moved = _running("settings changed; checking what is left") if again else CampaignValues()
+        moved["settings"] = after
+        campaign_table.note_change(
             connection, row.id, by, {"settings": different, "before": {k: getattr(before, k) for k in different}}
         )
-        store.update_campaign(connection, row.id, settings=after.as_dict(), **moved)
+        campaign_table.update_campaign(connection, row.id, **moved)
     ws.notify()
     return after
 
@@ -200,13 +212,13 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
     """
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
-        sample = store.item_by_key(connection, row.id, item)
+        sample = item_table.item_by_key(connection, row.id, item)
         if _asked_now(connection, row.id, sample) is not None:
             raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
-        last = rows.last_decision(connection, sample.id)
-        if last is None or last.kind == DecisionKind.REOPEN.value:
+        last = decision_table.last_decision(connection, sample.id)
+        if last is None or last.kind == DecisionKind.REOPEN:
             raise ConflictError(f"item {item!r} has no decision to take back", code="not_decided")
-        rows.insert_decision(
+        decision_table.insert_decision(
             connection,
             campaign_id=row.id,
             item_id=sample.id,
@@ -217,12 +229,10 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
             label=None,
             support=0.0,
         )
-        rows.next_attempt(connection, sample.id, last.attempt + 1)
-        again = row.state == CampaignState.FINISHED.value
-        moved = (
-            {"state": CampaignState.RUNNING.value, "message": "an item was reopened; what is left?"} if again else {}
-        )
-        store.update_campaign(connection, row.id, **moved)
+        item_table.next_attempt(connection, sample.id, last.attempt + 1)
+        again = row.state == CampaignState.FINISHED
+        moved = _running("an item was reopened; checking what is left") if again else CampaignValues()
+        campaign_table.update_campaign(connection, row.id, **moved)
     ws.notify()
 
 
@@ -230,12 +240,12 @@ def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by
     """Decide an item as lead, whatever the votes say; in the open batch it needs no more votes."""
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
-        sample = store.item_by_key(connection, row.id, item)
-        class_id = class_of(store.classes_of(connection, row.id), label)
+        sample = item_table.item_by_key(connection, row.id, item)
+        class_id = class_of(campaign_table.classes_of(connection, row.id), label)
         asked = _asked_now(connection, row.id, sample)
-        past = rows.batch_selection_of_attempt(connection, sample.id, sample.attempt)
+        past = selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
         place = asked if asked is not None else past
-        rows.insert_decision(
+        decision_table.insert_decision(
             connection,
             campaign_id=row.id,
             item_id=sample.id,
@@ -247,25 +257,25 @@ def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by
             support=1.0,
         )
         if asked is not None:
-            rows.mark_decided(connection, asked.id)
-        store.update_campaign(connection, row.id)
+            selection_table.mark_decided(connection, asked.id)
+        campaign_table.update_campaign(connection, row.id)
     ws.notify()
 
 
 def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
     """Items whose votes tied or came to 'ambiguous', for the lead to resolve."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        numbers = {r.id: r.number for r in rows.rounds_of(connection, row.id)}
+        row = campaign_table.find_campaign(connection, campaign)
+        numbers = {r.id: r.number for r in round_table.rounds_of(connection, row.id)}
         found = []
-        for decision in rows.unresolved_items(connection, row.id):
-            votes = rows.live_votes(connection, decision.item_id, decision.attempt)
-            place = rows.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
+        for decision in decision_table.unresolved_items(connection, row.id):
+            votes = vote_table.live_votes(connection, decision.item_id, decision.attempt)
+            place = selection_table.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
             found.append(
                 ConflictItem(
                     item=decision.key,
                     content=content_of(decision),
-                    round=numbers.get(decision.round_id, 0),
+                    round=0 if decision.round_id is None else numbers[decision.round_id],
                     suggestion=None if place is None else place.suggested,
                     votes=tuple((v.person, v.label, v.note) for v in votes),
                     asked_again=decision.item_attempt != decision.attempt,
@@ -285,16 +295,16 @@ def ledger(
     person: str | None = None,
 ) -> Page[LedgerEntry]:
     """Votes, decisions and changes by leads, newest first, a page at a time."""
-    if kind is not None and kind not in history.KINDS:
-        raise InvalidInputError(f"kind is {kind!r}; expected one of: {', '.join(history.KINDS)}", code="kind")
+    if kind is not None and kind not in ledger_lines.KINDS:
+        raise InvalidInputError(f"kind is {kind!r}; expected one of: {', '.join(ledger_lines.KINDS)}", code="kind")
     if not 1 <= limit <= 1000:
         raise InvalidInputError(f"limit is {limit!r}; expected a whole number from 1 to 1000", code="limit")
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        item_id = None if item is None else int(store.item_by_key(connection, row.id, item).id)
-        if person is not None and not store.storable(person):
+        row = campaign_table.find_campaign(connection, campaign)
+        item_id = None if item is None else item_table.item_by_key(connection, row.id, item).id
+        if person is not None and not storable(person):
             return Page((), None)
-        entries, cursor = history.page(
+        entries, cursor = ledger_lines.page(
             connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
         )
     return Page(tuple(_entry(e) for e in entries), cursor)
@@ -322,69 +332,72 @@ def _move(
 ) -> CampaignSummary:
     with ws.writing() as connection:
         row = _locked(ws, connection, campaign)
-        if row.state != state.value:
-            if row.state not in [a.value for a in allowed]:
+        if row.state != state:
+            if row.state not in allowed:
                 raise ConflictError(
-                    f"the campaign is {row.state}: {row.message}. To {verb} it, it should be "
-                    f"{' or '.join(a.value for a in allowed)}",
+                    f"the campaign is {row.state}: {row.message}. To {verb} it, it should be {' or '.join(allowed)}",
                     code="state",
                 )
-            store.note_change(connection, row.id, by, {verb: row.state})
-            store.update_campaign(connection, row.id, state=state.value, message=message)
-        found = _summary(connection, store.find_campaign(connection, row.public_id))
+            campaign_table.note_change(connection, row.id, by, {verb: row.state})
+            campaign_table.update_campaign(connection, row.id, state=state, message=message)
+        found = _summary(connection, campaign_table.find_campaign(connection, row.public_id))
     ws.notify()
     return found
 
 
-def _locked(ws: Workspace, connection: "sa.Connection", campaign: str) -> Any:
-    row = store.find_campaign(connection, campaign)
+def _running(message: str) -> CampaignValues:
+    return {"state": CampaignState.RUNNING, "message": message}
+
+
+def _locked(ws: Workspace, connection: "sa.Connection", campaign: str) -> CampaignRow:
+    row = campaign_table.find_campaign(connection, campaign)
     ws.database.lock_campaign(connection, row.id)
-    return store.find_campaign(connection, row.public_id)
+    return campaign_table.find_campaign(connection, row.public_id)
 
 
-def _sees(connection: "sa.Connection", row: Any, person: str) -> bool:
-    account = store.account_by_name(connection, person)
-    return account is None or account.role == "lead" or store.is_member(connection, row.id, account.id)
+def _sees(connection: "sa.Connection", row: CampaignRow, person: str) -> bool:
+    account = account_table.account_by_name(connection, person)
+    return account is None or account.role == Role.LEAD or account_table.is_member(connection, row.id, account.id)
 
 
-def _asked_now(connection: "sa.Connection", campaign_id: int, sample: Any) -> Any:
+def _asked_now(connection: "sa.Connection", campaign_id: int, sample: ItemRow) -> SelectionRow | None:
     """The selection of an item in a batch that is still being voted on, or None."""
-    turn = rows.last_round(connection, campaign_id)
-    if turn is None or turn.state != RoundState.SELECTED.value:
+    turn = round_table.last_round(connection, campaign_id)
+    if turn is None or turn.state != RoundState.SELECTED:
         return None
-    selection = rows.selection_of_item(connection, turn.id, sample.id)
-    return None if selection is None or selection.origin == Origin.AHEAD.value else selection
+    selection = selection_table.selection_of_item(connection, turn.id, sample.id)
+    return None if selection is None or selection.origin == Origin.AHEAD else selection
 
 
-def _summary(connection: "sa.Connection", row: Any) -> CampaignSummary:
-    last = rows.last_round(connection, row.id)
+def _summary(connection: "sa.Connection", row: CampaignRow) -> CampaignSummary:
+    last = round_table.last_round(connection, row.id)
     return CampaignSummary(
         id=row.public_id,
         slug=row.slug,
         name=row.name,
-        state=CampaignState(row.state),
+        state=row.state,
         message=row.message,
         created_at=moment(row.created_at),
         created_by=row.created_by,
         version=row.version,
         n_items=row.n_items,
         spent=row.spent,
-        budget=row.settings.get("budget"),
+        budget=row.settings.budget,
         round=0 if last is None else last.number,
     )
 
 
-def _round(row: Any) -> RoundSummary:
+def _round(row: RoundRow) -> RoundSummary:
     metrics = row.metrics or {}
     return RoundSummary(
         number=row.number,
-        kind=RoundKind(row.kind),
-        state=RoundState(row.state),
+        kind=row.kind,
+        state=row.state,
         size=row.size,
         ahead=row.ahead,
         spent=row.spent,
         validation=metrics.get("validation"),
-        steering=metrics.get("steering", metrics.get("validation")),
+        steering=metrics.get("steering"),
         gain=gain_of(metrics),
         test=metrics.get("test"),
         seconds=row.seconds,
@@ -399,23 +412,24 @@ def gain_of(metrics: Mapping[str, Any]) -> dict[str, Gain] | None:
     return None if found is None else {name: Gain(**values) for name, values in found.items()}
 
 
-def _open_round(connection: "sa.Connection", row: Any, settings: Settings) -> OpenRound | None:
-    if row is None or row.state == RoundState.CLOSED.value:
+def _open_round(connection: "sa.Connection", row: RoundRow | None, settings: Settings) -> OpenRound | None:
+    if row is None or not row.is_open:
         return None
-    leases = handout.live_leases(connection, row.id, time.time())
+    leases = assignment_table.live_leases(connection, row.id, time.time())
     items = tuple(
         ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
-        for s in rows.selections_of(connection, row.id)
-        if s.origin != Origin.AHEAD.value
+        for s in selection_table.batch_of(connection, row.id)
     )
-    return OpenRound(row.number, RoundState(row.state), items)
+    return OpenRound(row.number, row.state, items)
 
 
 def _people(connection: "sa.Connection", campaign_id: int) -> tuple[PersonStats, ...]:
+    by_person: dict[str, list[VoteRow]] = defaultdict(list)
+    for vote in vote_table.live_votes_of_campaign(connection, campaign_id):
+        if vote.person != SUGGESTION:
+            by_person[vote.person].append(vote)
     stats = []
-    for person, votes in history.live_votes_by_person(connection, campaign_id).items():
-        if person == SUGGESTION:
-            continue
+    for person, votes in by_person.items():
         seconds = [v.seconds for v in votes if v.seconds is not None]
         stats.append(
             PersonStats(
@@ -429,7 +443,7 @@ def _people(connection: "sa.Connection", campaign_id: int) -> tuple[PersonStats,
     return tuple(sorted(stats, key=lambda s: s.person))
 
 
-def _entry(row: Any) -> LedgerEntry:
+def _entry(row: ledger_lines.LedgerRow) -> LedgerEntry:
     return LedgerEntry(
         id=row.public_id or f"change-{row.id}",
         kind=row.kind,
@@ -446,7 +460,7 @@ def _cursor(after: str | None) -> tuple[float, str, int] | None:
     if after is None:
         return None
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,20})?)~([a-z]+)~(\d{1,18})", after)
-    if found is None or found[2] not in history.KINDS:
+    if found is None or found[2] not in ledger_lines.KINDS:
         raise InvalidInputError(f"{after!r} is no cursor; take the one of the page before", code="cursor")
     return float(found[1]), found[2], int(found[3])
 
@@ -455,7 +469,7 @@ def _free_slug(connection: "sa.Connection", name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     base = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "campaign"
     slug, k = base, 1
-    while store.slug_taken(connection, slug):
+    while campaign_table.slug_taken(connection, slug):
         k += 1
         slug = f"{base}-{k}"
     return slug

@@ -24,7 +24,7 @@ from labelchef.services import fold
 from labelchef.services.answers import Answers, known_answers
 from labelchef.services.replays import AsAsked, Redrawn, Replay, Replays
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
+from labelchef.store import campaign_table
 
 FEWEST_LABELS = 20
 """Known answers below which orders are not told apart."""
@@ -50,8 +50,8 @@ def compare(
     written; a worker may run meanwhile.
     """
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-    settings = Settings.of(row.settings)
+        row = campaign_table.find_campaign(connection, campaign)
+    settings = row.settings
     names = _wanted(selectors, settings)
     size = settings.batch_size if batch_size is None else batch_size
     for value, what in ((repeats, "repeats"), (size, "batch_size")):

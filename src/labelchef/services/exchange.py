@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from labelchef.domain.campaigns import DecisionKind, Origin, RoundState
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.campaigns import AssignmentState, DecisionKind, Origin, RoundState
 from labelchef.domain.errors import InvalidInputError, LabelchefError, MissingExtraError, StoreError
 from labelchef.domain.files import whole_file
-from labelchef.domain.records import UNRESOLVED
-from labelchef.domain.settings import Settings
+from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import note_on
 from labelchef.io import tables
 from labelchef.services import fold
 from labelchef.services.access import check_person, moment
 from labelchef.services.labelling import class_of, reconsider
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import handout, history
-from labelchef.store import rounds as ledger
+from labelchef.store import (
+    account_table,
+    assignment_table,
+    campaign_table,
+    decision_table,
+    item_table,
+    round_table,
+    selection_table,
+    vote_table,
+)
 from labelchef.store.arrays import read_array
+from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow, NewVote, SelectionRow, TrainItem, VoteRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -41,11 +49,11 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
     Decisions that wait for the next model are in it.
     """
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        classes = store.classes_of(connection, row.id)
-        items = history.train_items(connection, row.id)
-        decided = history.last_decisions(connection, row.id)
-        facts = store.arrays_of(connection, row.id)["weak"]
+        row = campaign_table.find_campaign(connection, campaign)
+        classes = campaign_table.classes_of(connection, row.id)
+        items = item_table.train_items(connection, row.id)
+        decided = decision_table.last_decisions(connection, row.id)
+        facts = campaign_table.arrays_of(connection, row.id)["weak"]
     weak = read_array(ws.folder_of(row), facts)
     frame = pd.DataFrame([_label_row(item, decided.get(item.id), weak[item.position], classes) for item in items])
     return _write(frame, path, format)
@@ -54,10 +62,10 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
 def export_votes(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
     """Write every vote of the ledger, changed and retracted ones too; `counts` says which of them count."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        classes = store.classes_of(connection, row.id)
-        live = {vote.id for vote in history.live_votes(connection, row.id)}
-        votes = history.all_votes(connection, row.id)
+        row = campaign_table.find_campaign(connection, campaign)
+        classes = campaign_table.classes_of(connection, row.id)
+        live = {vote.id for vote in vote_table.live_votes_of_campaign(connection, row.id)}
+        votes = vote_table.all_votes(connection, row.id)
     frame = pd.DataFrame(
         [
             {
@@ -93,10 +101,10 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
     """
     lines = tables.read_vote_lines(path)
     with ws.writing() as connection:
-        row = store.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
         ws.database.lock_campaign(connection, row.id)
-        classes = store.classes_of(connection, row.id)
-        items = history.items_by_key(connection, row.id, [line.item for line in lines])
+        classes = campaign_table.classes_of(connection, row.id)
+        items = item_table.items_by_key(connection, row.id, [line.item for line in lines])
         wanted: dict[tuple[str, str], _Incoming] = {}
         for line in lines:
             vote = _checked(line, items, classes)
@@ -110,13 +118,13 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
 
 @dataclass(frozen=True)
 class _Incoming:
-    sample: Any
+    sample: ItemRow
     person: str
     label: int | None
     note: str | None
 
 
-def _checked(line: tables.VoteLine, items: dict[str, Any], classes: tuple[str, ...]) -> _Incoming:
+def _checked(line: tables.VoteLine, items: dict[str, ItemRow], classes: tuple[str, ...]) -> _Incoming:
     try:
         check_person(line.annotator)
         if line.item not in items:
@@ -126,16 +134,20 @@ def _checked(line: tables.VoteLine, items: dict[str, Any], classes: tuple[str, .
         raise InvalidInputError(f"line {line.number}: {error}. Nothing was stored", code="votes") from None
 
 
-def _take(connection: "sa.Connection", campaign: Any, votes: list[_Incoming], *, dry_run: bool) -> dict[str, int]:
-    turn = ledger.last_round(connection, campaign.id)
-    open_ = turn is not None and turn.state == RoundState.SELECTED.value
-    asked = {s.item_id: s for s in ledger.selections_of(connection, turn.id)} if turn is not None and open_ else {}
-    past = history.batch_selections(connection, [v.sample.id for v in votes])
-    last = history.last_votes(connection, [v.sample.id for v in votes])
-    accounts = history.account_ids(connection)
+def _take(
+    connection: "sa.Connection", campaign: CampaignRow, votes: list[_Incoming], *, dry_run: bool
+) -> dict[str, int]:
+    turn = round_table.last_round(connection, campaign.id)
+    open_ = turn is not None and turn.state == RoundState.SELECTED
+    asked = (
+        {s.item_id: s for s in selection_table.selections_of(connection, turn.id)} if turn is not None and open_ else {}
+    )
+    past = selection_table.batch_selections(connection, [v.sample.id for v in votes])
+    last = vote_table.last_votes(connection, [v.sample.id for v in votes])
+    accounts = account_table.account_ids(connection)
     counts = {"stored": 0, "changed": 0, "unchanged": 0}
-    rows: list[dict[str, Any]] = []
-    again: list[tuple[Any, Any]] = []
+    rows: list[tuple[VoteRow | None, NewVote]] = []
+    again: list[tuple[SelectionRow, ItemRow]] = []
     for vote in votes:
         sample = vote.sample
         selection = asked.get(sample.id) or past.get((sample.id, sample.attempt))
@@ -146,37 +158,29 @@ def _take(connection: "sa.Connection", campaign: Any, votes: list[_Incoming], *,
             counts["unchanged"] += 1
             continue
         counts["changed" if live else "stored"] += 1
-        ahead = selection is None or selection.origin == Origin.AHEAD.value
-        rows.append(
-            {
-                "public_id": store.new_public_id(),
-                "campaign_id": campaign.id,
-                "item_id": sample.id,
-                "attempt": attempt,
-                "round_id": None if ahead or selection is None else selection.round_id,
-                "person": vote.person,
-                "account_id": accounts.get(vote.person),
-                "seq": 0 if prior is None else prior.seq + 1,
-                "supersedes": None if prior is None else prior.id,
-                "label": vote.label,
-                "retracted": False,
-                "note": vote.note,
-                "blind": True,
-                "suggested": None if selection is None else selection.suggested,
-                "seconds": None,
-                "source": "import",
-                "request_id": None,
-                "created_at": time.time(),
-            }
+        ahead = selection is None or selection.origin == Origin.AHEAD
+        new = NewVote(
+            campaign_id=campaign.id,
+            item_id=sample.id,
+            attempt=attempt,
+            round_id=None if ahead or selection is None else selection.round_id,
+            person=vote.person,
+            account_id=accounts.get(vote.person),
+            label=vote.label,
+            note=vote.note,
+            blind=True,
+            suggested=None if selection is None else selection.suggested,
+            source="import",
         )
+        rows.append((prior, new))
         if selection is not None and sample.id not in asked:
             again.append((selection, sample))
         elif selection is not None and not dry_run:
             if not live:
-                handout.count_vote(connection, selection.id, +1)
-            handout.assign(connection, selection, vote.person, handout.VOTED, time.time())
+                selection_table.count_vote(connection, selection.id, +1)
+            assignment_table.assign(connection, selection, vote.person, AssignmentState.VOTED, time.time())
     if not dry_run and rows:
-        history.insert_votes(connection, rows)
+        vote_table.insert_votes(connection, rows)
         for selection, sample in again:
             reconsider(connection, campaign, selection, sample)
     return counts
@@ -188,10 +192,10 @@ def report(ws: Workspace, campaign: str) -> str:
 
     require_report()
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        classes = store.classes_of(connection, row.id)
-        keys = history.train_keys(connection, row.id)
-    settings = Settings.of(row.settings)
+        row = campaign_table.find_campaign(connection, campaign)
+        classes = campaign_table.classes_of(connection, row.id)
+        keys = item_table.train_keys(connection, row.id)
+    settings = row.settings
     influence, first, asked, spent, predicted = np.empty(0), np.empty(0), [], [], []
     folded = None
     for step in fold.unfold(ws, row):
@@ -229,7 +233,7 @@ def report(ws: Workspace, campaign: str) -> str:
     return render_report(data)
 
 
-def _asked_rows(record: Any, weak: Any, keys: list[str], classes: tuple[str, ...]) -> list[dict[str, Any]]:
+def _asked_rows(record: RoundRecord, weak: Float64s, keys: list[str], classes: tuple[str, ...]) -> list[dict[str, Any]]:
     def name(label: int) -> str | None:
         return None if label == UNRESOLVED else classes[label]
 
@@ -248,16 +252,18 @@ def _asked_rows(record: Any, weak: Any, keys: list[str], classes: tuple[str, ...
     ]
 
 
-def _label_row(item: Any, decision: Any, weak: Any, classes: tuple[str, ...]) -> dict[str, Any]:
+def _label_row(
+    item: TrainItem, decision: DecisionRow | None, weak: Float64s, classes: tuple[str, ...]
+) -> dict[str, Any]:
     label, source, by = int(np.argmax(weak)), "weak", None
     probability = [float(p) for p in weak]
     chosen = item.label
     if chosen is not None:
         source = "given"
-    if decision is not None and decision.kind != DecisionKind.REOPEN.value:
+    if decision is not None and decision.kind != DecisionKind.REOPEN:
         chosen, by = decision.label, decision.by
         source = "weak" if chosen is None else "cleaned"
-    if decision is not None and decision.kind == DecisionKind.REOPEN.value:
+    if decision is not None and decision.kind == DecisionKind.REOPEN:
         chosen, source, by = None, "weak", decision.by
     if chosen is not None:
         label = int(chosen)

@@ -8,7 +8,7 @@ import hashlib
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +23,15 @@ from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, 
 from labelchef.domain.settings import Settings
 from labelchef.selectors import Selector
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import rounds as ledger
+from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
 from labelchef.store.arrays import read_array
+from labelchef.store.rows import CampaignRow, DecisionWithPosition, RoundRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 VOTES_UP_TO = "votes_up_to"
-"""Of a closed round, the newest vote that its record may hold; rounds closed before this was kept hold none."""
+"""Of a closed round, the newest vote that its record may hold."""
 
 _quiet = threading.Lock()
 _TOLERANCE = 1e-6
@@ -94,7 +94,7 @@ class Selected:
 class PastRound:
     """A closed round as the ledger has it."""
 
-    row: Any
+    row: RoundRow
     reopened: Ints
     selected: Ints
     decisions: Decisions
@@ -116,12 +116,12 @@ class Inputs:
     classes: tuple[str, ...]
 
 
-def fit(ws: Workspace, campaign: Any, on_step: Callable[[int, float, float], None] | None = None) -> Folded:
+def fit(ws: Workspace, campaign: CampaignRow, on_step: Callable[[int, float, float], None] | None = None) -> Folded:
     """The first model, from the campaign's arrays."""
     inputs = inputs_of(ws, campaign)
-    cleaner = new_cleaner(Settings.of(campaign.settings))
+    cleaner = new_cleaner(campaign.settings)
     fit_on(inputs, cleaner, on_step=on_step)
-    return Folded(cleaner, inputs.X, inputs.X_val, inputs.weak, _steering(inputs, Settings.of(campaign.settings)))
+    return Folded(cleaner, inputs.X, inputs.X_val, inputs.weak, _steering(inputs, campaign.settings))
 
 
 def _steering(inputs: Inputs, settings: Settings) -> Ints:
@@ -130,12 +130,12 @@ def _steering(inputs: Inputs, settings: Settings) -> Ints:
     return np.flatnonzero(~draw_judges(y, len(inputs.classes), settings.holdout, settings.seed))
 
 
-def inputs_of(ws: Workspace, campaign: Any) -> Inputs:
+def inputs_of(ws: Workspace, campaign: CampaignRow) -> Inputs:
     """A campaign's arrays and trusted labels."""
     with ws.reading() as connection:
-        arrays = store.arrays_of(connection, campaign.id)
-        classes = store.classes_of(connection, campaign.id)
-        given = {s: store.labels_of_split(connection, campaign.id, s.value) for s in SplitName}
+        arrays = campaign_table.arrays_of(connection, campaign.id)
+        classes = campaign_table.classes_of(connection, campaign.id)
+        given = {s: item_table.labels_of_split(connection, campaign.id, s) for s in SplitName}
     folder = ws.require_folder(campaign)
     data = {name: read_array(folder, arrays[name]) for name in _data_arrays(arrays)}
     train = given[SplitName.TRAIN]
@@ -225,7 +225,7 @@ def decide(folded: Folded, batch: Batch, votes: Votes, decisions: Decisions, sec
 class Step:
     """A round run again: what came out now, beside `row`, what the ledger says came out then."""
 
-    row: Any
+    row: RoundRow
     past: PastRound | None
     folded: Folded
     selection: str | None
@@ -235,11 +235,11 @@ class Step:
     record: RoundRecord | None
 
 
-def unfold(ws: Workspace, campaign: Any) -> Iterator[Step]:
+def unfold(ws: Workspace, campaign: CampaignRow) -> Iterator[Step]:
     """Run the whole ledger again, round by round, the open one last."""
     folded = fit(ws, campaign)
     with ws.reading() as connection:
-        rounds = ledger.rounds_of(connection, campaign.id)
+        rounds = round_table.rounds_of(connection, campaign.id)
     folded.closed, folded.last_labels = 1, labels_hash(folded.cleaner)
     if rounds:
         yield Step(rounds[0], None, folded, None, folded.last_labels, folded.cleaner.rounds_[-1])
@@ -248,10 +248,10 @@ def unfold(ws: Workspace, campaign: Any) -> Iterator[Step]:
             past = past_round(connection, row)
         found = None
         batch = Batch(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        if row.kind == RoundKind.BATCH.value:
+        if row.kind == RoundKind.BATCH:
             selected = select(folded, row.size, row.ahead, past.reopened)
             batch, found = selected.batch, selected.hash
-        if row.state != RoundState.CLOSED.value:
+        if row.state != RoundState.CLOSED:
             yield Step(row, past, folded, found, None, None)
             return
         record = decide(folded, batch_of(batch, past.decisions), past.votes, past.decisions, {})
@@ -259,7 +259,7 @@ def unfold(ws: Workspace, campaign: Any) -> Iterator[Step]:
         yield Step(row, past, folded, found, folded.last_labels, record)
 
 
-def rebuild(ws: Workspace, campaign: Any) -> Folded:
+def rebuild(ws: Workspace, campaign: CampaignRow) -> Folded:
     """The state after the whole ledger; a round that does not come out as it did is refused."""
     folded = None
     for step in unfold(ws, campaign):
@@ -273,12 +273,12 @@ def rebuild(ws: Workspace, campaign: Any) -> Folded:
     return folded
 
 
-def current(ws: Workspace, campaign: Any) -> Folded:
+def current(ws: Workspace, campaign: CampaignRow) -> Folded:
     """The state that belongs to the ledger as it stands, from the cache if that still fits."""
     folded = ws.folded.get(campaign.id)
     with ws.reading() as connection:
-        rounds = ledger.rounds_of(connection, campaign.id)
-    closed = [r for r in rounds if r.state == RoundState.CLOSED.value]
+        rounds = round_table.rounds_of(connection, campaign.id)
+    closed = [r for r in rounds if r.state == RoundState.CLOSED]
     open_batch = len(rounds) > len(closed)
     fits = (
         folded is not None
@@ -293,44 +293,44 @@ def current(ws: Workspace, campaign: Any) -> Folded:
     return folded
 
 
-def past_round(connection: "sa.Connection", row: Any) -> PastRound:
+def past_round(connection: "sa.Connection", row: RoundRow) -> PastRound:
     """A round with what it selected and applied."""
-    selections = ledger.selections_of(connection, row.id)
-    batch = [s for s in selections if s.origin != Origin.AHEAD.value]
-    reopened = np.array([s.position for s in batch if s.origin == Origin.REOPENED.value], dtype=np.int64)
+    selections = selection_table.selections_of(connection, row.id)
+    batch = [s for s in selections if s.origin != Origin.AHEAD]
+    reopened = np.array([s.position for s in batch if s.origin == Origin.REOPENED], dtype=np.int64)
     positions = np.array([s.position for s in batch], dtype=np.int64)
-    applied = ledger.decisions_applied(connection, row.id)
+    applied = decision_table.decisions_applied(connection, row.id)
     decisions, corrections = merged(positions, applied)
     votes = votes_behind(connection, applied, row.diagnostics.get(VOTES_UP_TO, 0))
     return PastRound(row, reopened, positions, decisions, votes, corrections)
 
 
-def votes_behind(connection: "sa.Connection", rows: Sequence[Any], upto: int) -> Votes:
+def votes_behind(connection: "sa.Connection", rows: Sequence[DecisionWithPosition], upto: int) -> Votes:
     """The votes that the last decision on each item rests on, as they stood when `upto` was the newest vote.
 
     A lead who decides says so as a voter does; a decision taken back rests on nothing. A vote may change after its round:
     what a selector saw then must be what it sees when the ledger is run again.
     """
     last = {row.item_id: row for row in rows}
-    standing = [row for row in last.values() if row.kind != DecisionKind.REOPEN.value]
-    found = ledger.votes_behind(connection, standing, upto)
+    standing = [row for row in last.values() if row.kind != DecisionKind.REOPEN]
+    found = vote_table.votes_behind(connection, standing, upto)
     ballots: list[tuple[str, object, object]] = []
-    for row in sorted(standing, key=lambda row: int(row.position)):
+    for row in sorted(standing, key=lambda row: row.position):
         said = [(vote.person, vote.label) for vote in found.get(row.item_id, [])]
-        said += [(row.by, row.label)] if row.kind == DecisionKind.LEAD.value else []
+        said += [(row.by, row.label)] if row.kind == DecisionKind.LEAD else []
         ballots += [(who, [row.position], [UNRESOLVED if label is None else label]) for who, label in said]
     return Votes.of(ballots)
 
 
-def merged(batch: Ints, rows: Sequence[Any]) -> tuple[Decisions, int]:
+def merged(batch: Ints, rows: Sequence[DecisionWithPosition]) -> tuple[Decisions, int]:
     """One decision an item: those of the batch in its order, then corrections as they came; the last one counts."""
-    last: dict[int, Any] = {}
+    last: dict[int, DecisionWithPosition] = {}
     for row in rows:
         last.pop(row.position, None)
         last[row.position] = row
     inside = [p for p in batch.tolist() if p in last]
     order = inside + [p for p in last if p not in set(inside)]
-    labels = [UNRESOLVED if last[p].label is None else int(last[p].label) for p in order]
+    labels = [UNRESOLVED if (label := last[p].label) is None else label for p in order]
     support = [float(last[p].support) for p in order]
     made = Decisions(np.array(order, dtype=np.int64), np.array(labels, dtype=np.int64), np.array(support))
     return made, len(order) - len(inside)
@@ -373,11 +373,8 @@ def gains_of(cleaner: LabelCleaner) -> dict[str, Any] | None:
 
 
 def same_metrics(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Whether metrics agree to six digits: sums in another order may differ in the last bits.
-
-    Rounds stored before validation had two parts have no metrics of the one that steers.
-    """
-    for split in ("validation", "test", *(["steering"] if "steering" in theirs else [])):
+    """Whether metrics agree to six digits: sums in another order may differ in the last bits."""
+    for split in ("validation", "steering", "test"):
         a, b = ours.get(split), theirs.get(split)
         if (a is None) != (b is None):
             return False
@@ -388,7 +385,7 @@ def same_metrics(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     return True
 
 
-def check(row: Any, what: str, found: str, stored: str | None) -> None:
+def check(row: RoundRow, what: str, found: str, stored: str | None) -> None:
     """Refuse to go on from a history that cannot be repeated."""
     if found != stored:
         raise HistoryMismatchError(
@@ -399,7 +396,7 @@ def check(row: Any, what: str, found: str, stored: str | None) -> None:
         )
 
 
-def _data_arrays(arrays: dict[str, Any]) -> list[str]:
+def _data_arrays(arrays: Mapping[str, object]) -> list[str]:
     return [name for name in ("features", "weak", "val_features", "test_features") if name in arrays]
 
 

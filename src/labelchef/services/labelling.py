@@ -5,9 +5,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labelchef.domain.campaigns import (
+    AssignmentState,
     CampaignState,
     DecisionKind,
     ItemContent,
@@ -22,13 +23,30 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.domain.settings import Settings
-from labelchef.services.access import moment_or_none, visible_campaign
+from labelchef.services.access import moment, visible_campaign
 from labelchef.services.turns import majority
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import handout
-from labelchef.store import rounds as ledger
+from labelchef.store import (
+    assignment_table,
+    campaign_table,
+    decision_table,
+    item_table,
+    round_table,
+    selection_table,
+    vote_table,
+)
+from labelchef.store.rows import (
+    CampaignRow,
+    ItemRow,
+    LeasedSelection,
+    NewVote,
+    RoundRow,
+    SelectionRow,
+    UnresolvedItem,
+    VoteRow,
+    VoteWithKey,
+)
+from labelchef.store.values import storable
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -49,14 +67,14 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
     now = time.time()
     with ws.reading() as connection:
         row, _ = visible_campaign(connection, campaign, person)
-        turn = ledger.last_round(connection, row.id)
+        turn = round_table.last_round(connection, row.id)
         waiting = _waiting(row, turn)
         if waiting is not None:
             return waiting
         assert turn is not None
-        held = list(handout.leases_of(connection, turn.id, person, now))
-        people = Settings.of(row.settings).people
-        more = len(held) < n and bool(handout.free_selections(connection, turn.id, person, people, now, 1))
+        held = assignment_table.leases_of(connection, turn.id, person, now)
+        people = row.settings.people
+        more = len(held) < n and bool(assignment_table.free_selections(connection, turn.id, person, people, now, 1))
         if not more:
             return _tasks(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
     return _lease(ws, campaign, person, n)
@@ -68,7 +86,7 @@ def _lease(ws: Workspace, campaign: str, person: str, n: int) -> list[Task] | Wa
         return _hand_out(connection, row, person, n)
 
 
-def _locked(ws: Workspace, connection: "sa.Connection", campaign: str, person: str) -> tuple[Any, int | None]:
+def _locked(ws: Workspace, connection: "sa.Connection", campaign: str, person: str) -> tuple[CampaignRow, int | None]:
     """The campaign as it is once no one else writes to it, and the person's account."""
     row, account_id = visible_campaign(connection, campaign, person)
     if ws.database.is_sqlite:
@@ -77,22 +95,22 @@ def _locked(ws: Workspace, connection: "sa.Connection", campaign: str, person: s
     return visible_campaign(connection, campaign, person)
 
 
-def _hand_out(connection: "sa.Connection", row: Any, person: str, n: int) -> list[Task] | Waiting:
+def _hand_out(connection: "sa.Connection", row: CampaignRow, person: str, n: int) -> list[Task] | Waiting:
     now = time.time()
-    turn = ledger.last_round(connection, row.id)
+    turn = round_table.last_round(connection, row.id)
     waiting = _waiting(row, turn)
     if waiting is not None:
         return waiting
     assert turn is not None
-    settings = Settings.of(row.settings)
-    held = list(handout.leases_of(connection, turn.id, person, now))
+    settings = row.settings
+    held = assignment_table.leases_of(connection, turn.id, person, now)
     if len(held) < n:
         until = now + 60.0 * settings.lease_minutes
-        free = handout.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
+        free = assignment_table.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
         for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
-            handout.assign(connection, selection, person, handout.LEASED, until + 1e-3 * k)
+            assignment_table.assign(connection, selection, person, AssignmentState.LEASED, until + 1e-3 * k)
         if free:
-            held = list(handout.leases_of(connection, turn.id, person, now))
+            held = assignment_table.leases_of(connection, turn.id, person, now)
     return _tasks(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
 
 
@@ -100,11 +118,11 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
     """An item that this person was given, or has voted on."""
     with ws.reading() as connection:
         row, _ = visible_campaign(connection, campaign, person)
-        sample = store.item_by_key(connection, row.id, item)
+        sample = item_table.item_by_key(connection, row.id, item)
         turn, selection = _place(connection, row, sample, person)
         known = selection is not None and (
-            handout.assignment_of(connection, selection.id, person) is not None
-            or handout.last_vote(connection, sample.id, selection.attempt, person) is not None
+            assignment_table.assignment_of(connection, selection.id, person) is not None
+            or vote_table.last_vote(connection, sample.id, selection.attempt, person) is not None
         )
         if selection is None or turn is None or not known:
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
@@ -177,41 +195,42 @@ class _Ballot:
     hidden: bool
 
 
-def _cast(connection: "sa.Connection", row: Any, account_id: int | None, ballot: _Ballot) -> VoteReceipt:
+def _cast(connection: "sa.Connection", row: CampaignRow, account_id: int | None, ballot: _Ballot) -> VoteReceipt:
     person, item = ballot.person, ballot.item
     if ballot.request_id is not None:
-        stored = handout.vote_by_request(connection, row.id, person, ballot.request_id)
+        stored = vote_table.vote_by_request(connection, row.id, person, ballot.request_id)
         if stored is not None:
             return _repeated(stored, item)
-    class_id = class_of(store.classes_of(connection, row.id), ballot.label)
-    sample = store.item_by_key(connection, row.id, item)
+    class_id = class_of(campaign_table.classes_of(connection, row.id), ballot.label)
+    sample = item_table.item_by_key(connection, row.id, item)
     turn, selection = _place(connection, row, sample, person)
     if selection is None or turn is None:
         raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
-    prior = handout.last_vote(connection, sample.id, selection.attempt, person)
-    open_ = turn.state == RoundState.SELECTED.value
+    prior = vote_table.last_vote(connection, sample.id, selection.attempt, person)
+    open_ = turn.state == RoundState.SELECTED
     if _waits_ahead(turn, selection):
         if prior is None or prior.retracted:
             _may_vote_ahead(connection, row, selection, person, item)
     elif prior is None or (prior.retracted and open_):
         _may_vote(connection, row, selection, person, item, open_)
-    public_id = handout.insert_vote(
+    public_id = vote_table.insert_vote(
         connection,
         prior,
-        campaign_id=row.id,
-        item_id=sample.id,
-        attempt=selection.attempt,
-        round_id=None if selection.origin == Origin.AHEAD.value else turn.id,
-        person=person,
-        account_id=account_id,
-        label=class_id,
-        retracted=False,
-        note=ballot.note or None,
-        blind=bool(selection.blind or ballot.hidden),
-        suggested=selection.suggested,
-        seconds=ballot.seconds,
-        source="person",
-        request_id=ballot.request_id,
+        NewVote(
+            campaign_id=row.id,
+            item_id=sample.id,
+            attempt=selection.attempt,
+            round_id=None if selection.origin == Origin.AHEAD else turn.id,
+            person=person,
+            account_id=account_id,
+            label=class_id,
+            note=ballot.note or None,
+            blind=selection.blind or ballot.hidden,
+            suggested=selection.suggested,
+            seconds=ballot.seconds,
+            source="person",
+            request_id=ballot.request_id,
+        ),
     )
     complete = _counted(connection, row, turn, selection, sample, person, prior, +1)
     changed = prior is not None and not prior.retracted
@@ -225,41 +244,46 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
         row, account_id = visible_campaign(connection, campaign, person)
         ws.database.lock_campaign(connection, row.id)
         if request_id is not None:
-            stored = handout.vote_by_request(connection, row.id, person, request_id)
+            stored = vote_table.vote_by_request(connection, row.id, person, request_id)
             if stored is not None:
-                sample = store.item_by_key(connection, row.id, stored.key)
+                sample = item_table.item_by_key(connection, row.id, stored.key)
                 turn, selection = _place(connection, row, sample, person)
                 if selection is None:
                     raise ConflictError(f"item {stored.key!r} is not being asked any more", code="not_asked")
+                assert turn is not None
                 return _tasks(connection, row, turn, person, [selection])[0]
-        vote = handout.newest_live_vote(connection, row.id, person)
+        vote = vote_table.newest_live_vote(connection, row.id, person)
         if vote is None:
             raise ConflictError("there is no vote of yours to take back", code="nothing_to_undo")
-        sample = store.item_by_key(connection, row.id, vote.key)
+        sample = item_table.item_by_key(connection, row.id, vote.key)
         turn, selection = _place(connection, row, sample, person)
         if selection is None or turn is None or selection.attempt != vote.attempt:
             raise ConflictError(
                 f"your last vote, on item {vote.key!r}, belongs to an earlier time it was asked; it stays",
                 code="nothing_to_undo",
             )
-        kept = ("campaign_id", "item_id", "attempt", "round_id", "person", "blind", "suggested")
-        values = {name: getattr(vote, name) for name in kept}
-        handout.insert_vote(
+        vote_table.insert_vote(
             connection,
             vote,
-            **values,
-            account_id=account_id,
-            label=None,
-            retracted=True,
-            note=None,
-            seconds=None,
-            source="undo",
-            request_id=request_id,
+            NewVote(
+                campaign_id=vote.campaign_id,
+                item_id=vote.item_id,
+                attempt=vote.attempt,
+                round_id=vote.round_id,
+                person=vote.person,
+                account_id=account_id,
+                label=None,
+                blind=vote.blind,
+                suggested=vote.suggested,
+                source="undo",
+                retracted=True,
+                request_id=request_id,
+            ),
         )
         _counted(connection, row, turn, selection, sample, person, vote, -1)
-        if turn.state == RoundState.SELECTED.value or _waits_ahead(turn, selection):
-            minutes = Settings.of(row.settings).lease_minutes
-            handout.assign(connection, selection, person, handout.LEASED, time.time() + 60.0 * minutes)
+        if turn.state == RoundState.SELECTED or _waits_ahead(turn, selection):
+            minutes = row.settings.lease_minutes
+            assignment_table.assign(connection, selection, person, AssignmentState.LEASED, time.time() + 60.0 * minutes)
         return _tasks(connection, row, turn, person, [selection])[0]
 
 
@@ -268,22 +292,22 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     with ws.writing() as connection:
         row, _ = visible_campaign(connection, campaign, person)
         ws.database.lock_campaign(connection, row.id)
-        sample = store.item_by_key(connection, row.id, item)
-        turn = ledger.last_round(connection, row.id)
-        selection = None if turn is None else ledger.selection_of_item(connection, turn.id, sample.id)
-        given = None if selection is None else handout.assignment_of(connection, selection.id, person)
-        if selection is None or given is None or given.state == handout.VOTED:
+        sample = item_table.item_by_key(connection, row.id, item)
+        turn = round_table.last_round(connection, row.id)
+        selection = None if turn is None else selection_table.selection_of_item(connection, turn.id, sample.id)
+        given = None if selection is None else assignment_table.assignment_of(connection, selection.id, person)
+        if selection is None or given is None or given.state == AssignmentState.VOTED:
             raise ConflictError(f"item {item!r} is not with {person!r}; there is nothing to skip", code="not_leased")
-        handout.assign(connection, selection, person, handout.SKIPPED, time.time())
-        store.update_campaign(connection, row.id)
+        assignment_table.assign(connection, selection, person, AssignmentState.SKIPPED, time.time())
+        campaign_table.update_campaign(connection, row.id)
     ws.notify()
 
 
 def media(ws: Workspace, campaign: str, item: str) -> Path:
     """The image of a training or validation item, a file inside the campaign's media folder."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        name = store.image_of(connection, row.id, item)
+        row = campaign_table.find_campaign(connection, campaign)
+        name = item_table.image_of(connection, row.id, item)
     folder = (ws.folder_of(row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
@@ -306,14 +330,14 @@ def class_of(classes: Sequence[str], label: int | str | None) -> int | None:
     )
 
 
-def reconsider(connection: "sa.Connection", campaign: Any, selection: Any, sample: Any) -> None:
+def reconsider(connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, sample: ItemRow) -> None:
     """Votes changed after an item was decided by votes: decide again if they come to something else."""
-    last = ledger.last_decision(connection, sample.id)
-    if last is None or last.kind != DecisionKind.VOTES.value or last.attempt != selection.attempt:
+    last = decision_table.last_decision(connection, sample.id)
+    if last is None or last.kind != DecisionKind.VOTES or last.attempt != selection.attempt:
         return
-    label, support = majority(ledger.live_votes(connection, sample.id, selection.attempt))
+    label, support = majority(vote_table.live_votes(connection, sample.id, selection.attempt))
     if label != last.label:
-        ledger.insert_decision(
+        decision_table.insert_decision(
             connection,
             campaign_id=campaign.id,
             item_id=sample.id,
@@ -324,60 +348,66 @@ def reconsider(connection: "sa.Connection", campaign: Any, selection: Any, sampl
             label=label,
             support=support,
         )
-        store.update_campaign(connection, campaign.id)
+        campaign_table.update_campaign(connection, campaign.id)
 
 
-def content_of(row: Any) -> ItemContent:
+def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
     """What people see of an item's row."""
     return ItemContent(row.text, row.image, row.fields or {})
 
 
-def _place(connection: "sa.Connection", campaign: Any, sample: Any, person: str) -> tuple[Any, Any]:
+def _place(
+    connection: "sa.Connection", campaign: CampaignRow, sample: ItemRow, person: str
+) -> tuple[RoundRow | None, SelectionRow | None]:
     """Where an item is being asked: the open round, else this person's work ahead that no batch took up yet, else the
     batch that asked it last; (round, selection).
     """
-    turn = ledger.last_round(connection, campaign.id)
-    if turn is not None and turn.state == RoundState.SELECTED.value:
-        selection = ledger.selection_of_item(connection, turn.id, sample.id)
+    turn = round_table.last_round(connection, campaign.id)
+    if turn is not None and turn.state == RoundState.SELECTED:
+        selection = selection_table.selection_of_item(connection, turn.id, sample.id)
         if selection is not None:
             return turn, selection
-    past = ledger.batch_selection_of_attempt(connection, sample.id, sample.attempt)
-    ahead = handout.ahead_of_person(connection, sample.id, sample.attempt, person)
+    past = selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
+    ahead = assignment_table.ahead_of_person(connection, sample.id, sample.attempt, person)
     if ahead is not None and (past is None or ahead.attempt > past.attempt):
-        return ledger.round_by_id(connection, ahead.round_id), ahead
+        return round_table.round_by_id(connection, ahead.round_id), ahead
     if past is None:
         return turn, None
-    return ledger.round_by_id(connection, past.round_id), ledger.selection_of_item(connection, past.round_id, sample.id)
+    return round_table.round_by_id(connection, past.round_id), past
 
 
-def _waits_ahead(turn: Any, selection: Any) -> bool:
+def _waits_ahead(turn: RoundRow, selection: SelectionRow) -> bool:
     """Whether this is work ahead of a round that is over: its votes wait until a batch takes the item up."""
-    return bool(selection.origin == Origin.AHEAD.value and turn.state != RoundState.SELECTED.value)
+    return selection.origin == Origin.AHEAD and turn.state != RoundState.SELECTED
 
 
-def _may_vote_ahead(connection: "sa.Connection", campaign: Any, selection: Any, person: str, item: str) -> None:
+def _may_vote_ahead(
+    connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, person: str, item: str
+) -> None:
     """A first vote on work ahead whose round is over: the item must be undecided and not have all its votes."""
-    last = ledger.last_decision(connection, selection.item_id)
+    last = decision_table.last_decision(connection, selection.item_id)
     if last is not None and last.attempt >= selection.attempt:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    votes = ledger.live_votes(connection, selection.item_id, selection.attempt)
-    taken = handout.slots_taken(connection, selection.id, person, time.time())
-    if len(votes) + taken >= Settings.of(campaign.settings).people:
+    votes = vote_table.live_votes(connection, selection.item_id, selection.attempt)
+    taken = assignment_table.slots_taken(connection, selection.id, person, time.time())
+    if len(votes) + taken >= campaign.settings.people:
         raise ConflictError(
             f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
         )
 
 
-def _may_vote(connection: "sa.Connection", campaign: Any, selection: Any, person: str, item: str, open_: bool) -> None:
+def _may_vote(
+    connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, person: str, item: str, open_: bool
+) -> None:
     """A first vote needs a lease that lives, or a place that nobody has taken."""
     if not open_ or selection.decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
     now = time.time()
-    own = handout.assignment_of(connection, selection.id, person)
-    if own is not None and own.state == handout.LEASED and own.until > now:
+    own = assignment_table.assignment_of(connection, selection.id, person)
+    if own is not None and own.state == AssignmentState.LEASED and own.until > now:
         return
-    people = Settings.of(campaign.settings).people
-    if selection.votes + handout.slots_taken(connection, selection.id, person, now) >= people:
+    people = campaign.settings.people
+    if selection.votes + assignment_table.slots_taken(connection, selection.id, person, now) >= people:
         raise ConflictError(
             f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
         )
@@ -385,74 +415,80 @@ def _may_vote(connection: "sa.Connection", campaign: Any, selection: Any, person
 
 def _counted(
     connection: "sa.Connection",
-    campaign: Any,
-    turn: Any,
-    selection: Any,
-    sample: Any,
+    campaign: CampaignRow,
+    turn: RoundRow,
+    selection: SelectionRow,
+    sample: ItemRow,
     person: str,
-    prior: Any,
+    prior: VoteRow | None,
     by: int,
 ) -> bool:
     """Keep counts and leases after a vote; tell whether it completed the batch."""
     new = by < 0 or prior is None or prior.retracted
     waits = _waits_ahead(turn, selection)
-    if turn.state != RoundState.SELECTED.value and not waits:
+    if turn.state != RoundState.SELECTED and not waits:
         reconsider(connection, campaign, selection, sample)
         return False
     if new:
-        handout.count_vote(connection, selection.id, by)
+        selection_table.count_vote(connection, selection.id, by)
     if by > 0:
-        handout.assign(connection, selection, person, handout.VOTED, time.time())
+        assignment_table.assign(connection, selection, person, AssignmentState.VOTED, time.time())
     if waits:
         return False
-    people = Settings.of(campaign.settings).people
-    return not ledger.batch_incomplete(connection, turn.id, people)
+    people = campaign.settings.people
+    return not selection_table.batch_incomplete(connection, turn.id, people)
 
 
-def _waiting(campaign: Any, turn: Any) -> Waiting | None:
+def _waiting(campaign: CampaignRow, turn: RoundRow | None) -> Waiting | None:
     """Why nothing is handed out, whoever asks."""
-    state = CampaignState(campaign.state)
+    state = campaign.state
     if state in (CampaignState.FINISHED, CampaignState.FAILED):
-        return Waiting(WaitReason(state.value), campaign.message, campaign.version, 60.0)
+        return Waiting(WaitReason(state), campaign.message, campaign.version, 60.0)
     if state in (CampaignState.PAUSED, CampaignState.STOPPED):
-        reason = WaitReason(state.value)
+        reason = WaitReason(state)
         return Waiting(reason, _SENTENCES[reason], campaign.version, 60.0)
     if turn is None:
         return Waiting(WaitReason.PREPARING, _SENTENCES[WaitReason.PREPARING], campaign.version, 5.0)
-    if turn.state != RoundState.SELECTED.value:
+    if turn.state != RoundState.SELECTED:
         return Waiting(WaitReason.UPDATING, _SENTENCES[WaitReason.UPDATING], campaign.version, 5.0)
     return None
 
 
-def _idle(connection: "sa.Connection", campaign: Any, turn: Any, now: float) -> Waiting:
+def _idle(connection: "sa.Connection", campaign: CampaignRow, turn: RoundRow, now: float) -> Waiting:
     """This person is done with what is out."""
-    if not ledger.batch_incomplete(connection, turn.id, Settings.of(campaign.settings).people):
+    if not selection_table.batch_incomplete(connection, turn.id, campaign.settings.people):
         return Waiting(WaitReason.UPDATING, _SENTENCES[WaitReason.UPDATING], campaign.version, 5.0)
-    expiry = handout.next_expiry(connection, turn.id, now)
+    expiry = assignment_table.next_expiry(connection, turn.id, now)
     retry = 30.0 if expiry is None else min(30.0, max(1.0, expiry - now))
     return Waiting(WaitReason.OTHERS, _SENTENCES[WaitReason.OTHERS], campaign.version, retry)
 
 
 def _tasks(
-    connection: "sa.Connection", campaign: Any, turn: Any, person: str, selections: Sequence[Any], *, voted: bool = True
+    connection: "sa.Connection",
+    campaign: CampaignRow,
+    turn: RoundRow,
+    person: str,
+    selections: Sequence[SelectionRow],
+    *,
+    voted: bool = True,
 ) -> list[Task]:
     """Selections as tasks; `voted` says that this person may have voted on them, which is not so of those they hold."""
     if not selections:
         return []
-    classes = store.classes_of(connection, campaign.id)
-    settings = Settings.of(campaign.settings)
-    items = store.items_by_id(connection, [s.item_id for s in selections])
+    classes = campaign_table.classes_of(connection, campaign.id)
+    settings = campaign.settings
+    items = item_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
-    validation = store.items_at(connection, campaign.id, SplitName.VALIDATION.value, near)
+    validation = item_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
     tasks = []
     for s in selections:
-        vote = handout.last_vote(connection, s.item_id, s.attempt, person) if voted else None
+        vote = vote_table.last_vote(connection, s.item_id, s.attempt, person) if voted else None
         own = None if vote is None or vote.retracted else OwnVote(vote.label, vote.note)
+        near_ones = [] if s.blind else [(validation[int(p)], similarity) for p, similarity in s.nearest]
         neighbours = [
-            Neighbour(
-                validation[int(p)].key, content_of(validation[int(p)]), classes[validation[int(p)].label], similarity
-            )
-            for p, similarity in ([] if s.blind else s.nearest)
+            Neighbour(one.key, content_of(one), classes[one.label], similarity)
+            for one, similarity in near_ones
+            if one.label is not None
         ]
         item = items[s.item_id]
         tasks.append(
@@ -466,17 +502,17 @@ def _tasks(
                 weak=None if s.blind else tuple(s.weak),
                 rank=s.rank,
                 round=turn.number,
-                origin=Origin(s.origin),
+                origin=s.origin,
                 votes_needed=settings.people,
                 neighbours=tuple(neighbours),
-                leased_until=moment_or_none(getattr(s, "until", None)),
+                leased_until=moment(s.until) if isinstance(s, LeasedSelection) else None,
                 own_vote=own,
             )
         )
     return tasks
 
 
-def _repeated(stored: Any, item: str) -> VoteReceipt:
+def _repeated(stored: VoteWithKey, item: str) -> VoteReceipt:
     if stored.key != item:
         raise ConflictError(
             f"this request_id was used for item {stored.key!r}, not {item!r}; expected a new one a vote",
@@ -491,11 +527,11 @@ def _check_n(n: int) -> None:
 
 
 def _check_extras(note: str | None, seconds: float | None, request_id: str | None) -> None:
-    if note is not None and (len(note) > _LONGEST_NOTE or not store.storable(note)):
+    if note is not None and (len(note) > _LONGEST_NOTE or not storable(note)):
         raise InvalidInputError(
             f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}, and text only", code="note"
         )
     if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
         raise InvalidInputError(f"seconds is {seconds!r}; expected a number of at least 0", code="seconds")
-    if request_id is not None and not (0 < len(request_id) <= 80 and store.storable(request_id)):
+    if request_id is not None and not (0 < len(request_id) <= 80 and storable(request_id)):
         raise InvalidInputError("request_id is empty or too long; expected 1 to 80 characters", code="request_id")

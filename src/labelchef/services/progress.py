@@ -7,25 +7,23 @@ several) sets it against chance. 'Ambiguous' is an answer like any other.
 import statistics
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, RoundKind, RoundState
-from labelchef.domain.settings import Settings
+from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, RoundKind, SplitName
 from labelchef.domain.validation import Gain, note_on
 from labelchef.services.campaigns import gain_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import history
-from labelchef.store import rounds as ledger
+from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
 from labelchef.store.arrays import read_array, write_array
+from labelchef.store.rows import CampaignRow, DecisionRow, RoundRow, SelectionBrief, VoteRow
 
 _MAP_ROWS = 1500
+_SPLITS = (SplitName.TRAIN, SplitName.VALIDATION)
 _mapping = threading.Lock()
 
 
@@ -129,7 +127,7 @@ class MapPoint:
     """An item on the map."""
 
     item: str
-    split: str
+    split: SplitName
     x: float
     y: float
     state: str
@@ -140,12 +138,12 @@ class MapPoint:
 def progress(ws: Workspace, campaign: str) -> ProgressReport:
     """The campaign in numbers, from the ledger alone."""
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        rounds = ledger.rounds_of(connection, row.id)
-        votes = history.live_votes(connection, row.id)
-        decided = history.last_decisions(connection, row.id)
-        selections = history.selections(connection, row.id)
-    settings = Settings.of(row.settings)
+        row = campaign_table.find_campaign(connection, campaign)
+        rounds = round_table.rounds_of(connection, row.id)
+        votes = vote_table.live_votes_of_campaign(connection, row.id)
+        decided = decision_table.last_decisions(connection, row.id)
+        selections = selection_table.selections_of_campaign(connection, row.id)
+    settings = row.settings
     people = [vote for vote in votes if vote.person != SUGGESTION]
     return ProgressReport(
         metric=settings.target_metric,
@@ -161,16 +159,16 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
 
 
 def _rounds(
-    rounds: Sequence[Any],
-    selections: Sequence[Any],
-    decided: dict[int, Any],
-    votes: list[Any],
+    rounds: Sequence[RoundRow],
+    selections: Sequence[SelectionBrief],
+    decided: Mapping[int, DecisionRow],
+    votes: Sequence[VoteRow],
     n_items: int,
     metric: str,
 ) -> list[RoundProgress]:
-    by_round: dict[int, list[Any]] = defaultdict(list)
+    by_round: dict[int, list[SelectionBrief]] = defaultdict(list)
     for selection in selections:
-        if selection.origin != Origin.AHEAD.value:
+        if selection.origin != Origin.AHEAD:
             by_round[selection.round_id].append(selection)
     seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
     for vote in votes:
@@ -179,19 +177,19 @@ def _rounds(
     found: list[RoundProgress] = []
     before: float | None = None
     for turn in rounds:
-        if turn.state != RoundState.CLOSED.value:
+        if turn.is_open or turn.metrics is None:
             continue
         batch = by_round[turn.id]
         labels = {s.item_id: _label_of(decided, s) for s in batch}
         followed = [s for s in batch if s.suggested is not None and labels[s.item_id] == s.suggested]
-        steering = turn.metrics.get("steering", turn.metrics["validation"])
+        steering = turn.metrics["steering"]
         loss, gains = float(steering["loss"]), gain_of(turn.metrics)
         times = [t for s in batch for t in seconds[s.item_id, s.attempt]]
         predicted = sum(s.influence for s in followed if s.influence is not None) / n_items
         found.append(
             RoundProgress(
                 number=turn.number,
-                kind=RoundKind(turn.kind),
+                kind=turn.kind,
                 spent=turn.spent,
                 validation=turn.metrics["validation"],
                 steering=steering,
@@ -210,21 +208,21 @@ def _rounds(
     return found
 
 
-def _label_of(decided: dict[int, Any], selection: Any) -> int | None:
+def _label_of(decided: Mapping[int, DecisionRow], selection: SelectionBrief) -> int | None:
     """The decision on a selection's attempt; None if there is none, or a later attempt took its place."""
     decision = decided.get(selection.item_id)
-    fits = decision is not None and decision.attempt == selection.attempt and decision.kind != DecisionKind.REOPEN.value
+    fits = decision is not None and decision.attempt == selection.attempt and decision.kind != DecisionKind.REOPEN
     return decision.label if decision is not None and fits else None
 
 
-def _answers(votes: list[Any]) -> dict[tuple[int, int], dict[str, int]]:
+def _answers(votes: Sequence[VoteRow]) -> dict[tuple[int, int], dict[str, int]]:
     table: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
     for vote in votes:
         table[vote.item_id, vote.attempt][vote.person] = -1 if vote.label is None else int(vote.label)
     return table
 
 
-def _pairs(votes: list[Any]) -> list[PairAgreement]:
+def _pairs(votes: Sequence[VoteRow]) -> list[PairAgreement]:
     both: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for answers in _answers(votes).values():
         for first, second in combinations(sorted(answers), 2):
@@ -252,7 +250,7 @@ def cohen_kappa(given: Sequence[tuple[int, int]]) -> float | None:
     return None if chance >= 1.0 else (agreement(given) - chance) / (1.0 - chance)
 
 
-def _fleiss(votes: list[Any]) -> float | None:
+def _fleiss(votes: Sequence[VoteRow]) -> float | None:
     rows = [list(answers.values()) for answers in _answers(votes).values() if len(answers) >= 2]
     return fleiss_kappa(rows)
 
@@ -278,18 +276,18 @@ def fleiss_kappa(rows: Sequence[Sequence[int]]) -> float | None:
     return None if chance >= 1.0 else (observed / len(rows) - chance) / (1.0 - chance)
 
 
-def _pull(votes: list[Any]) -> Pull:
+def _pull(votes: Sequence[VoteRow]) -> Pull:
     seen = [v for v in votes if v.suggested is not None and v.source == "person"]
     shown, blind = [v for v in seen if not v.blind], [v for v in seen if v.blind]
     return Pull(len(shown), _share_followed(shown), len(blind), _share_followed(blind))
 
 
-def _share_followed(votes: list[Any]) -> float | None:
+def _share_followed(votes: Sequence[VoteRow]) -> float | None:
     return sum(v.label == v.suggested for v in votes) / len(votes) if votes else None
 
 
-def _quality(votes: list[Any], decided: dict[int, Any]) -> list[PersonQuality]:
-    by_person: dict[str, list[Any]] = defaultdict(list)
+def _quality(votes: Sequence[VoteRow], decided: Mapping[int, DecisionRow]) -> list[PersonQuality]:
+    by_person: dict[str, list[VoteRow]] = defaultdict(list)
     for vote in votes:
         by_person[vote.person].append(vote)
     found = []
@@ -321,8 +319,8 @@ def map2d(ws: Workspace, campaign: str, *, compute: bool = True) -> list[MapPoin
     The places are computed once and kept as a file; without `compute`, None if they are not there yet.
     """
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
-        known = store.arrays_of(connection, row.id).get("map")
+        row = campaign_table.find_campaign(connection, campaign)
+        known = campaign_table.arrays_of(connection, row.id).get("map")
     if known is None:
         if not compute:
             return None
@@ -333,15 +331,15 @@ def map2d(ws: Workspace, campaign: str, *, compute: bool = True) -> list[MapPoin
     return _points(ws, row, places)
 
 
-def _places(ws: Workspace, campaign: Any) -> Float64s:
+def _places(ws: Workspace, campaign: CampaignRow) -> Float64s:
     """(rows, 4): 0 for training or 1 for validation, position, x, y; computed by the first who asks."""
     folder = ws.folder_of(campaign)
     with ws.reading() as connection:
-        arrays = store.arrays_of(connection, campaign.id)
+        arrays = campaign_table.arrays_of(connection, campaign.id)
     if "map" in arrays:
         return np.asarray(read_array(folder, arrays["map"]))
     X, X_val = read_array(folder, arrays["features"]), read_array(folder, arrays["val_features"])
-    seed = Settings.of(campaign.settings).seed
+    seed = campaign.settings.seed
     rng = np.random.default_rng([seed, 2])
     n_val = min(len(X_val), _MAP_ROWS // 4)
     train = _sample(rng, len(X), _MAP_ROWS - n_val)
@@ -355,7 +353,7 @@ def _places(ws: Workspace, campaign: Any) -> Float64s:
     )
     facts = write_array(folder, "map", places)
     with ws.writing() as connection:
-        store.put_array(connection, campaign.id, facts)
+        campaign_table.put_array(connection, campaign.id, facts)
     return places
 
 
@@ -383,30 +381,27 @@ def _embedded(X: Float64s, seed: int) -> Float64s:
         return np.asarray(tsne.fit_transform(spread), np.float64)
 
 
-def _points(ws: Workspace, campaign: Any, places: Float64s) -> list[MapPoint]:
+def _points(ws: Workspace, campaign: CampaignRow, places: Float64s) -> list[MapPoint]:
     with ws.reading() as connection:
-        classes = store.classes_of(connection, campaign.id)
-        decided = history.last_decisions(connection, campaign.id)
-        turn = ledger.last_round(connection, campaign.id)
+        classes = campaign_table.classes_of(connection, campaign.id)
+        decided = decision_table.last_decisions(connection, campaign.id)
+        turn = round_table.last_round(connection, campaign.id)
         opened = set()
-        if turn is not None and ledger.is_open(turn.state):
-            rows = ledger.selections_of(connection, turn.id)
-            opened = {s.item_id for s in rows if s.origin != Origin.AHEAD.value}
-        positions = {
-            split: places[places[:, 0] == k, 1].astype(int).tolist() for k, split in enumerate(("train", "val"))
-        }
-        items = {split: store.items_at(connection, campaign.id, split, at) for split, at in positions.items()}
-        weak_facts = store.arrays_of(connection, campaign.id)["weak"]
+        if turn is not None and turn.is_open:
+            opened = {s.item_id for s in selection_table.batch_of(connection, turn.id)}
+        positions = {split: places[places[:, 0] == k, 1].astype(int).tolist() for k, split in enumerate(_SPLITS)}
+        items = {split: item_table.items_at(connection, campaign.id, split, at) for split, at in positions.items()}
+        weak_facts = campaign_table.arrays_of(connection, campaign.id)["weak"]
     weak = read_array(ws.folder_of(campaign), weak_facts)
     points = []
     for kind, position, x, y in places.tolist():
-        split = "val" if kind else "train"
+        split = _SPLITS[int(kind)]
         item = items[split][int(position)]
         decision = decided.get(item.id)
         label, state = item.label, "validation" if kind else "cleaned"
-        if not kind and decision is not None and decision.kind != DecisionKind.REOPEN.value:
+        if not kind and decision is not None and decision.kind != DecisionKind.REOPEN:
             label = decision.label
-        if not kind and label is None:
+        if label is None:
             label, state = int(np.argmax(weak[int(position)])), "weak"
         if item.id in opened:
             state = "selected"

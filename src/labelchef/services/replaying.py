@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from labelchef.domain.campaigns import RoundKind
 from labelchef.services import fold
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
+from labelchef.store import campaign_table
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,19 @@ def replay(ws: Workspace, campaign: str, on_round: Callable[[ReplayRound], None]
     Nothing is written; a worker may run meanwhile.
     """
     with ws.reading() as connection:
-        row = store.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
     compared: list[ReplayRound] = []
     for step in fold.unfold(ws, row):
         then = step.row
         closed = step.record is not None
         found = ReplayRound(
             number=then.number,
-            kind=RoundKind(then.kind),
+            kind=then.kind,
             selection=None if step.selection is None else step.selection == then.selection_hash,
             labels=step.labels == then.labels_hash if closed else None,
-            metrics=None if step.record is None else fold.same_metrics(fold.metrics_of(step.record), then.metrics),
+            metrics=None
+            if step.record is None
+            else fold.same_metrics(fold.metrics_of(step.record), then.metrics or {}),
             model=fold.model_hash(step.folded.cleaner) == then.model_hash if closed else None,
         )
         compared.append(found)

@@ -24,10 +24,9 @@ from labelchef.services import fold
 from labelchef.services.fold import Folded, Selected
 from labelchef.services.turns import due, majority
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import handout
-from labelchef.store import rounds as ledger
+from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
+from labelchef.store.rows import CampaignRow, NewSelection, NewVote, RoundRow, RoundValues, SelectionRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -38,19 +37,21 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 def step(ws: Workspace, campaign_id: str) -> bool:
     """Take the arrow that is due, if any; the caller holds the worker's lock."""
     with ws.reading() as connection:
-        campaign = store.find_campaign(connection, campaign_id)
+        campaign = campaign_table.find_campaign(connection, campaign_id)
         now = due(connection, campaign)
     if now is None:
         return False
     ws.require_folder(campaign)
-    {"fit": _fit, "aggregate": _aggregate, "close": _close, "correct": _correct, "select": _select}[now.arrow](
-        ws, campaign, now.row
-    )
+    if now.row is None:
+        _fit(ws, campaign)
+    else:
+        steps = {"aggregate": _aggregate, "close": _close, "correct": _correct, "select": _select}
+        steps[now.arrow](ws, campaign, now.row)
     ws.notify()
     return True
 
 
-def _fit(ws: Workspace, campaign: Any, _row: Any) -> None:
+def _fit(ws: Workspace, campaign: CampaignRow) -> None:
     began = time.perf_counter()
     folded = fold.fit(ws, campaign)
     folded.closed, folded.last_labels = 1, fold.labels_hash(folded.cleaner)
@@ -60,44 +61,44 @@ def _fit(ws: Workspace, campaign: Any, _row: Any) -> None:
     model = _write_model(ws, campaign, folded)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
-        if ledger.last_round(connection, campaign.id) is not None:
+        if round_table.last_round(connection, campaign.id) is not None:
             return
-        ledger.insert_round(
+        round_table.insert_round(
             connection,
             campaign_id=campaign.id,
             number=0,
-            kind=RoundKind.INITIAL.value,
+            kind=RoundKind.INITIAL,
             size=0,
             ahead=0,
             spent=0,
             selection_hash=None,
             **_closed(folded, record, {"fit": time.perf_counter() - began}),
         )
-        store.put_array(connection, campaign.id, model)
+        campaign_table.put_array(connection, campaign.id, model)
         _go_on(connection, campaign, folded, plan, number=1, spent=0)
     _forget_unrecorded(ws, campaign)
 
 
-def _aggregate(ws: Workspace, campaign: Any, row: Any) -> None:
+def _aggregate(ws: Workspace, campaign: CampaignRow, row: RoundRow) -> None:
     """Count the votes of a complete batch; pure SQL and counting."""
-    settings = Settings.of(campaign.settings)
+    settings = campaign.settings
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
-        now = ledger.last_round(connection, campaign.id)
-        if now is None or now.id != row.id or now.state != RoundState.SELECTED.value:
+        now = round_table.last_round(connection, campaign.id)
+        if now is None or now.id != row.id or now.state != RoundState.SELECTED:
             return
-        if ledger.batch_incomplete(connection, row.id, settings.people):
+        if selection_table.batch_incomplete(connection, row.id, settings.people):
             return  # a vote was taken back meanwhile
-        selections = [s for s in ledger.selections_of(connection, row.id) if s.origin != Origin.AHEAD.value]
+        selections = [s for s in selection_table.selections_of(connection, row.id) if s.origin != Origin.AHEAD]
         if settings.suggestion_votes:
             for selection in selections:
                 _suggestion_vote(connection, campaign.id, selection)
-        votes = ledger.live_votes_of_round(connection, row.id)
-        decided = ledger.decided_items(connection, row.id)
+        votes = vote_table.live_votes_of_round(connection, row.id)
+        decided = decision_table.decided_items(connection, row.id)
         for selection in selections:
             if selection.item_id not in decided:
                 label, support = majority(votes.get(selection.item_id, []))
-                ledger.insert_decision(
+                decision_table.insert_decision(
                     connection,
                     campaign_id=campaign.id,
                     item_id=selection.item_id,
@@ -108,44 +109,42 @@ def _aggregate(ws: Workspace, campaign: Any, row: Any) -> None:
                     label=label,
                     support=support,
                 )
-        ledger.update_round(connection, row.id, state=RoundState.AGGREGATED.value)
-        store.update_campaign(connection, campaign.id)
+        round_table.update_round(connection, row.id, state=RoundState.AGGREGATED)
+        campaign_table.update_campaign(connection, campaign.id)
 
 
-def _suggestion_vote(connection: "sa.Connection", campaign_id: int, selection: Any) -> None:
+def _suggestion_vote(connection: "sa.Connection", campaign_id: int, selection: SelectionRow) -> None:
     if selection.suggested is None:
         return
-    prior = handout.last_vote(connection, selection.item_id, selection.attempt, SUGGESTION)
+    prior = vote_table.last_vote(connection, selection.item_id, selection.attempt, SUGGESTION)
     if prior is None:
-        handout.insert_vote(
+        vote_table.insert_vote(
             connection,
             None,
-            campaign_id=campaign_id,
-            item_id=selection.item_id,
-            attempt=selection.attempt,
-            round_id=selection.round_id,
-            person=SUGGESTION,
-            account_id=None,
-            label=selection.suggested,
-            retracted=False,
-            note=None,
-            blind=False,
-            suggested=selection.suggested,
-            seconds=None,
-            source=SUGGESTION,
-            request_id=None,
+            NewVote(
+                campaign_id=campaign_id,
+                item_id=selection.item_id,
+                attempt=selection.attempt,
+                round_id=selection.round_id,
+                person=SUGGESTION,
+                account_id=None,
+                label=selection.suggested,
+                blind=False,
+                suggested=selection.suggested,
+                source=SUGGESTION,
+            ),
         )
 
 
-def _close(ws: Workspace, campaign: Any, row: Any) -> None:
+def _close(ws: Workspace, campaign: CampaignRow, row: RoundRow) -> None:
     """Let the model follow the batch and the corrections that wait, and select what comes next."""
     folded = fold.current(ws, campaign)
     with ws.reading() as connection:
         past = fold.past_round(connection, row)
-        pending = ledger.pending_decisions(connection, campaign.id)
-        upto = ledger.last_vote_id(connection, campaign.id)
+        pending = decision_table.pending_decisions(connection, campaign.id)
+        upto = vote_table.last_vote_id(connection, campaign.id)
         votes = fold.votes_behind(connection, pending, upto)
-        chosen = [s for s in ledger.selections_of(connection, row.id) if s.origin != Origin.AHEAD.value]
+        chosen = [s for s in selection_table.selections_of(connection, row.id) if s.origin != Origin.AHEAD]
     decisions, corrections = fold.merged(past.selected, pending)
     batch = Batch(
         past.selected,
@@ -158,60 +157,60 @@ def _close(ws: Workspace, campaign: Any, row: Any) -> None:
     model = _write_model(ws, campaign, folded)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
-        now = ledger.last_round(connection, campaign.id)
-        if now is None or now.id != row.id or now.state != RoundState.AGGREGATED.value:
+        now = round_table.last_round(connection, campaign.id)
+        if now is None or now.id != row.id or now.state != RoundState.AGGREGATED:
             ws.folded.pop(campaign.id, None)
             return
-        ledger.apply_decisions(connection, row.id, [d.id for d in pending])
+        decision_table.apply_decisions(connection, row.id, [d.id for d in pending])
         seconds = {**row.seconds, "construct": record.seconds["construct"], "evaluate": record.seconds["evaluate"]}
         closed = _closed(folded, record, seconds, upto=upto, corrections=corrections, before=row.diagnostics)
-        ledger.update_round(connection, row.id, spent=spent, **closed)
-        store.put_array(connection, campaign.id, model)
+        round_table.update_round(connection, row.id, spent=spent, **closed)
+        campaign_table.put_array(connection, campaign.id, model)
         _go_on(connection, campaign, folded, plan, number=row.number + 1, spent=spent)
     _forget_unrecorded(ws, campaign)
     _drop_old_models(ws, campaign, model)
 
 
-def _correct(ws: Workspace, campaign: Any, row: Any) -> None:
+def _correct(ws: Workspace, campaign: CampaignRow, row: RoundRow) -> None:
     """Corrections while no batch is out: a round of their own, without a selection."""
     folded = fold.current(ws, campaign)
     with ws.reading() as connection:
-        pending = ledger.pending_decisions(connection, campaign.id)
-        upto = ledger.last_vote_id(connection, campaign.id)
+        pending = decision_table.pending_decisions(connection, campaign.id)
+        upto = vote_table.last_vote_id(connection, campaign.id)
         votes = fold.votes_behind(connection, pending, upto)
     decisions, corrections = fold.merged(_NONE, pending)
     record = _decide(ws, campaign, folded, Batch(_NONE, _NONE, np.empty(0)), votes, decisions)
     model = _write_model(ws, campaign, folded)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
-        now = ledger.last_round(connection, campaign.id)
+        now = round_table.last_round(connection, campaign.id)
         if now is None or now.id != row.id:
             ws.folded.pop(campaign.id, None)
             return
-        round_id = ledger.insert_round(
+        round_id = round_table.insert_round(
             connection,
             campaign_id=campaign.id,
             number=row.number + 1,
-            kind=RoundKind.CORRECTION.value,
+            kind=RoundKind.CORRECTION,
             size=0,
             ahead=0,
             spent=row.spent,
             selection_hash=None,
             **_closed(folded, record, dict(record.seconds), upto=upto, corrections=corrections),
         )
-        ledger.apply_decisions(connection, round_id, [d.id for d in pending])
-        store.put_array(connection, campaign.id, model)
-        store.update_campaign(connection, campaign.id)
+        decision_table.apply_decisions(connection, round_id, [d.id for d in pending])
+        campaign_table.put_array(connection, campaign.id, model)
+        campaign_table.update_campaign(connection, campaign.id)
     _drop_old_models(ws, campaign, model)
 
 
-def _select(ws: Workspace, campaign: Any, row: Any) -> None:
+def _select(ws: Workspace, campaign: CampaignRow, row: RoundRow) -> None:
     """No batch is out and the campaign runs: select one, or say why it is finished."""
     folded = fold.current(ws, campaign)
     plan = _plan(ws, campaign, folded, row.spent)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
-        now = ledger.last_round(connection, campaign.id)
+        now = round_table.last_round(connection, campaign.id)
         if now is None or now.id != row.id:
             ws.folded.pop(campaign.id, None)
             return
@@ -220,7 +219,7 @@ def _select(ws: Workspace, campaign: Any, row: Any) -> None:
 
 
 def _decide(
-    ws: Workspace, campaign: Any, folded: Folded, batch: Batch, votes: Votes, decisions: Decisions
+    ws: Workspace, campaign: CampaignRow, folded: Folded, batch: Batch, votes: Votes, decisions: Decisions
 ) -> RoundRecord:
     """Move the state in memory; until the ledger says so too it does not count."""
     ws.folded.pop(campaign.id, None)
@@ -243,14 +242,14 @@ class _Plan:
     """What was asked for; if a lead changed it meanwhile, the plan is void."""
 
 
-def _plan(ws: Workspace, campaign: Any, folded: Folded, spent: int) -> _Plan:
+def _plan(ws: Workspace, campaign: CampaignRow, folded: Folded, spent: int) -> _Plan:
     """Ask the selector, outside any transaction, with the settings as they are now."""
     with ws.reading() as connection:
-        campaign = store.find_campaign(connection, campaign.public_id)
-        reopened = list(ledger.reopened_items(connection, campaign.id))
-    settings = Settings.of(campaign.settings)
+        campaign = campaign_table.find_campaign(connection, campaign.public_id)
+        reopened = list(decision_table.reopened_items(connection, campaign.id))
+    settings = campaign.settings
     over = _over(folded, settings, spent)
-    if campaign.state not in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value):
+    if campaign.state not in (CampaignState.RUNNING, CampaignState.PREPARING, CampaignState.PAUSED):
         return _Plan(0, 0, None, [], "", settings)
     if over is not None:
         return _Plan(0, 0, None, [], over, settings)
@@ -277,28 +276,30 @@ def _over(folded: Folded, settings: Settings, spent: int) -> str | None:
     return None
 
 
-def _go_on(connection: "sa.Connection", campaign: Any, folded: Folded, plan: _Plan, *, number: int, spent: int) -> None:
+def _go_on(
+    connection: "sa.Connection", campaign: CampaignRow, folded: Folded, plan: _Plan, *, number: int, spent: int
+) -> None:
     """Write the next round, or that there is none; neither if what was planned with holds no more: `select` is due then."""
-    now = store.find_campaign(connection, campaign.public_id)
-    settings = Settings.of(now.settings)
-    active = now.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value, CampaignState.PAUSED.value)
+    now = campaign_table.find_campaign(connection, campaign.public_id)
+    settings = now.settings
+    active = now.state in (CampaignState.RUNNING, CampaignState.PREPARING, CampaignState.PAUSED)
     ends = plan.selected is None
-    void = settings != plan.settings or (ends and ledger.has_pending(connection, campaign.id))
+    void = settings != plan.settings or (ends and decision_table.has_pending(connection, campaign.id))
     if not active or void or (ends and plan.message == ""):
-        store.update_campaign(connection, campaign.id, spent=spent)
+        campaign_table.update_campaign(connection, campaign.id, spent=spent)
         return
     if plan.selected is None:
-        store.update_campaign(
-            connection, campaign.id, spent=spent, state=CampaignState.FINISHED.value, message=plan.message
+        campaign_table.update_campaign(
+            connection, campaign.id, spent=spent, state=CampaignState.FINISHED, message=plan.message
         )
         return
     selected = plan.selected
-    round_id = ledger.insert_round(
+    round_id = round_table.insert_round(
         connection,
         campaign_id=campaign.id,
         number=number,
-        kind=RoundKind.BATCH.value,
-        state=RoundState.SELECTED.value,
+        kind=RoundKind.BATCH,
+        state=RoundState.SELECTED,
         size=plan.size,
         ahead=plan.ahead,
         spent=spent,
@@ -307,27 +308,29 @@ def _go_on(connection: "sa.Connection", campaign: Any, folded: Folded, plan: _Pl
         seconds={"select": selected.seconds},
         metrics=None,
     )
-    ledger.insert_selections(connection, _selection_rows(connection, now, folded, plan, round_id, number, settings))
-    state = CampaignState.PAUSED if now.state == CampaignState.PAUSED.value else CampaignState.RUNNING
-    store.update_campaign(connection, campaign.id, spent=spent, state=state.value, message=f"round {number} is open")
+    selection_table.insert_selections(
+        connection, _selection_rows(connection, now, folded, plan, round_id, number, settings)
+    )
+    state = CampaignState.PAUSED if now.state == CampaignState.PAUSED else CampaignState.RUNNING
+    campaign_table.update_campaign(connection, campaign.id, spent=spent, state=state, message=f"round {number} is open")
 
 
 def _selection_rows(
     connection: "sa.Connection",
-    campaign: Any,
+    campaign: CampaignRow,
     folded: Folded,
     plan: _Plan,
     round_id: int,
     number: int,
     settings: Settings,
-) -> list[dict[str, Any]]:
+) -> list[NewSelection]:
     assert plan.selected is not None
     batch, ahead = plan.selected.batch, plan.selected.ahead
     positions = np.concatenate([batch.indices, ahead.indices]).tolist()
     suggested = np.concatenate([batch.suggested, ahead.suggested]).tolist()
     influence = np.concatenate([batch.influence, ahead.influence]).tolist()
-    items = store.items_at(connection, campaign.id, SplitName.TRAIN.value, positions)
-    asked = ledger.attempts_asked(connection, [row.id for row in items.values()])
+    items = item_table.items_at(connection, campaign.id, SplitName.TRAIN, positions)
+    asked = selection_table.attempts_asked(connection, [row.id for row in items.values()])
     draws = np.random.default_rng([settings.seed, number, 77]).random(len(positions))
     rows = []
     for rank, position in enumerate(positions):
@@ -336,22 +339,21 @@ def _selection_rows(
         origin = Origin.AHEAD if rank >= len(batch) else Origin.BATCH
         if rank < plan.selected.n_reopened:
             origin = Origin.REOPENED
-        voted = sum(v.person != SUGGESTION for v in ledger.live_votes(connection, item.id, attempt))
+        voted = sum(v.person != SUGGESTION for v in vote_table.live_votes(connection, item.id, attempt))
         rows.append(
-            {
-                "round_id": round_id,
-                "item_id": item.id,
-                "rank": rank,
-                "origin": origin.value,
-                "attempt": attempt,
-                "suggested": None if suggested[rank] == UNRESOLVED else int(suggested[rank]),
-                "influence": float(influence[rank]) if np.isfinite(influence[rank]) else None,
-                "blind": bool(settings.blind or draws[rank] < settings.blind_share),
-                "weak": [round(float(p), 6) for p in folded.weak[position]],
-                "nearest": [list(pair) for pair in plan.neighbours[rank]],
-                "votes": voted,
-                "decided": False,
-            }
+            NewSelection(
+                round_id=round_id,
+                item_id=item.id,
+                rank=rank,
+                origin=origin,
+                attempt=attempt,
+                suggested=None if suggested[rank] == UNRESOLVED else int(suggested[rank]),
+                influence=float(influence[rank]) if np.isfinite(influence[rank]) else None,
+                blind=bool(settings.blind or draws[rank] < settings.blind_share),
+                weak=[round(float(p), 6) for p in folded.weak[position]],
+                nearest=plan.neighbours[rank],
+                votes=voted,
+            )
         )
     return rows
 
@@ -364,10 +366,10 @@ def _closed(
     upto: int = 0,
     corrections: int = 0,
     before: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> RoundValues:
     """The columns of a round that is closed."""
     return {
-        "state": RoundState.CLOSED.value,
+        "state": RoundState.CLOSED,
         "labels_hash": folded.last_labels,
         "model_hash": fold.model_hash(folded.cleaner),
         "metrics": {**fold.metrics_of(record), "gain": fold.gains_of(folded.cleaner)},
@@ -384,26 +386,26 @@ def _closed(
     }
 
 
-def _write_model(ws: Workspace, campaign: Any, folded: Folded) -> ArrayFacts:
+def _write_model(ws: Workspace, campaign: CampaignRow, folded: Folded) -> ArrayFacts:
     """The model in a file of its own, beside the last one: the ledger says which of them counts."""
     return write_array(ws.folder_of(campaign), "model", folded.cleaner.W_, stem=f"model-{folded.closed - 1}")
 
 
-def _drop_old_models(ws: Workspace, campaign: Any, kept: ArrayFacts) -> None:
+def _drop_old_models(ws: Workspace, campaign: CampaignRow, kept: ArrayFacts) -> None:
     for path in ws.folder_of(campaign).glob("model-*.npy"):
         if path.name != kept.path:
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
-def _forget_unrecorded(ws: Workspace, campaign: Any) -> None:
+def _forget_unrecorded(ws: Workspace, campaign: CampaignRow) -> None:
     """A selection that the ledger did not take (the lead stopped meanwhile) must not colour the next one."""
     folded = ws.folded.get(campaign.id)
     if folded is None:
         return
     with ws.reading() as connection:
-        row = ledger.last_round(connection, campaign.id)
-    open_batch = row is not None and row.state != RoundState.CLOSED.value
+        row = round_table.last_round(connection, campaign.id)
+    open_batch = row is not None and row.state != RoundState.CLOSED
     if folded.queried != open_batch:
         ws.folded.pop(campaign.id, None)
 

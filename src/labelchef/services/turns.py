@@ -1,17 +1,17 @@
 """What the ledger asks for next, and what votes come to: the part of a round that needs no model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labelchef.aggregation import MajorityVote
 from labelchef.domain.campaigns import CampaignState, RoundState
 from labelchef.domain.records import UNRESOLVED, Batch, Votes
-from labelchef.domain.settings import Settings
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
-from labelchef.store import rounds as ledger
+from labelchef.store import campaign_table, decision_table, round_table, selection_table
+from labelchef.store.rows import CampaignRow, RoundRow, VoteRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -22,24 +22,24 @@ class Due:
     """The arrow that is due, and the round it starts from."""
 
     arrow: str
-    row: Any = None
+    row: RoundRow | None = None
 
 
-def due(connection: "sa.Connection", campaign: Any) -> Due | None:
+def due(connection: "sa.Connection", campaign: CampaignRow) -> Due | None:
     """What the ledger asks for next; None if it waits for people or a lead."""
-    if campaign.state == CampaignState.FAILED.value:
+    if campaign.state == CampaignState.FAILED:
         return None
-    row = ledger.last_round(connection, campaign.id)
+    row = round_table.last_round(connection, campaign.id)
     if row is None:
         return Due("fit")
-    running = campaign.state in (CampaignState.RUNNING.value, CampaignState.PREPARING.value)
-    if row.state == RoundState.AGGREGATED.value:
+    running = campaign.state in (CampaignState.RUNNING, CampaignState.PREPARING)
+    if row.state == RoundState.AGGREGATED:
         return Due("close", row)
-    if row.state == RoundState.SELECTED.value:
-        people = Settings.of(campaign.settings).people
-        ready = running and not ledger.batch_incomplete(connection, row.id, people)
+    if row.state == RoundState.SELECTED:
+        people = campaign.settings.people
+        ready = running and not selection_table.batch_incomplete(connection, row.id, people)
         return Due("aggregate", row) if ready else None
-    if ledger.has_pending(connection, campaign.id):
+    if decision_table.has_pending(connection, campaign.id):
         return Due("correct", row)
     return Due("select", row) if running else None
 
@@ -47,10 +47,10 @@ def due(connection: "sa.Connection", campaign: Any) -> Due | None:
 def is_due(ws: Workspace, campaign: str) -> bool:
     """Whether there is a step for a worker to take."""
     with ws.reading() as connection:
-        return due(connection, store.find_campaign(connection, campaign)) is not None
+        return due(connection, campaign_table.find_campaign(connection, campaign)) is not None
 
 
-def majority(votes: list[Any]) -> tuple[int | None, float]:
+def majority(votes: Sequence[VoteRow]) -> tuple[int | None, float]:
     """What the live votes on one item come to, and the share of votes behind it."""
     if not votes:
         return None, 0.0

@@ -4,13 +4,14 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.services import fold, progress, rounds
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaigns as store
+from labelchef.store import campaign_table
+from labelchef.store.rows import CampaignRow
 
 _log = logging.getLogger("labelchef")
 _POLL_SECONDS = 1.0
@@ -44,10 +45,10 @@ def _guarded_step(ws: Workspace, campaign: str) -> bool:
 
 def _fail(ws: Workspace, campaign: str, message: str) -> None:
     with ws.writing() as connection:
-        row = store.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
         ws.folded.pop(row.id, None)
-        store.note_change(connection, row.id, "worker", {"failed": message})
-        store.update_campaign(connection, row.id, state=CampaignState.FAILED.value, message=message)
+        campaign_table.note_change(connection, row.id, "worker", {"failed": message})
+        campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
     ws.notify()
 
 
@@ -57,7 +58,7 @@ def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 2
     while True:
         tick = ws.ticks()
         with ws.reading() as connection:
-            version = int(store.find_campaign(connection, campaign).version)
+            version = campaign_table.find_campaign(connection, campaign).version
         left = deadline - time.monotonic()
         if version > since or left <= 0:
             return version
@@ -142,7 +143,7 @@ class Worker:
     def _rebuild(self) -> None:
         """Fold the running campaigns again, so that the first batch need not wait for it."""
         for row in self._campaigns():
-            if self._halt.is_set() or row.state != CampaignState.RUNNING.value:
+            if self._halt.is_set() or row.state != CampaignState.RUNNING:
                 continue
             try:
                 fold.current(self._ws, row)
@@ -182,7 +183,7 @@ class Worker:
         if self._mapper is not None and self._mapper.is_alive():
             return
         for row in self._campaigns():
-            if row.id not in self._mapped and row.state == CampaignState.RUNNING.value:
+            if row.id not in self._mapped and row.state == CampaignState.RUNNING:
                 self._mapped.add(row.id)
                 self._mapper = threading.Thread(target=self._map, args=(row.public_id,), daemon=True)
                 self._mapper.start()
@@ -213,10 +214,10 @@ class Worker:
         except Exception as again:
             _log.error("%s", again)
 
-    def _campaigns(self) -> list[Any]:
+    def _campaigns(self) -> list[CampaignRow]:
         try:
             with self._ws.reading() as connection:
-                return list(store.all_campaigns(connection))
+                return campaign_table.all_campaigns(connection)
         except StoreError as error:
             self.last_error = str(error)
             _log.error("%s", error)

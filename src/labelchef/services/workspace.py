@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from labelchef.domain.errors import ConflictError, MissingExtraError, StoreError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from labelchef.services.fold import Folded
     from labelchef.store.database import Database
+    from labelchef.store.rows import CampaignRow
     from labelchef.store.worklock import WorkLock
 
 DATABASE_FILE = "labelchef.db"
@@ -55,11 +56,11 @@ class Workspace:
         """A transaction that writes; `lasting` waits for the disk."""
         return self.database.writing(lasting=lasting)
 
-    def folder_of(self, campaign: Any) -> Path:
+    def folder_of(self, campaign: "CampaignRow") -> Path:
         """Where a campaign's arrays and media lie."""
-        return self.home / "campaigns" / str(campaign.public_id)
+        return self.home / "campaigns" / campaign.public_id
 
-    def require_folder(self, campaign: Any) -> Path:
+    def require_folder(self, campaign: "CampaignRow") -> Path:
         """The campaign's folder; refused where this home does not hold it, since another one may."""
         folder = self.folder_of(campaign)
         if not folder.is_dir():

@@ -11,17 +11,25 @@ from alembic.script import ScriptDirectory
 from labelchef.domain.errors import StoreError
 from labelchef.store.database import Database
 
+_OLD = "0001"
+"""The schema of labelchef 0.1."""
 _STEPS = Path(__file__).parent / "migrations"
 
 
 def migrate(database: Database) -> None:
-    """Run the steps that are missing; a database of a later version is refused, one of this version only read."""
+    """Make the tables if there are none; a database of another version is refused, one of this version only read."""
     script = ScriptDirectory(str(_STEPS))
     with database.reading() as connection:
         current = _current(connection)
         tables = set(sa.inspect(connection).get_table_names())
     if current == script.get_current_head():
         return
+    if current == _OLD:
+        raise StoreError(
+            "the database was made by labelchef 0.1 and cannot be opened by this version; nothing was changed. Export its "
+            "labels and votes with labelchef 0.1, or start with a new --home or database",
+            code="schema",
+        )
     known = {step.revision for step in script.walk_revisions()}
     if current is not None and current not in known:
         raise StoreError(

@@ -1,20 +1,89 @@
 """The tables. Facts are appended; what can be rebuilt from them says so.
 
 vote, decision, application and setting_change are a ledger: triggers of the database refuse to change or delete a row.
-Times are seconds since 1970 (UTC).
+Times are seconds since 1970 (UTC). Columns of enums give and take the members, `campaign.settings` a `Settings`.
 """
 
-from typing import Any
+import functools
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from labelchef.domain.campaigns import (
+    AssignmentState,
+    CampaignState,
+    DecisionKind,
+    Origin,
+    Role,
+    RoundKind,
+    RoundState,
+    SplitName,
+)
+from labelchef.domain.settings import Settings
 
 LEDGER_TABLES = ("vote", "decision", "application", "setting_change")
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts rows up by itself only in INTEGER columns
 
 
+_Member = TypeVar("_Member", bound=StrEnum)
+
+
+class Enumerated(TypeDecorator[_Member]):
+    """A column of the members of an enum, stored as their text."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, kind: type[_Member], length: int = 16) -> None:
+        super().__init__(length)
+        self.kind = kind
+
+    def process_bind_param(self, value: _Member | None, _dialect: Dialect) -> str | None:
+        """The text of a member; a text that names no member is refused."""
+        return None if value is None else self.kind(value).value
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> _Member | None:
+        """The member of a stored text."""
+        return None if value is None else self.kind(value)
+
+
+class SettingsColumn(TypeDecorator[Settings]):
+    """A column of settings, stored as JSON: name → value."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Settings | None, _dialect: Dialect) -> dict[str, Any] | None:
+        """Names and values."""
+        return None if value is None else value.as_dict()
+
+    def process_result_value(self, value: dict[str, Any] | None, _dialect: Dialect) -> Settings | None:
+        """The settings; checking them costs more than reading them, so known ones are kept."""
+        return None if value is None else _settings(tuple(value.items()))
+
+
+@functools.lru_cache(maxsize=256)
+def _settings(values: tuple[tuple[str, Any], ...]) -> Settings:
+    return Settings.of(dict(values))
+
+
 class Base(DeclarativeBase):
-    """Base of all tables; constraints have names of their own, so that migrations can speak of them."""
+    """Base of all tables; constraints have names of their own, so that migrations can refer to them."""
 
     metadata = MetaData(
         naming_convention={
@@ -28,16 +97,16 @@ class Base(DeclarativeBase):
 
 
 class Campaign(Base):
-    """A campaign; `settings` are the current ones, the changes to them lie in `setting_change`."""
+    """A campaign; `settings` are the current ones, the changes to them are in `setting_change`."""
 
     __tablename__ = "campaign"
     id: Mapped[int] = mapped_column(primary_key=True)
     public_id: Mapped[str] = mapped_column(String(32), unique=True)
     slug: Mapped[str] = mapped_column(String(80), unique=True)
     name: Mapped[str]
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[CampaignState] = mapped_column(Enumerated(CampaignState))
     message: Mapped[str]
-    settings: Mapped[dict[str, Any]]
+    settings: Mapped[Settings] = mapped_column(SettingsColumn)
     version: Mapped[int]
     n_items: Mapped[int]
     spent: Mapped[int]
@@ -59,7 +128,7 @@ class ClassName(Base):
 class Item(Base):
     """A sample and what people see of it. `label` is given with the data: validation, test, known from the start.
 
-    `attempt` counts how often the item is put to people anew; it can be rebuilt from selections and reopenings.
+    `attempt` counts how often the item was put to people again; it can be rebuilt from selections and reopenings.
     """
 
     __tablename__ = "item"
@@ -69,7 +138,7 @@ class Item(Base):
     )
     id: Mapped[int] = mapped_column(primary_key=True)
     campaign_id: Mapped[int] = mapped_column(ForeignKey("campaign.id"))
-    split: Mapped[str] = mapped_column(String(8))
+    split: Mapped[SplitName] = mapped_column(Enumerated(SplitName, 8))
     position: Mapped[int]
     key: Mapped[str]
     text: Mapped[str | None]
@@ -113,8 +182,8 @@ class Round(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     campaign_id: Mapped[int] = mapped_column(ForeignKey("campaign.id"))
     number: Mapped[int]
-    kind: Mapped[str] = mapped_column(String(16))
-    state: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[RoundKind] = mapped_column(Enumerated(RoundKind))
+    state: Mapped[RoundState] = mapped_column(Enumerated(RoundState))
     size: Mapped[int]
     ahead: Mapped[int]
     spent: Mapped[int]
@@ -122,6 +191,8 @@ class Round(Base):
     labels_hash: Mapped[str | None] = mapped_column(String(64))
     model_hash: Mapped[str | None] = mapped_column(String(64))
     metrics: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    predicted_change: Mapped[float | None]
+    realised_change: Mapped[float | None]
     diagnostics: Mapped[dict[str, Any]]
     seconds: Mapped[dict[str, Any]]
     opened_at: Mapped[float]
@@ -129,7 +200,10 @@ class Round(Base):
 
 
 class Selection(Base):
-    """An item handed out in a round. `votes` counts the live votes of people, `decided` that the lead spoke."""
+    """An item handed out in a round. `votes` counts the live votes of people.
+
+    `decided`: the lead decided the item, so it needs no more votes. `by_answer`: the influence of each answer, by class.
+    """
 
     __tablename__ = "selection"
     __table_args__ = (
@@ -141,10 +215,11 @@ class Selection(Base):
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     item_id: Mapped[int] = mapped_column(ForeignKey("item.id"))
     rank: Mapped[int]
-    origin: Mapped[str] = mapped_column(String(16))
+    origin: Mapped[Origin] = mapped_column(Enumerated(Origin))
     attempt: Mapped[int]
     suggested: Mapped[int | None]
     influence: Mapped[float | None]
+    by_answer: Mapped[list[Any]] = mapped_column(default=list)
     blind: Mapped[bool]
     weak: Mapped[list[Any]]
     nearest: Mapped[list[Any]]
@@ -161,7 +236,7 @@ class Assignment(Base):
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     selection_id: Mapped[int] = mapped_column(ForeignKey("selection.id"))
     person: Mapped[str]
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[AssignmentState] = mapped_column(Enumerated(AssignmentState))
     until: Mapped[float]
     """End of the lease; for a skipped item, when it was skipped."""
 
@@ -198,7 +273,7 @@ class Vote(Base):
 
 
 class Decision(Base):
-    """What an item was decided to be, by votes or a lead; `label` None leaves it unresolved."""
+    """The label an item was given by votes or a lead; None leaves it unresolved."""
 
     __tablename__ = "decision"
     __table_args__ = (Index(None, "campaign_id", "id"), Index(None, "item_id", "id"))
@@ -208,7 +283,7 @@ class Decision(Base):
     item_id: Mapped[int] = mapped_column(ForeignKey("item.id"))
     attempt: Mapped[int]
     round_id: Mapped[int | None] = mapped_column(ForeignKey("round.id"))
-    kind: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[DecisionKind] = mapped_column(Enumerated(DecisionKind))
     by: Mapped[str]
     label: Mapped[int | None]
     support: Mapped[float]
@@ -225,13 +300,13 @@ class Application(Base):
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
 
 
-class AccountRow(Base):
-    """Someone who may sign in."""
+class Account(Base):
+    """A person who may sign in."""
 
     __tablename__ = "account"
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(120), unique=True)
-    role: Mapped[str] = mapped_column(String(16))
+    role: Mapped[Role] = mapped_column(Enumerated(Role))
     password_hash: Mapped[str | None]
     active: Mapped[bool]
     created_at: Mapped[float]

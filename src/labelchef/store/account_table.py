@@ -1,36 +1,47 @@
-"""Accounts, sessions, tokens and attempts to sign in."""
+"""Accounts, who takes part in which campaign, sessions, tokens and attempts to sign in."""
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import sqlalchemy as sa
 
-from labelchef.store.campaigns import Row, account_by_name, storable
-from labelchef.store.tables import AccountRow, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
-
-account_or_none = account_by_name
+from labelchef.domain.campaigns import Role
+from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, columns, first_row
+from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
+from labelchef.store.values import storable
 
 _ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
+_ACCOUNT_COLUMNS = columns(AccountRow, Account)
+_BY_NAME = sa.select(*_ACCOUNT_COLUMNS).where(Account.name == sa.bindparam("name"))
 
 
-def insert_account(connection: sa.Connection, name: str, role: str, password_hash: str | None) -> None:
+def account_by_name(connection: sa.Connection, name: str) -> AccountRow | None:
+    """An account, or None."""
+    return first_row(connection, _BY_NAME, AccountRow, name=name) if storable(name) else None
+
+
+def insert_account(connection: sa.Connection, name: str, role: Role, password_hash: str | None) -> None:
     """A new account."""
     connection.execute(
-        sa.insert(AccountRow).values(
+        sa.insert(Account).values(
             name=name, role=role, password_hash=password_hash, active=True, created_at=time.time()
         )
     )
 
 
-def accounts(connection: sa.Connection) -> Sequence[Row]:
+def accounts(connection: sa.Connection) -> list[AccountRow]:
     """All accounts by name."""
-    return connection.execute(sa.select(AccountRow.__table__).order_by(AccountRow.name)).all()
+    return all_rows(connection, sa.select(*_ACCOUNT_COLUMNS).order_by(Account.name), AccountRow)
 
 
-def update_account(connection: sa.Connection, account_id: int, **values: Any) -> None:
+def account_ids(connection: sa.Connection) -> dict[str, int]:
+    """Inner ids of accounts by name."""
+    return {account.name: account.id for account in accounts(connection)}
+
+
+def update_account(connection: sa.Connection, account_id: int, **values: Unpack[AccountValues]) -> None:
     """Change an account."""
-    connection.execute(sa.update(AccountRow).where(AccountRow.id == account_id).values(**values))
+    connection.execute(sa.update(Account).where(Account.id == account_id).values(**values))
 
 
 def insert_session(connection: sa.Connection, account_id: int, digest: str, now: float, expires: float) -> None:
@@ -42,19 +53,20 @@ def insert_session(connection: sa.Connection, account_id: int, digest: str, now:
 
 
 _ACCOUNT_OF_SESSION = (
-    sa.select(AccountRow.__table__)
-    .join(LoginSession, LoginSession.account_id == AccountRow.id)
+    sa.select(*_ACCOUNT_COLUMNS)
+    .select_from(Account)
+    .join(LoginSession, LoginSession.account_id == Account.id)
     .where(
         LoginSession.token_hash == sa.bindparam("digest"),
         LoginSession.expires_at > sa.bindparam("now"),
-        AccountRow.active,
+        Account.active,
     )
 )
 
 
-def account_of_session(connection: sa.Connection, digest: str, now: float) -> Row | None:
+def account_of_session(connection: sa.Connection, digest: str, now: float) -> AccountRow | None:
     """The active account a session belongs to."""
-    return connection.execute(_ACCOUNT_OF_SESSION, {"digest": digest, "now": now}).first()
+    return first_row(connection, _ACCOUNT_OF_SESSION, AccountRow, digest=digest, now=now)
 
 
 def end_session(connection: sa.Connection, digest: str) -> None:
@@ -83,8 +95,8 @@ def insert_token(
     )
 
 
-def spend_link(connection: sa.Connection, digest: str, now: float) -> Row | None:
-    """The account of a link that was good until now, and is spent from now on."""
+def spend_link(connection: sa.Connection, digest: str, now: float) -> AccountRow | None:
+    """The account of a link that was valid until now; from now on it is used up."""
     spent = connection.execute(
         sa.update(ApiToken)
         .where(ApiToken.token_hash == digest, ApiToken.once, ApiToken.revoked_at.is_(None), ApiToken.expires_at > now)
@@ -92,20 +104,23 @@ def spend_link(connection: sa.Connection, digest: str, now: float) -> Row | None
     )
     if spent.rowcount != 1:
         return None
-    return connection.execute(
-        sa.select(AccountRow.__table__)
-        .join(ApiToken, ApiToken.account_id == AccountRow.id)
-        .where(ApiToken.token_hash == digest, AccountRow.active)
-    ).first()
+    found = (
+        sa.select(*_ACCOUNT_COLUMNS)
+        .select_from(Account)
+        .join(ApiToken, ApiToken.account_id == Account.id)
+        .where(ApiToken.token_hash == digest, Account.active)
+    )
+    return first_row(connection, found, AccountRow)
 
 
-def tokens_of(connection: sa.Connection, account_id: int) -> Sequence[Row]:
+def tokens_of(connection: sa.Connection, account_id: int) -> list[TokenRow]:
     """The API tokens of an account that work, oldest first."""
-    return connection.execute(
-        sa.select(ApiToken.__table__)
+    found = (
+        sa.select(*columns(TokenRow, ApiToken))
         .where(ApiToken.account_id == account_id, sa.not_(ApiToken.once), ApiToken.revoked_at.is_(None))
         .order_by(ApiToken.id)
-    ).all()
+    )
+    return all_rows(connection, found, TokenRow)
 
 
 def revoke_tokens(connection: sa.Connection, account_id: int, now: float) -> None:
@@ -120,20 +135,21 @@ def revoke_token(connection: sa.Connection, token_id: int, now: float) -> None:
 
 
 _ACCOUNT_OF_TOKEN = (
-    sa.select(AccountRow.__table__)
-    .join(ApiToken, ApiToken.account_id == AccountRow.id)
+    sa.select(*_ACCOUNT_COLUMNS)
+    .select_from(Account)
+    .join(ApiToken, ApiToken.account_id == Account.id)
     .where(
         ApiToken.token_hash == sa.bindparam("digest"),
         sa.not_(ApiToken.once),
         ApiToken.revoked_at.is_(None),
-        AccountRow.active,
+        Account.active,
     )
 )
 
 
-def account_of_token(connection: sa.Connection, digest: str) -> Row | None:
+def account_of_token(connection: sa.Connection, digest: str) -> AccountRow | None:
     """The active account an API token belongs to."""
-    return connection.execute(_ACCOUNT_OF_TOKEN, {"digest": digest}).first()
+    return first_row(connection, _ACCOUNT_OF_TOKEN, AccountRow, digest=digest)
 
 
 _TAKES_PART = (
@@ -184,3 +200,35 @@ def failures(connection: sa.Connection, name: str, address: str, since: float) -
         )
         for kind, where in wanted.items()
     }
+
+
+_MEMBER = sa.select(Membership.id).where(
+    Membership.campaign_id == sa.bindparam("campaign_id"), Membership.account_id == sa.bindparam("account_id")
+)
+
+
+def is_member(connection: sa.Connection, campaign_id: int, account_id: int) -> bool:
+    """Whether an account takes part in a campaign."""
+    return connection.execute(_MEMBER, {"campaign_id": campaign_id, "account_id": account_id}).first() is not None
+
+
+def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:
+    """Names of the accounts that take part."""
+    return list(
+        connection.execute(
+            sa.select(Account.name)
+            .join(Membership, Membership.account_id == Account.id)
+            .where(Membership.campaign_id == campaign_id)
+            .order_by(Account.name)
+        ).scalars()
+    )
+
+
+def set_member(connection: sa.Connection, campaign_id: int, account_id: int, *, member: bool) -> None:
+    """Put an account on a campaign, or take it off."""
+    if member:
+        connection.execute(sa.insert(Membership).values(campaign_id=campaign_id, account_id=account_id))
+    else:
+        connection.execute(
+            sa.delete(Membership).where(Membership.campaign_id == campaign_id, Membership.account_id == account_id)
+        )

@@ -1,9 +1,9 @@
-"""Campaigns: the first schema, and the triggers that keep the ledger append-only."""
+"""The schema, and the triggers that keep the ledger append-only."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0200_one_ledger"
 down_revision = None
 
 _LEDGER = ("vote", "decision", "application", "setting_change")
@@ -170,6 +170,8 @@ def _tables() -> None:
         sa.Column("labels_hash", sa.String(length=64), nullable=True),
         sa.Column("model_hash", sa.String(length=64), nullable=True),
         sa.Column("metrics", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("predicted_change", sa.Double(), nullable=True),
+        sa.Column("realised_change", sa.Double(), nullable=True),
         sa.Column("diagnostics", sa.JSON(), nullable=False),
         sa.Column("seconds", sa.JSON(), nullable=False),
         sa.Column("opened_at", sa.Double(), nullable=False),
@@ -222,6 +224,7 @@ def _tables() -> None:
         sa.Column("attempt", _key(), nullable=False),
         sa.Column("suggested", _key(), nullable=True),
         sa.Column("influence", sa.Double(), nullable=True),
+        sa.Column("by_answer", sa.JSON(), nullable=False),
         sa.Column("blind", sa.Boolean(), nullable=False),
         sa.Column("weak", sa.JSON(), nullable=False),
         sa.Column("nearest", sa.JSON(), nullable=False),

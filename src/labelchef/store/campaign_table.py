@@ -1,0 +1,130 @@
+"""Campaigns, their classes, the files of their arrays, and the changes that leads made."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Unpack
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from labelchef.domain.campaigns import CampaignState
+from labelchef.domain.errors import NotFoundError
+from labelchef.domain.settings import Settings
+from labelchef.store.arrays import ArrayFacts
+from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, columns, first_row
+from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
+from labelchef.store.values import storable
+
+_BULK = 5000
+_CAMPAIGN = columns(CampaignRow, Campaign)
+
+
+def insert_campaign(
+    connection: sa.Connection,
+    *,
+    public_id: str,
+    slug: str,
+    name: str,
+    settings: Settings,
+    by: str,
+    classes: Sequence[str],
+    items: Iterable[Mapping[str, Any]],
+    n_items: int,
+    arrays: Sequence[ArrayFacts],
+) -> int:
+    """A new campaign with everything that belongs to it."""
+    now = time.time()
+    inserted = connection.execute(
+        sa.insert(Campaign).values(
+            public_id=public_id,
+            slug=slug,
+            name=name,
+            state=CampaignState.PREPARING,
+            message="the first model is being trained",
+            settings=settings,
+            version=1,
+            n_items=n_items,
+            spent=0,
+            created_at=now,
+            created_by=by,
+        )
+    ).inserted_primary_key
+    assert inserted is not None
+    campaign_id = int(inserted[0])
+    connection.execute(
+        sa.insert(ClassName), [{"campaign_id": campaign_id, "position": k, "name": c} for k, c in enumerate(classes)]
+    )
+    rows: list[dict[str, Any]] = []
+    for item in items:
+        rows.append({**item, "campaign_id": campaign_id, "attempt": 0})
+        if len(rows) == _BULK:
+            connection.execute(sa.insert(Item), rows)
+            rows = []
+    if rows:
+        connection.execute(sa.insert(Item), rows)
+    for facts in arrays:
+        put_array(connection, campaign_id, facts)
+    note_change(connection, campaign_id, by, {"created": name, "settings": settings.as_dict()})
+    return campaign_id
+
+
+def put_array(connection: sa.Connection, campaign_id: int, facts: ArrayFacts) -> None:
+    """Note an array's file, in place of an earlier one of the same name."""
+    values = {"path": facts.path, "dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
+    here = (ArrayFile.campaign_id == campaign_id) & (ArrayFile.name == facts.name)
+    if connection.execute(sa.update(ArrayFile).where(here).values(**values)).rowcount == 0:
+        connection.execute(sa.insert(ArrayFile).values(campaign_id=campaign_id, name=facts.name, **values))
+
+
+def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFacts]:
+    """The files of a campaign's arrays by name."""
+    rows = connection.execute(sa.select(ArrayFile.__table__).where(ArrayFile.campaign_id == campaign_id))
+    return {r.name: ArrayFacts(r.name, r.path, r.dtype, tuple(r.shape), r.sha256) for r in rows}
+
+
+_CAMPAIGN_BY_NAME = sa.select(*_CAMPAIGN).where(
+    (Campaign.slug == bindparam("name")) | (Campaign.public_id == bindparam("name"))
+)
+
+
+def find_campaign(connection: sa.Connection, campaign: str) -> CampaignRow:
+    """A campaign by its slug or id."""
+    row = first_row(connection, _CAMPAIGN_BY_NAME, CampaignRow, name=campaign) if storable(campaign) else None
+    if row is None:
+        raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
+    return row
+
+
+def all_campaigns(connection: sa.Connection) -> list[CampaignRow]:
+    """Every campaign, oldest first."""
+    return all_rows(connection, sa.select(*_CAMPAIGN).order_by(Campaign.id), CampaignRow)
+
+
+def slug_taken(connection: sa.Connection, slug: str) -> bool:
+    """Whether a campaign has this slug or id."""
+    found = sa.select(Campaign.id).where((Campaign.slug == slug) | (Campaign.public_id == slug))
+    return connection.execute(found).first() is not None
+
+
+def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpack[CampaignValues]) -> None:
+    """Change a campaign; its version grows, which wakes those who wait for a change."""
+    connection.execute(
+        sa.update(Campaign).where(Campaign.id == campaign_id).values(version=Campaign.version + 1, **values)
+    )
+
+
+def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Mapping[str, Any]) -> None:
+    """Append what a lead did."""
+    connection.execute(
+        sa.insert(SettingChange).values(campaign_id=campaign_id, who=who, created_at=time.time(), what=dict(what))
+    )
+
+
+_CLASSES = (
+    sa.select(ClassName.name).where(ClassName.campaign_id == bindparam("campaign_id")).order_by(ClassName.position)
+)
+
+
+def classes_of(connection: sa.Connection, campaign_id: int) -> tuple[str, ...]:
+    """Class names in the order of the weak labels' columns."""
+    return tuple(connection.execute(_CLASSES, {"campaign_id": campaign_id}).scalars())

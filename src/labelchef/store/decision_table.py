@@ -1,0 +1,159 @@
+"""Decisions on items, and the round by which each went into the model."""
+
+import time
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+import sqlalchemy.orm
+
+from labelchef.domain.campaigns import DecisionKind, Origin
+from labelchef.store.rows import (
+    DecisionRow,
+    DecisionWithPosition,
+    ReopenedItem,
+    UnresolvedItem,
+    all_rows,
+    columns,
+    first_row,
+)
+from labelchef.store.tables import Application, Decision, Item, Selection
+from labelchef.store.values import new_public_id
+
+_WITH_POSITION = (
+    sa.select(*columns(DecisionWithPosition, Decision, Item))
+    .select_from(Decision)
+    .join(Item, Item.id == Decision.item_id)
+    .order_by(Decision.id)
+)
+
+
+def insert_decision(
+    connection: sa.Connection,
+    *,
+    campaign_id: int,
+    item_id: int,
+    attempt: int,
+    round_id: int | None,
+    kind: DecisionKind,
+    by: str,
+    label: int | None,
+    support: float,
+) -> str:
+    """Append a decision, which supersedes the last one of the item; returns its public id."""
+    last = last_decision(connection, item_id)
+    public_id = new_public_id()
+    connection.execute(
+        sa.insert(Decision).values(
+            public_id=public_id,
+            campaign_id=campaign_id,
+            item_id=item_id,
+            attempt=attempt,
+            round_id=round_id,
+            kind=kind,
+            by=by,
+            label=label,
+            support=support,
+            supersedes=None if last is None else last.id,
+            created_at=time.time(),
+        )
+    )
+    return public_id
+
+
+def last_decision(connection: sa.Connection, item_id: int) -> DecisionRow | None:
+    """The decision that counts for an item."""
+    found = sa.select(*columns(DecisionRow, Decision)).where(Decision.item_id == item_id)
+    return first_row(connection, found.order_by(Decision.id.desc()).limit(1), DecisionRow)
+
+
+def decided_items(connection: sa.Connection, round_id: int) -> set[int]:
+    """Items of a round whose current attempt has a decision already."""
+    rows = connection.execute(
+        sa.select(Selection.item_id)
+        .join(Decision, (Decision.item_id == Selection.item_id) & (Decision.attempt == Selection.attempt))
+        .where(Selection.round_id == round_id, Selection.origin != Origin.AHEAD)
+    )
+    return set(rows.scalars())
+
+
+def decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:
+    """Every decision, in the order they were made."""
+    return all_rows(connection, _WITH_POSITION.where(Decision.campaign_id == campaign_id), DecisionWithPosition)
+
+
+def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, DecisionWithPosition]:
+    """The decision that counts for every decided item, by the item's inner id."""
+    return {row.item_id: row for row in decisions(connection, campaign_id)}
+
+
+def pending_decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:
+    """Decisions that are in no model yet, oldest first."""
+    found = _WITH_POSITION.outerjoin(Application, Application.decision_id == Decision.id).where(
+        Decision.campaign_id == campaign_id, Application.decision_id.is_(None)
+    )
+    return all_rows(connection, found, DecisionWithPosition)
+
+
+def has_pending(connection: sa.Connection, campaign_id: int) -> bool:
+    """Whether a decision waits for the model."""
+    newest = (
+        sa.select(Decision.id)
+        .outerjoin(Application, Application.decision_id == Decision.id)
+        .where(Decision.campaign_id == campaign_id, Application.decision_id.is_(None))
+        .limit(1)
+    )
+    return connection.execute(newest).first() is not None
+
+
+def decisions_applied(connection: sa.Connection, round_id: int) -> list[DecisionWithPosition]:
+    """The decisions that a round carried into the model, oldest first."""
+    found = _WITH_POSITION.join(Application, Application.decision_id == Decision.id).where(
+        Application.round_id == round_id
+    )
+    return all_rows(connection, found, DecisionWithPosition)
+
+
+def apply_decisions(connection: sa.Connection, round_id: int, decision_ids: Sequence[int]) -> None:
+    """Store that a round carried these decisions into the model."""
+    if decision_ids:
+        connection.execute(sa.insert(Application), [{"decision_id": d, "round_id": round_id} for d in decision_ids])
+
+
+def reopened_items(connection: sa.Connection, campaign_id: int) -> list[ReopenedItem]:
+    """Items taken back by a lead that were not put to people since, and whose label is weak again in the model."""
+    newest = sa.select(Decision.id).where(Decision.item_id == Item.id).order_by(Decision.id.desc()).limit(1)
+    asked = sa.select(Selection.id).where(
+        Selection.item_id == Item.id, Selection.attempt == Item.attempt, Selection.origin != Origin.AHEAD
+    )
+    found = (
+        sa.select(*columns(ReopenedItem, Item))
+        .select_from(Item)
+        .join(Decision, Decision.item_id == Item.id)
+        .where(
+            Decision.campaign_id == campaign_id,
+            Decision.kind == DecisionKind.REOPEN,
+            Decision.id == newest.correlate(Item).scalar_subquery(),
+            ~asked.correlate(Item).exists(),
+        )
+        .order_by(Decision.id)
+    )
+    return all_rows(connection, found, ReopenedItem)
+
+
+def unresolved_items(connection: sa.Connection, campaign_id: int) -> list[UnresolvedItem]:
+    """Items whose last decision, by votes or a lead, left them unresolved."""
+    other = sa.orm.aliased(Decision)
+    newer = sa.select(other.id).where(other.item_id == Decision.item_id, other.id > Decision.id)
+    found = (
+        sa.select(*columns(UnresolvedItem, Decision, Item, item_attempt=Item.attempt))
+        .select_from(Decision)
+        .join(Item, Item.id == Decision.item_id)
+        .where(
+            Decision.campaign_id == campaign_id,
+            Decision.label.is_(None),
+            Decision.kind != DecisionKind.REOPEN,
+            ~newer.exists(),
+        )
+        .order_by(Decision.id)
+    )
+    return all_rows(connection, found, UnresolvedItem)

@@ -1,0 +1,402 @@
+"""What the store returns: a dataclass for each kind of row, and two ways to read them.
+
+A statement selects `columns(Kind, Table, ...)`: the columns that the fields of `Kind` name, in their order. A row is
+then built from its values by position.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict, TypeVar
+
+import sqlalchemy as sa
+
+from labelchef.domain.campaigns import (
+    AssignmentState,
+    CampaignState,
+    DecisionKind,
+    Origin,
+    Role,
+    RoundKind,
+    RoundState,
+    SplitName,
+)
+from labelchef.domain.settings import Settings
+from labelchef.store.tables import Base
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRow:
+    """A campaign."""
+
+    id: int
+    public_id: str
+    slug: str
+    name: str
+    state: CampaignState
+    message: str
+    settings: Settings
+    version: int
+    n_items: int
+    spent: int
+    created_at: float
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """A sample and what people see of it."""
+
+    id: int
+    campaign_id: int
+    split: SplitName
+    position: int
+    key: str
+    text: str | None
+    image: str | None
+    fields: Mapping[str, object] | None
+    label: int | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainItem:
+    """A training item without what people see of it."""
+
+    id: int
+    key: str
+    position: int
+    label: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenedItem:
+    """An item whose decision a lead took back."""
+
+    id: int
+    position: int
+    attempt: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRow:
+    """A round; number 0 is the first model."""
+
+    id: int
+    campaign_id: int
+    number: int
+    kind: RoundKind
+    state: RoundState
+    size: int
+    ahead: int
+    spent: int
+    selection_hash: str | None
+    labels_hash: str | None
+    model_hash: str | None
+    metrics: dict[str, Any] | None
+    predicted_change: float | None
+    realised_change: float | None
+    diagnostics: dict[str, Any]
+    seconds: dict[str, float]
+    opened_at: float
+    closed_at: float | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still waits for votes or for its model."""
+        return self.state != RoundState.CLOSED
+
+
+class RoundValues(TypedDict, total=False):
+    """Columns of a round that are filled as it moves on."""
+
+    state: RoundState
+    labels_hash: str | None
+    model_hash: str | None
+    metrics: dict[str, Any] | None
+    predicted_change: float | None
+    realised_change: float | None
+    diagnostics: dict[str, Any]
+    seconds: dict[str, float]
+    closed_at: float | None
+
+
+class CampaignValues(TypedDict, total=False):
+    """Columns of a campaign that may change."""
+
+    state: CampaignState
+    message: str
+    settings: Settings
+    spent: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRow:
+    """An item that a round handed out."""
+
+    id: int
+    round_id: int
+    item_id: int
+    rank: int
+    origin: Origin
+    attempt: int
+    suggested: int | None
+    influence: float | None
+    by_answer: Sequence[float]
+    blind: bool
+    weak: Sequence[float]
+    nearest: Sequence[Sequence[float]]
+    """(position, similarity) of validation items."""
+    votes: int
+    decided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedSelection(SelectionRow):
+    """A selection that a person holds."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedItem(SelectionRow):
+    """A selection and where its item stands."""
+
+    position: int
+    key: str
+    item_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionBrief:
+    """A selection without counts, weak labels and neighbours."""
+
+    round_id: int
+    item_id: int
+    attempt: int
+    origin: Origin
+    suggested: int | None
+    influence: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSelection:
+    """A selection to store."""
+
+    round_id: int
+    item_id: int
+    rank: int
+    origin: Origin
+    attempt: int
+    suggested: int | None
+    influence: float | None
+    blind: bool
+    weak: Sequence[float]
+    nearest: Sequence[Sequence[float]]
+    votes: int
+    by_answer: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentRow:
+    """An item given to a person."""
+
+    id: int
+    round_id: int
+    selection_id: int
+    person: str
+    state: AssignmentState
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRow:
+    """A vote, a change of one, or its retraction."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    item_id: int
+    attempt: int
+    round_id: int | None
+    person: str
+    account_id: int | None
+    seq: int
+    label: int | None
+    retracted: bool
+    supersedes: int | None
+    note: str | None
+    blind: bool
+    suggested: int | None
+    seconds: float | None
+    source: str
+    request_id: str | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class VoteWithKey(VoteRow):
+    """A vote and the key of its item."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class VoteWithRound(VoteWithKey):
+    """A vote, the key of its item and the number of its round."""
+
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VoteLine(VoteWithRound):
+    """A vote as a line of the ledger: also the public id of the vote it replaces."""
+
+    old_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewVote:
+    """A vote to store."""
+
+    campaign_id: int
+    item_id: int
+    attempt: int
+    round_id: int | None
+    person: str
+    account_id: int | None
+    label: int | None
+    blind: bool
+    suggested: int | None
+    source: str
+    retracted: bool = False
+    note: str | None = None
+    seconds: float | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """The label an item was given by votes or a lead; None leaves it unresolved."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    item_id: int
+    attempt: int
+    round_id: int | None
+    kind: DecisionKind
+    by: str
+    label: int | None
+    support: float
+    supersedes: int | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionWithPosition(DecisionRow):
+    """A decision and the position of its item."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLine(DecisionRow):
+    """A decision as a line of the ledger."""
+
+    key: str
+    number: int | None
+    applied_in: int | None
+    old_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedItem(DecisionRow):
+    """A decision that left its item unresolved, and what people see of the item."""
+
+    key: str
+    text: str | None
+    image: str | None
+    fields: Mapping[str, object] | None
+    item_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """What a lead changed."""
+
+    id: int
+    campaign_id: int
+    who: str
+    created_at: float
+    what: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """A person who may sign in."""
+
+    id: int
+    name: str
+    role: Role
+    password_hash: str | None
+    active: bool
+    created_at: float
+
+
+class AccountValues(TypedDict, total=False):
+    """Columns of an account that may change."""
+
+    password_hash: str | None
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token for programs, or a link that signs in once."""
+
+    id: int
+    account_id: int
+    token_hash: str
+    label: str
+    once: bool
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+
+
+def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElement[Any]]:
+    """The columns that the fields of a row name, in their order.
+
+    A column comes from the first of `tables` that has it; `named` gives those that are in none, or elsewhere.
+    """
+    found: list[sa.ColumnElement[Any]] = []
+    for field in fields(kind):
+        if field.name in named:
+            found.append(named[field.name].label(field.name))
+        else:
+            table = next(table for table in tables if field.name in table.__table__.c)
+            found.append(table.__table__.c[field.name])
+    return found
+
+
+def all_rows(
+    connection: sa.Connection, statement: sa.Select[Any], kind: Callable[..., Kind], **given: object
+) -> list[Kind]:
+    """Every row of a statement."""
+    return [kind(*row) for row in connection.execute(statement, given)]
+
+
+def first_row(
+    connection: sa.Connection, statement: sa.Select[Any], kind: Callable[..., Kind], **given: object
+) -> Kind | None:
+    """The first row of a statement, None if there is none."""
+    row = connection.execute(statement, given).first()
+    return None if row is None else kind(*row)
+
+
+def values_of(record: NewVote | NewSelection) -> dict[str, Any]:
+    """Name → value of a record to store."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -1,0 +1,187 @@
+"""Votes. Of a person's rows on an attempt at an item the one with the last `seq` counts, unless it is a retraction.
+
+The statements of a vote are made once, when the module is imported: to build one costs more than to run it.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+import sqlalchemy.orm
+from sqlalchemy import bindparam
+
+from labelchef.store.item_table import parts
+from labelchef.store.rows import (
+    DecisionRow,
+    NewVote,
+    VoteRow,
+    VoteWithKey,
+    VoteWithRound,
+    all_rows,
+    columns,
+    first_row,
+    values_of,
+)
+from labelchef.store.tables import Item, Round, Selection, Vote
+from labelchef.store.values import new_public_id
+
+_VOTE = columns(VoteRow, Vote)
+_VOTE_WITH_KEY = sa.select(*columns(VoteWithKey, Vote, Item)).select_from(Vote).join(Item, Item.id == Vote.item_id)
+_later = sa.orm.aliased(Vote)
+SUPERSEDED = (
+    sa.select(_later.id)
+    .where(
+        _later.item_id == Vote.item_id,
+        _later.attempt == Vote.attempt,
+        _later.person == Vote.person,
+        _later.seq > Vote.seq,
+    )
+    .correlate(Vote)
+    .exists()
+)
+"""A later row of the same person on the same attempt exists."""
+_LIVE = (sa.not_(Vote.retracted), ~SUPERSEDED)
+
+
+_LAST_VOTE = (
+    sa.select(*_VOTE)
+    .where(
+        Vote.item_id == bindparam("item_id"), Vote.attempt == bindparam("attempt"), Vote.person == bindparam("person")
+    )
+    .order_by(Vote.seq.desc())
+    .limit(1)
+)
+
+
+def last_vote(connection: sa.Connection, item_id: int, attempt: int, person: str) -> VoteRow | None:
+    """This person's last row on an attempt at an item; it may be a retraction."""
+    return first_row(connection, _LAST_VOTE, VoteRow, item_id=item_id, attempt=attempt, person=person)
+
+
+_BY_REQUEST = _VOTE_WITH_KEY.where(
+    Vote.campaign_id == bindparam("campaign_id"),
+    Vote.person == bindparam("person"),
+    Vote.request_id == bindparam("request_id"),
+)
+
+
+def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, request_id: str) -> VoteWithKey | None:
+    """The vote that a request stored earlier."""
+    given = {"campaign_id": campaign_id, "person": person, "request_id": request_id}
+    return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
+
+
+_NEWEST = (
+    _VOTE_WITH_KEY.where(Vote.campaign_id == bindparam("campaign_id"), Vote.person == bindparam("person"), *_LIVE)
+    .order_by(Vote.id.desc())
+    .limit(1)
+)
+
+
+def newest_live_vote(connection: sa.Connection, campaign_id: int, person: str) -> VoteWithKey | None:
+    """This person's latest vote that still counts."""
+    return first_row(connection, _NEWEST, VoteWithKey, campaign_id=campaign_id, person=person)
+
+
+_INSERT = sa.insert(Vote.__table__)  # type: ignore[arg-type]
+
+
+def insert_vote(connection: sa.Connection, prior: VoteRow | None, vote: NewVote) -> str:
+    """Append a vote that follows `prior`, this person's last row on the attempt; returns its public id."""
+    values = _values(prior, vote)
+    connection.execute(_INSERT, values)
+    return str(values["public_id"])
+
+
+def insert_votes(connection: sa.Connection, votes: Sequence[tuple[VoteRow | None, NewVote]]) -> None:
+    """Append many votes, each with this person's last row on the attempt."""
+    for start in range(0, len(votes), 5000):
+        connection.execute(_INSERT, [_values(prior, vote) for prior, vote in votes[start : start + 5000]])
+
+
+def _values(prior: VoteRow | None, vote: NewVote) -> dict[str, object]:
+    return {
+        "public_id": new_public_id(),
+        "created_at": time.time(),
+        "seq": 0 if prior is None else prior.seq + 1,
+        "supersedes": None if prior is None else prior.id,
+        **values_of(vote),
+    }
+
+
+def live_votes(connection: sa.Connection, item_id: int, attempt: int) -> list[VoteRow]:
+    """The votes that count on an attempt at an item, in the order they came."""
+    found = sa.select(*_VOTE).where(Vote.item_id == item_id, Vote.attempt == attempt).order_by(Vote.id)
+    return _live(all_rows(connection, found, VoteRow))
+
+
+def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, list[VoteRow]]:
+    """Item → the votes that count, for every item that a round handed out."""
+    found = (
+        sa.select(*_VOTE)
+        .select_from(Vote)
+        .join(Selection, (Selection.item_id == Vote.item_id) & (Selection.attempt == Vote.attempt))
+        .where(Selection.round_id == round_id)
+        .order_by(Vote.id)
+    )
+    return _live_by_item(all_rows(connection, found, VoteRow))
+
+
+def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[VoteWithKey]:
+    """Every vote of a campaign that counts, in the order they came."""
+    found = _VOTE_WITH_KEY.where(Vote.campaign_id == campaign_id, *_LIVE).order_by(Vote.id)
+    return all_rows(connection, found, VoteWithKey)
+
+
+def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound]:
+    """Every row of the vote ledger, in the order they came."""
+    found = (
+        sa.select(*columns(VoteWithRound, Vote, Item, Round))
+        .select_from(Vote)
+        .join(Item, Item.id == Vote.item_id)
+        .outerjoin(Round, Round.id == Vote.round_id)
+        .where(Vote.campaign_id == campaign_id)
+        .order_by(Vote.id)
+    )
+    return all_rows(connection, found, VoteWithRound)
+
+
+def last_votes(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int, str], VoteRow]:
+    """By (item, attempt, person): the last row, which may be a retraction."""
+    found: dict[tuple[int, int, str], VoteRow] = {}
+    for part in parts(sorted(set(item_ids))):
+        wanted = sa.select(*_VOTE).where(Vote.item_id.in_(part)).order_by(Vote.item_id, Vote.seq)
+        found.update({(row.item_id, row.attempt, row.person): row for row in all_rows(connection, wanted, VoteRow)})
+    return found
+
+
+def last_vote_id(connection: sa.Connection, campaign_id: int) -> int:
+    """The newest vote of a campaign; writers of a campaign wait for each other, so all older ones are there too."""
+    newest = sa.select(sa.func.max(Vote.id)).where(Vote.campaign_id == campaign_id)
+    return connection.execute(newest).scalar() or 0
+
+
+def votes_behind(connection: sa.Connection, decisions: Sequence[DecisionRow], upto: int) -> dict[int, list[VoteRow]]:
+    """Item → the votes that counted on the attempt a decision is about, when `upto` was the newest vote."""
+    attempts = {row.item_id: row.attempt for row in decisions}
+    rows: list[VoteRow] = []
+    for part in parts(sorted(attempts)):
+        wanted = sa.select(*_VOTE).where(Vote.item_id.in_(part), Vote.id <= upto).order_by(Vote.id)
+        rows += [row for row in all_rows(connection, wanted, VoteRow) if row.attempt == attempts[row.item_id]]
+    return _live_by_item(rows)
+
+
+def _live_by_item(rows: Iterable[VoteRow]) -> dict[int, list[VoteRow]]:
+    by_item: dict[int, list[VoteRow]] = defaultdict(list)
+    for row in rows:
+        by_item[row.item_id].append(row)
+    return {item: _live(votes) for item, votes in by_item.items()}
+
+
+def _live(rows: Iterable[VoteRow]) -> list[VoteRow]:
+    last: dict[str, VoteRow] = {}
+    for row in rows:
+        if row.person not in last or row.seq > last[row.person].seq:
+            last[row.person] = row
+    return sorted((row for row in last.values() if not row.retracted), key=lambda row: row.id)
