@@ -26,7 +26,7 @@ from labelchef import ConvergenceWarning
 from labelchef.core.influence import influence_matrix
 from labelchef.core.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkTask, TrainingSettings, adapt
-from labelchef.networks.architectures import LeNet
+from experiments.architectures import LeNet
 from labelchef.networks.influence import solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, copied, mean_loss, train

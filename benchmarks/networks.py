@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labelchef.networks import adapt
-from labelchef.networks.architectures import LeNet
+from experiments.architectures import LeNet
 from labelchef.networks.inputs import as_device, batches
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, predicting

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.shapes import Data
-from labelchef.io.weak import vote_shares
+from labelchef.sources import vote_shares
 
 
 @dataclass(frozen=True)

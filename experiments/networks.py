@@ -64,7 +64,7 @@ def campaign(cell: Cell) -> dict[str, Any]:
 def _network(shape: tuple[int, ...], n_classes: int, seed: int) -> Any:
     import torch
 
-    from labelchef.networks.architectures import EmbeddingCnn, LeNet
+    from experiments.architectures import EmbeddingCnn, LeNet
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -12,7 +12,7 @@ from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.files import whole_file
 from labelchef.io import artefacts, tables
 from labelchef.io.digits import RULES, describe, load_digits_demo, rule_votes
-from labelchef.io.weak import vote_shares
+from labelchef.sources import vote_shares
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from labelchef import InvalidInputError
-from labelchef.networks.architectures import EmbeddingCnn, LeNet, ResNet50
+from experiments.architectures import EmbeddingCnn, LeNet, ResNet50
 from labelchef.networks.features import extract, load
 
 

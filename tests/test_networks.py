@@ -16,7 +16,7 @@ from labelchef import ConvergenceWarning, InvalidInputError, LabelchefError, Lab
 from labelchef.core.influence import influence_matrix
 from labelchef.core.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkCleaner, NetworkTask, TrainingSettings, adapt
-from labelchef.networks.architectures import EmbeddingCnn, LeNet
+from experiments.architectures import EmbeddingCnn, LeNet
 from labelchef.networks.influence import conjugate_gradients, solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, copied, train

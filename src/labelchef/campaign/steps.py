@@ -159,10 +159,10 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
     began = time.perf_counter()
     first = session.suggest(reopened[:size])
-    batch = first.joined(session.select(size).without(first.indices).head(size - len(first)))
+    batch = first.joined(session.select(size).without(first.indices).take(slice(size - len(first))))
     more = Batch.without_predictions(np.empty(0, dtype=np.int64))
     if ahead:
-        more = session.select(size + ahead).without(batch.indices).head(ahead)
+        more = session.select(size + ahead).without(batch.indices).take(slice(ahead))
     return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began)
 
 

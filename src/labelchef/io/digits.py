@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.records import UNRESOLVED
-from labelchef.io.weak import vote_shares
+from labelchef.sources import vote_shares
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class MemoryLedger:
                 yield PastRound(0, RoundKind.INITIAL, record=record)
                 continue
             asked = record.asked
-            batch = record.batch.head(asked)
+            batch = record.batch.take(slice(asked))
             nothing = Batch.without_predictions(np.empty(0, dtype=np.int64))
             selected = Selected(batch, nothing, 0, asked, 0) if asked else None
             yield PastRound(

@@ -397,7 +397,7 @@ def _new_selections(
                 weak=[round(float(p), 6) for p in shown.weak(position)],
                 nearest=[list(pair) for pair in nearest[rank]],
                 votes=sum(v.person != SUGGESTION for v in votes),
-                by_answer=[value for value in plain_numbers(every.by_answer[rank].tolist()) if value is not None],
+                by_answer=plain_numbers(every.by_answer[rank].tolist()),
             )
         )
     return rows

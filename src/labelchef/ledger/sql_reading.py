@@ -24,8 +24,8 @@ def past_rounds(connection: sa.Connection, campaign_id: int) -> list[PastRound]:
     for row in selection_table.placed_selections(connection, campaign_id):
         selections[row.round_id].append(row)
     applied: dict[int, list[DecisionWithPosition]] = defaultdict(list)
-    for decision, round_id in decision_table.applied_decisions(connection, campaign_id):
-        applied[round_id].append(decision)
+    for decision in decision_table.applied_decisions(connection, campaign_id):
+        applied[decision.applied_in].append(decision)
     votes: dict[tuple[int, int], list[VoteRow]] = defaultdict(list)
     for vote in vote_table.votes_of_campaign(connection, campaign_id):
         votes[vote.item_id, vote.attempt].append(vote)

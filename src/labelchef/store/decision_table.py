@@ -8,6 +8,7 @@ import sqlalchemy.orm
 
 from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.store.rows import (
+    AppliedDecision,
     DecisionRow,
     DecisionWithPosition,
     ReopenedItem,
@@ -105,12 +106,17 @@ def has_pending(connection: sa.Connection, campaign_id: int) -> bool:
     return connection.execute(newest).first() is not None
 
 
-def decisions_applied(connection: sa.Connection, round_id: int) -> list[DecisionWithPosition]:
-    """The decisions that a round carried into the model, oldest first."""
-    found = _WITH_POSITION.join(Application, Application.decision_id == Decision.id).where(
-        Application.round_id == round_id
+def applied_decisions(connection: sa.Connection, campaign_id: int) -> list[AppliedDecision]:
+    """Every decision that is in a model, oldest first, with the round that carried it there."""
+    found = (
+        sa.select(*columns(AppliedDecision, Decision, Item, applied_in=Application.round_id))
+        .select_from(Decision)
+        .join(Item, Item.id == Decision.item_id)
+        .join(Application, Application.decision_id == Decision.id)
+        .where(Decision.campaign_id == campaign_id)
+        .order_by(Decision.id)
     )
-    return all_rows(connection, found, DecisionWithPosition)
+    return all_rows(connection, found, AppliedDecision)
 
 
 def apply_decisions(connection: sa.Connection, round_id: int, decision_ids: Sequence[int]) -> None:

@@ -144,7 +144,7 @@ class SelectionRow:
     attempt: int
     suggested: int | None
     influence: float | None
-    by_answer: Sequence[float]
+    by_answer: Sequence[float | None]
     blind: bool
     weak: Sequence[float]
     nearest: Sequence[Sequence[float]]
@@ -182,6 +182,14 @@ class SelectionBrief:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedSelection(SelectionBrief):
+    """A selection with its item's position and what was predicted of each answer."""
+
+    by_answer: Sequence[float | None]
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewSelection:
     """A selection to store."""
 
@@ -196,7 +204,7 @@ class NewSelection:
     weak: Sequence[float]
     nearest: Sequence[Sequence[float]]
     votes: int
-    by_answer: Sequence[float] = ()
+    by_answer: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +308,13 @@ class DecisionWithPosition(DecisionRow):
     """A decision and the position of its item."""
 
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedDecision(DecisionWithPosition):
+    """A decision, the position of its item, and the inner id of the round that carried it into the model."""
+
+    applied_in: int
 
 
 @dataclass(frozen=True, slots=True)

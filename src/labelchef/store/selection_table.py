@@ -9,6 +9,7 @@ from labelchef.domain.campaigns import Origin
 from labelchef.store.item_table import parts
 from labelchef.store.rows import (
     NewSelection,
+    PlacedSelection,
     SelectedItem,
     SelectionBrief,
     SelectionRow,
@@ -102,6 +103,19 @@ def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
         .order_by(Selection.id)
     )
     return all_rows(connection, found, SelectionBrief)
+
+
+def placed_selections(connection: sa.Connection, campaign_id: int) -> list[PlacedSelection]:
+    """What every round of a campaign selected, by round and rank, with the positions of the items."""
+    found = (
+        sa.select(*columns(PlacedSelection, Selection, Item))
+        .select_from(Selection)
+        .join(Round, Round.id == Selection.round_id)
+        .join(Item, Item.id == Selection.item_id)
+        .where(Round.campaign_id == campaign_id)
+        .order_by(Selection.round_id, Selection.rank)
+    )
+    return all_rows(connection, found, PlacedSelection)
 
 
 _INCOMPLETE = (

@@ -113,7 +113,7 @@ def _values(prior: VoteRow | None, vote: NewVote) -> dict[str, object]:
 def live_votes(connection: sa.Connection, item_id: int, attempt: int) -> list[VoteRow]:
     """The votes that count on an attempt at an item, in the order they came."""
     found = sa.select(*_VOTE).where(Vote.item_id == item_id, Vote.attempt == attempt).order_by(Vote.id)
-    return _live(all_rows(connection, found, VoteRow))
+    return live(all_rows(connection, found, VoteRow))
 
 
 def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, list[VoteRow]]:
@@ -132,6 +132,12 @@ def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
     """Every vote of a campaign that counts, in the order they came."""
     found = _VOTE_WITH_KEY.where(Vote.campaign_id == campaign_id, *_LIVE).order_by(Vote.id)
     return all_rows(connection, found, VoteWithKey)
+
+
+def votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[VoteRow]:
+    """Every row of a campaign's votes, superseded ones and retractions too, in the order they came."""
+    found = sa.select(*_VOTE).where(Vote.campaign_id == campaign_id).order_by(Vote.id)
+    return all_rows(connection, found, VoteRow)
 
 
 def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound]:
@@ -176,10 +182,11 @@ def _live_by_item(rows: Iterable[VoteRow]) -> dict[int, list[VoteRow]]:
     by_item: dict[int, list[VoteRow]] = defaultdict(list)
     for row in rows:
         by_item[row.item_id].append(row)
-    return {item: _live(votes) for item, votes in by_item.items()}
+    return {item: live(votes) for item, votes in by_item.items()}
 
 
-def _live(rows: Iterable[VoteRow]) -> list[VoteRow]:
+def live(rows: Iterable[VoteRow]) -> list[VoteRow]:
+    """Of the rows on one attempt at an item, those that count, in the order they came."""
     last: dict[str, VoteRow] = {}
     for row in rows:
         if row.person not in last or row.seq > last[row.person].seq:

@@ -1,0 +1,165 @@
+"""The trained state of campaigns in this process: a cache over their ledgers, and the steps that move it on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelchef.aggregation import MajorityVote
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.inputs import ClassNames
+from labelchef.campaign.rebuild import rebuild
+from labelchef.campaign.session import Session
+from labelchef.campaign.start import judges_of
+from labelchef.campaign.steps import Stepper, due
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.campaigns import SplitName
+from labelchef.domain.errors import ConflictError
+from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.settings import Settings
+from labelchef.services.workspace import Workspace
+from labelchef.store import campaign_table, item_table, round_table
+from labelchef.store.arrays import read_array
+from labelchef.store.rows import CampaignRow
+
+if TYPE_CHECKING:
+    from labelchef.ledger.sql import SqlLedger
+
+NEIGHBOURS = 5
+"""Validation items shown beside an item."""
+
+
+@dataclass
+class Trained:
+    """A campaign's data and the session that belongs to its ledger."""
+
+    data: CampaignData
+    settings: Settings
+    session: Session
+    _hash: tuple[int, str] = field(default=(0, ""), repr=False)
+
+    @property
+    def labels_hash(self) -> str:
+        """Of the labels as the session has them, computed once a round."""
+        from labelchef.ledger.protocol import labels_hash
+
+        closed = len(self.session.rounds)
+        if self._hash[0] != closed:
+            self._hash = (closed, labels_hash(*self.session.label_state))
+        return self._hash[1]
+
+    def weak(self, position: int) -> Sequence[float]:
+        """The weak label of an item."""
+        found: list[float] = self.data.weak[position].tolist()
+        return found
+
+    def nearest(self, positions: Ints) -> list[list[tuple[int, float]]]:
+        """The validation items that are most like each item by cosine: (position, similarity).
+
+        Only those that steer: a person who saw the labels of those that judge would carry them into the training set.
+        """
+        near: list[list[tuple[int, float]]] = []
+        for row in _normed(np.asarray(self.data.X[positions])) @ self._steering_rows.T:
+            best = np.argsort(-row, kind="stable")[:NEIGHBOURS]
+            near.append([(int(self._steering[k]), round(float(row[k]), 4)) for k in best])
+        return near
+
+    @cached_property
+    def _steering(self) -> Ints:
+        return np.flatnonzero(~judges_of(self.data, self.settings))
+
+    @cached_property
+    def _steering_rows(self) -> Float64s:
+        return _normed(self.data.validation[0][self._steering])
+
+
+def _normed(X: Float64s) -> Float64s:
+    rows = np.asarray(X, dtype=np.float64)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
+    """A campaign's data from the store; it was checked when the campaign was made."""
+    with ws.reading() as connection:
+        arrays = campaign_table.arrays_of(connection, campaign.id)
+        classes = campaign_table.classes_of(connection, campaign.id)
+        labels = {
+            split: np.array(
+                [UNRESOLVED if label is None else label for label in item_table.labels_of_split(connection, campaign.id, split)],
+                dtype=np.int64,
+            )
+            for split in SplitName
+        }
+    folder = ws.require_folder(campaign)
+    names = [name for name in ("features", "weak", "val_features", "test_features") if name in arrays]
+    data = {name: read_array(folder, arrays[name]) for name in names}
+    return CampaignData(
+        X=data["features"],
+        weak=data["weak"],
+        names=ClassNames(classes),
+        validation=(data["val_features"], labels[SplitName.VALIDATION]),
+        clean=labels[SplitName.TRAIN],
+        test=(data["test_features"], labels[SplitName.TEST]) if "test_features" in data else None,
+    )
+
+
+def ledger_of(ws: Workspace, campaign: CampaignRow) -> "SqlLedger":
+    """The ledger of a campaign."""
+    from labelchef.ledger.sql import SqlLedger
+
+    return SqlLedger(ws.database, ws.folder_of(campaign), campaign.public_id, lambda: trained_now(ws, campaign))
+
+
+def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
+    """The state that belongs to the ledger as it stands, from the cache if that still fits."""
+    with ws.reading() as connection:
+        rounds = round_table.rounds_of(connection, campaign.id)
+    closed = [row for row in rounds if not row.is_open]
+    found = ws.trained.get(campaign.id)
+    fits = (
+        found is not None
+        and len(found.session.rounds) == max(1, len(closed))
+        and (not closed or found.labels_hash == closed[-1].labels_hash)
+    )
+    if found is None or not fits:
+        ws.trained.pop(campaign.id, None)
+        data = data_of(ws, campaign)
+        past = ledger_of(ws, campaign).rounds()[1:]
+        found = Trained(data, campaign.settings, rebuild(data, campaign.settings, past))
+        ws.trained[campaign.id] = found
+    return found
+
+
+def step(ws: Workspace, campaign: str) -> bool:
+    """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
+    with ws.reading() as connection:
+        row = campaign_table.find_campaign(connection, campaign)
+    ledger = ledger_of(ws, row)
+    if due(ledger.standing()) is None:
+        return False
+    ws.require_folder(row)
+    stepper = Stepper(
+        ledger,
+        lambda: trained_now(ws, row).session,
+        lambda: ws.trained.pop(row.id, None),
+        MajorityVote(),
+    )
+    stepper.step()
+    ws.notify()
+    return True
+
+
+def is_due(ws: Workspace, campaign: str) -> bool:
+    """Whether there is a step for a worker to take."""
+    with ws.reading() as connection:
+        row = campaign_table.find_campaign(connection, campaign)
+    return due(ledger_of(ws, row).standing()) is not None
+
+
+def require_model(ws: Workspace, campaign: CampaignRow) -> None:
+    """Refuse what needs a model while there is none."""
+    with ws.reading() as connection:
+        if round_table.last_round(connection, campaign.id) is None:
+            raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")
