@@ -6,13 +6,12 @@ trusted samples; X_judge, X_test likewise, where there are any. A network takes 
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.campaign.contents import Contents
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -23,16 +22,6 @@ Labelled: TypeAlias = tuple[NDArray[Any], Ints]
 
 ReadRows: TypeAlias = Callable[[Any, str, "NDArray[Any] | None"], NDArray[Any]]
 """Checks samples: (what came, its name, the training samples to compare with, None for those themselves) → an array."""
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What people see of the samples: tables with the columns id, text, image; every other column is a field."""
-
-    items: pd.DataFrame | None = None
-    val_items: pd.DataFrame | None = None
-    media: Path | None = None
-    """The folder that the images are in."""
 
 
 @dataclass(frozen=True)
