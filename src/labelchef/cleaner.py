@@ -24,6 +24,7 @@ from labelchef.campaign.inputs import (
     as_indices,
 )
 from labelchef.campaign.loop import LoopSettings, run_rounds
+from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.preparation import first_table, prepare_labels, prepare_split, steering_and_judging
 from labelchef.campaign.session import MOST_ATTEMPTS, Session, Split
 from labelchef.campaign.stopping import StoppingRule, TargetReached
@@ -183,7 +184,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         features = as_features(X, half=True)
         self._placement = choose_placement(self.engine, self.feature_dtype, features.size)
         names, weak, given = prepare_labels(len(features), Y_weak, y_clean, classes)
-        self._check_metric(len(names))
+        check_metric(self.target_metric, len(names))
         columns, holdout = features.shape[1], as_holdout(self.holdout)
         own = prepare_split(X_judge, y_judge, names, columns, "judge")
         validation = prepare_split(X_val, y_val, names, columns, "val")
@@ -457,14 +458,6 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         reached = TargetReached(self.target_metric, self.target or 0.0)  # checks the metric, target or not
         target = None if self.target is None else reached
         return LoopSettings(self.batch_size, self.budget, target, self.stop)
-
-    def _check_metric(self, n_classes: int) -> None:
-        if self.target_metric == "f1" and n_classes != 2:
-            raise InvalidInputError(
-                f"target_metric is 'f1' with {n_classes} classes; expected 'f1_macro', 'accuracy' or 'loss': "
-                "F1 of one class is for two classes",
-                code="metric",
-            )
 
     def _split(self, X: NDArray[Any], y: Ints, names: ClassNames) -> Split:
         return Split(X, y, len(names), bias=self.fit_intercept, engine=self._placement.split)

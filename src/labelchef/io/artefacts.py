@@ -20,6 +20,7 @@ from labelchef.domain.arrays import Bools, Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import whole_file
 from labelchef.domain.records import Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
+from labelchef.io.tables import csv_text
 
 LEDGER = "rounds.jsonl"
 
@@ -41,7 +42,7 @@ def write_cleaned_labels(path: Path, Y: Float64s, cleaned: Bools, given: Bools, 
     source = np.where(given, "given", np.where(cleaned, "cleaned", "weak"))
     chosen = [names[c] for c in Y.argmax(axis=1)]
     frame = pd.DataFrame({"item": np.arange(len(Y)), "label": chosen, "source": source, **probability})
-    write_text(path, frame.to_csv(index=False))
+    write_text(path, csv_text(frame))
 
 
 def write_model(path: Path, W: Float64s, names: list[Any], settings: dict[str, Any]) -> None:

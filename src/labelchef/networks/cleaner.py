@@ -10,6 +10,7 @@ from torch import nn
 
 from labelchef.campaign.holdout import check_judges
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels
+from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.preparation import Labelled, first_table, given_together, prepare_labels, steering_and_judging
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.cleaner import LabelCleaner, seed_of
@@ -149,7 +150,7 @@ class NetworkCleaner(LabelCleaner):
             task.influenced_parameters()
         inputs = as_inputs(X)
         names, weak, given = prepare_labels(len(inputs), Y_weak, y_clean, classes)
-        self._check_metric(len(names))
+        check_metric(self.target_metric, len(names))
         table = first_table(weak, given, gamma, askable)
         validation = self._trusted(X_val, y_val, names, inputs, "val")
         own = self._trusted(X_judge, y_judge, names, inputs, "judge")

@@ -430,7 +430,7 @@ def _write(
     W: Float64s = cleaner.W_
     artefacts.write_cleaned_labels(files[0], cleaner.labels_, cleaner.cleaned_, given, names)
     artefacts.write_model(files[1], W, names, asdict(settings))
-    artefacts.write_text(files[2], result.history.to_csv(index=False))
+    artefacts.write_text(files[2], tables.csv_text(result.history))
     first, last = result.rounds[0], result.rounds[-1]
     artefacts.write_json(
         files[3],
