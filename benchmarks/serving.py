@@ -27,8 +27,9 @@ from rich.table import Table
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import accounts, campaigns, replaying
-from labelchef.services.campaign_files import CampaignData
+from labelchef.services import campaigns, replaying
+from labelchef.services.exchange.campaign_files import CampaignData
+from labelchef.services.people import accounts, membership
 from labelchef.services.workspace import open_workspace
 
 SLUG = "load"
@@ -75,7 +76,7 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
         tokens = {}
         for name in names:
             accounts.create_account(ws, name, Role.ANNOTATOR, None)
-            accounts.add_member(ws, SLUG, name, "lead")
+            membership.add_member(ws, SLUG, name, "lead")
             tokens[name] = accounts.create_api_token(ws, name, "load")[0]
     return Team(home, tokens)
 

@@ -18,9 +18,10 @@ import sqlalchemy as sa
 
 from labelchef.domain.campaigns import Task, Waiting
 from labelchef.domain.settings import Settings
-from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import create_campaign
-from labelchef.services.labelling import cast_vote, next_tasks
+from labelchef.services.exchange.campaign_files import CampaignData
+from labelchef.services.labelling.tasks import next_tasks
+from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 

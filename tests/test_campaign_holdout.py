@@ -11,10 +11,11 @@ from labelchef.campaign.holdout import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings
-from labelchef.services import exchange, fold
-from labelchef.services.campaign_files import CampaignData
+from labelchef.services import fold
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
 from labelchef.services.charts import _metric
+from labelchef.services.exchange import reporting
+from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
@@ -52,7 +53,7 @@ def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
     np.testing.assert_allclose([one.realised_change for one in found.rounds[1:]], np.diff(losses))  # type: ignore[arg-type]
     assert set(_metric(found)["split"]) == {"validation", "steering"}
     assert f"{judges.sum()} samples that the selection never saw" in found.note
-    page = exchange.report(ws, campaign)
+    page = reporting.report(ws, campaign)
     assert f"gain on validation ({judges.sum()} samples), 95 % interval" in page
 
 
@@ -82,7 +83,7 @@ def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
     assert found.rounds[1].realised_change == pytest.approx(
         found.rounds[1].validation["loss"] - found.rounds[0].validation["loss"]
     )
-    assert "All of validation steers" in exchange.report(ws, campaign)
+    assert "All of validation steers" in reporting.report(ws, campaign)
 
 
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:

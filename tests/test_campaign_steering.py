@@ -18,23 +18,23 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefE
 from labelchef.domain.settings import Settings
 from labelchef.services import fold
 from labelchef.services import rounds as worker_rounds
-from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import (
     change_settings,
     create_campaign,
     create_from_folder,
-    ledger,
     list_campaigns,
     pause,
-    reopen,
-    resolve,
     resume,
     rounds,
     status,
     stop,
     summary,
 )
-from labelchef.services.labelling import cast_vote, media, next_tasks, undo_vote
+from labelchef.services.exchange.campaign_files import CampaignData
+from labelchef.services.labelling.decisions import reopen, resolve
+from labelchef.services.labelling.history import ledger
+from labelchef.services.labelling.tasks import media, next_tasks
+from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.replaying import replay
 from labelchef.services.worker import Worker, advance, wait_for_change
 from labelchef.services.workspace import Workspace, open_workspace

@@ -20,9 +20,11 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
 from labelchef.selectors.ranking import RankingSelector
-from labelchef.services import answers, campaigns, comparing, comparison_files, fold
-from labelchef.services.campaign_files import CampaignData
-from labelchef.services.labelling import cast_vote
+from labelchef.services import campaigns, fold
+from labelchef.services.compare import answers, comparing, comparison_files
+from labelchef.services.exchange.campaign_files import CampaignData
+from labelchef.services.labelling import decisions
+from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
@@ -219,8 +221,8 @@ def test_what_has_no_answer_is_left_out_and_said(shared: Workspace) -> None:
     corrected, reopened = (str(position) for position in before.positions[:2])
     wrong = (TRUTH[int(corrected)] + 1) % 3
     cast_vote(shared, campaign, "ann", corrected, int(wrong))
-    campaigns.reopen(shared, campaign, reopened, "lead")
-    campaigns.resolve(shared, campaign, vague[0].item, 2, "lead")
+    decisions.reopen(shared, campaign, reopened, "lead")
+    decisions.resolve(shared, campaign, vague[0].item, 2, "lead")
     known = answers.known_answers(shared, row_of(shared, campaign))
     truth = TRUTH.copy()
     truth[int(corrected)], truth[int(vague[0].item)] = wrong, 2

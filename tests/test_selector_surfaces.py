@@ -12,9 +12,12 @@ import pytest
 from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.artefacts import read_ledger
-from labelchef.services import campaigns, charts, exchange, fold
+from labelchef.services import campaigns, charts, fold
 from labelchef.services.clean import CleanInputs, CleanSettings, clean
-from labelchef.services.labelling import cast_vote, next_tasks, undo_vote
+from labelchef.services.exchange import exports, reporting
+from labelchef.services.labelling import decisions
+from labelchef.services.labelling.tasks import next_tasks
+from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
@@ -134,7 +137,7 @@ def test_a_campaign_by_chance_from_the_first_item_to_the_report(ws: Workspace, t
     assert (first.suggestion, first.influence) == (None, None)
     label_all(ws, campaign, "ann")
     one = next(i for i in range(60) if str(i) == first.item)
-    campaigns.reopen(ws, campaign, str(one), "lead")
+    decisions.reopen(ws, campaign, str(one), "lead")
     label_all(ws, campaign, "ann")
     again = tasks(ws, campaign, "ann", 4)
     assert {task.origin.value for task in again} >= {"reopened"}
@@ -145,12 +148,12 @@ def test_a_campaign_by_chance_from_the_first_item_to_the_report(ws: Workspace, t
     assert found.suggestion.shown == 0
     assert "change" in charts.available(found)
     assert b"realised" in charts.draw(ws, campaign, "change", "light").svg
-    page = exchange.report(ws, campaign)
+    page = reporting.report(ws, campaign)
     assert not {"nan", "None", "NaN"} & set(cells(page))
-    exchange.export_votes(ws, campaign, tmp_path / "votes.jsonl")
+    exports.export_votes(ws, campaign, tmp_path / "votes.jsonl")
     votes = [strict(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]
     assert {vote["suggested"] for vote in votes} == {None}
-    exchange.export_labels(ws, campaign, tmp_path / "labels.jsonl")
+    exports.export_labels(ws, campaign, tmp_path / "labels.jsonl")
     assert len([strict(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]) == 60
     assert replay(ws, campaign).agrees
 
@@ -197,8 +200,8 @@ def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: W
     label_all(ws, campaign, "ann")
     (item, _, label), (other, _, _), (third, _, _) = records(ws, campaign)[1][:3]
     cast_vote(ws, campaign, "ann", str(item), (label + 1) % 3)
-    campaigns.reopen(ws, campaign, str(other), "lead")
-    campaigns.resolve(ws, campaign, str(third), 1, "lead")
+    decisions.reopen(ws, campaign, str(other), "lead")
+    decisions.resolve(ws, campaign, str(third), 1, "lead")
     label_all(ws, campaign, "ann")
     last = records(ws, campaign)[2]
     assert (item, "ann", (label + 1) % 3) in last

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 
 from labelchef.domain.errors import MissingExtraError, StoreError
 from labelchef.services.campaigns import list_campaigns, status
-from labelchef.services.labelling import cast_vote
+from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import database as module
 from labelchef.store.arrays import read_array, write_array

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import ConflictError
-from labelchef.services.campaigns import resolve, status
-from labelchef.services.labelling import cast_vote, next_tasks, skip, undo_vote
+from labelchef.services.campaigns import status
+from labelchef.services.labelling.decisions import resolve
+from labelchef.services.labelling.tasks import next_tasks, skip
+from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace

@@ -19,8 +19,9 @@ from PIL import Image
 
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
-from labelchef.services import accounts, campaigns, worker
-from labelchef.services.campaign_files import CampaignData
+from labelchef.services import campaigns, worker
+from labelchef.services.exchange.campaign_files import CampaignData
+from labelchef.services.people import accounts, membership
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions
@@ -77,7 +78,7 @@ def campaign(ws: Workspace, people: dict[str, Role]) -> CampaignSummary:
     """Ann and Bob are members, Eve is not."""
     made = make_campaign(ws)
     for name in ("ann", "bob"):
-        accounts.add_member(ws, made.slug, name, "lead")
+        membership.add_member(ws, made.slug, name, "lead")
     return made
 
 

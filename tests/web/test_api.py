@@ -15,7 +15,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary, Role
-from labelchef.services import accounts, campaigns, comparing, labelling, worker
+from labelchef.services import campaigns, worker
+from labelchef.services.compare import comparing
+from labelchef.services.labelling import tasks, votes
+from labelchef.services.people import accounts, membership
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 
@@ -109,7 +112,7 @@ def test_items_and_people_may_have_slashes(
 def test_nobody_learns_of_others_votes(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
     made = make_campaign(ws, "Overlap", people=2, batch_size=3)
     for name in ("ann", "bob"):
-        accounts.add_member(ws, made.slug, name, "lead")
+        membership.add_member(ws, made.slug, name, "lead")
     ann, bob = as_person("ann"), as_person("bob")
     for task in held(ann, made, 3):
         vote(ann, made, task["item"], 2, note="my secret note")
@@ -126,7 +129,7 @@ def test_nobody_learns_of_others_votes(ws: Workspace, as_person: Sign, campaign:
 
 def test_a_blind_task_holds_nothing_of_the_model(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
     made = make_campaign(ws, "Blind", blind=True)
-    accounts.add_member(ws, made.slug, "ann", "lead")
+    membership.add_member(ws, made.slug, "ann", "lead")
     task = held(as_person("ann"), made)[0]
     assert task["blind"]
     assert task["suggestion"] is task["weak"] is task["influence"] is None
@@ -300,12 +303,12 @@ def test_compare(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> N
 def label_items(ws: Workspace, campaign: str, count: int) -> None:
     """Let somebody vote on so many items, by their number."""
     for _ in range(count):
-        found = labelling.next_tasks(ws, campaign, "lead")
+        found = tasks.next_tasks(ws, campaign, "lead")
         if not isinstance(found, list):
             worker.advance(ws, campaign)
-            found = labelling.next_tasks(ws, campaign, "lead")
+            found = tasks.next_tasks(ws, campaign, "lead")
         assert isinstance(found, list)
-        labelling.cast_vote(ws, campaign, "lead", found[0].item, int(found[0].item[1:]) % 3)
+        votes.cast_vote(ws, campaign, "lead", found[0].item, int(found[0].item[1:]) % 3)
     worker.advance(ws, campaign)
 
 

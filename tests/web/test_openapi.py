@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from labelchef.domain.campaigns import Role
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions

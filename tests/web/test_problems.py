@@ -10,7 +10,9 @@ from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import StoreError
-from labelchef.services import accounts, campaigns, labelling, worker
+from labelchef.services import campaigns, worker
+from labelchef.services.labelling import tasks
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.problems import STORE
 from tests.web.conftest import Person
@@ -28,7 +30,7 @@ def test_only_leads_hear_of_paths_and_addresses(
     def refuse(*_: Any, **__: Any) -> None:
         raise StoreError(SECRET, code=code)
 
-    monkeypatch.setattr(labelling, "next_tasks", refuse)
+    monkeypatch.setattr(tasks, "next_tasks", refuse)
     monkeypatch.setattr(campaigns, "rounds", refuse)
     path = f"/api/campaigns/{campaign.slug}/next"
     for person, told in ((ann, False), (lead, True)):

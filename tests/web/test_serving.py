@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from labelchef.cli.main import app
 from labelchef.domain.errors import LabelchefError
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
 
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.errors import InvalidInputError
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions, check_binding

@@ -8,9 +8,6 @@ from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Metrics
 
-METRICS = ("accuracy", "f1_macro", "f1", "loss")
-"""Names a target may use; for 'loss' smaller is better."""
-
 
 def evaluate(point: Point, y: Ints, n_classes: int) -> Metrics:
     """Loss, accuracy, macro-F1 over the classes that occur and, for two classes, F1 of the second one.
@@ -27,6 +24,22 @@ def evaluate(point: Point, y: Ints, n_classes: int) -> Metrics:
         f1_macro=float(f1[true + named > 0].mean()),
         f1=float(f1[1]) if n_classes == 2 else None,
     )
+
+
+def check_metric(name: str, n_classes: int) -> None:
+    """Refuse a target metric that is not defined for this many classes.
+
+    >>> check_metric("f1", 3)
+    Traceback (most recent call last):
+    labelchef.domain.errors.InvalidInputError: target_metric is 'f1' with 3 classes; expected 'f1_macro', 'accuracy' or
+    'loss': F1 of one class is for two classes
+    """
+    if name == "f1" and n_classes != 2:
+        raise InvalidInputError(
+            f"target_metric is 'f1' with {n_classes} classes; expected 'f1_macro', 'accuracy' or 'loss': "
+            "F1 of one class is for two classes",
+            code="metric",
+        )
 
 
 def value_of(metrics: Metrics, name: str) -> float:

@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labelchef.campaign.metrics import METRICS, value_of
+from labelchef.campaign.metrics import value_of
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, RoundRecord
+from labelchef.domain.settings import METRICS
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def init(
 ) -> None:  # fmt: skip
     """Make a workspace, and in it a campaign from files."""
     from labelchef.services import campaigns as service
-    from labelchef.services.campaign_files import find_files
+    from labelchef.services.exchange.campaign_files import find_files
 
     if strategy is not None:
         if strategy not in STRATEGY_VOTERS:
@@ -161,10 +161,10 @@ def next_items(
     as_json: AsJson = False,
 ) -> None:
     """The items to label next; they stay with you for a while."""
-    from labelchef.services import labelling
+    from labelchef.services.labelling import tasks
 
     with workspace(home, database) as ws:
-        found = labelling.next_tasks(ws, campaign, _who(person), count)
+        found = tasks.next_tasks(ws, campaign, _who(person), count)
     if as_json:
         _print_json({"waiting": asdict(found)} if isinstance(found, Waiting) else {"tasks": [asdict(t) for t in found]})
     elif isinstance(found, Waiting):
@@ -187,7 +187,7 @@ def vote(
     skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False,
 ) -> None:
     """Vote on an item, change or take back a vote, skip an item."""
-    from labelchef.services import labelling
+    from labelchef.services.labelling import tasks, votes
 
     wanted = [undo, skip, ambiguous, label is not None]
     if sum(wanted) != 1 or (item is None) != undo:
@@ -197,12 +197,12 @@ def vote(
     who, console = _who(person), make_console()
     with workspace(home, database) as ws:
         if undo:
-            console.print(f"taken back; item {escape(labelling.undo_vote(ws, campaign, who).item)} is yours again")
+            console.print(f"taken back; item {escape(votes.undo_vote(ws, campaign, who).item)} is yours again")
         elif skip:
-            labelling.skip(ws, campaign, who, str(item))
+            tasks.skip(ws, campaign, who, str(item))
             console.print(f"item {escape(str(item))} is left to others")
         else:
-            done = labelling.cast_vote(ws, campaign, who, str(item), label, note=note)
+            done = votes.cast_vote(ws, campaign, who, str(item), label, note=note)
             console.print(f"stored: {escape(done.item)} is {escape(label or 'ambiguous')}")
         _move_on(ws, campaign)
 
@@ -215,9 +215,9 @@ def export(
     what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
 ) -> None:
     """Write the labels as they stand, or all votes, to a file."""
-    from labelchef.services import exchange
+    from labelchef.services.exchange import exports
 
-    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes}
+    writers = {"labels": exports.export_labels, "votes": exports.export_votes}
     if what not in writers:
         raise InvalidInputError(f"what is {what!r}; expected labels or votes", code="what")
     with workspace(home, database) as ws:
@@ -233,10 +233,10 @@ def import_votes(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
 ) -> None:
     """Take votes of another tool: all of them, or, if a line cannot be used, none."""
-    from labelchef.services import exchange
+    from labelchef.services.exchange import imports
 
     with workspace(home, database) as ws:
-        counts = exchange.import_votes(ws, campaign, file, dry_run=dry_run)
+        counts = imports.import_votes(ws, campaign, file, dry_run=dry_run)
         said = ", ".join(f"{value} {key}" for key, value in counts.items())
         make_console().print(f"{'would be: ' if dry_run else ''}{said}")
         if not dry_run:
@@ -268,10 +268,10 @@ def report(
 ) -> None:
     """Write the report of a campaign: plots and tables in one HTML file."""
     from labelchef.io.artefacts import write_text
-    from labelchef.services import exchange
+    from labelchef.services.exchange import reporting
 
     with workspace(home, database) as ws:
-        page = exchange.report(ws, campaign)
+        page = reporting.report(ws, campaign)
     try:
         write_text(out, page)
     except OSError as error:

@@ -28,8 +28,8 @@ def compare(
     database: Database = None,
 ) -> None:
     """Replay selectors on the labels a campaign has: which would have done better."""
-    from labelchef.services import comparison_files as files
-    from labelchef.services.comparing import compare as service
+    from labelchef.services.compare import comparison_files
+    from labelchef.services.compare.comparing import compare as service
 
     if out is not None:
         from labelchef.report import require_report
@@ -41,15 +41,15 @@ def compare(
     console = make_console()
     if not console.is_terminal:
         console.width = _PIPED
-    console.print(files.title(found))
-    table = make_table(*files.headers(found))
+    console.print(comparison_files.title(found))
+    table = make_table(*comparison_files.headers(found))
     for one in found.standings:
-        table.add_row(*files.cells(one))
+        table.add_row(*comparison_files.cells(one))
     console.print(table)
     for note in found.notes:
         console.print(note)
     if out is not None:
-        names = [path.name for path in files.write_comparison(found, out)]
+        names = [path.name for path in comparison_files.write_comparison(found, out)]
         console.print(f"{', '.join(names)}: {escape(str(out.resolve()))}")
 
 

@@ -22,21 +22,22 @@ def add(
     database: Database = None,
 ) -> None:
     """Make an account; the password is asked for, or read from standard input."""
-    from labelchef.services import accounts, campaigns
+    from labelchef.services import campaigns
+    from labelchef.services.people import accounts, membership
 
     with workspace(home, database, make=True) as ws:
         for one in campaign or []:
             campaigns.summary(ws, one)  # a campaign that is not there is told before an account is made
         made = accounts.create_account(ws, name, role, _password())
         for one in campaign or []:
-            accounts.add_member(ws, one, name)
+            membership.add_member(ws, one, name)
     make_console().print(f"{escape(made.name)} is {made.role}")
 
 
 @users.command("list")
 def list_users(home: Home = HOME, database: Database = None) -> None:
     """All accounts."""
-    from labelchef.services import accounts
+    from labelchef.services.people import accounts
 
     with workspace(home, database) as ws:
         found = accounts.list_accounts(ws)
@@ -49,7 +50,7 @@ def list_users(home: Home = HOME, database: Database = None) -> None:
 @users.command()
 def deactivate(name: Name, home: Home = HOME, database: Database = None) -> None:
     """Lock an account out; its votes stay."""
-    from labelchef.services import accounts
+    from labelchef.services.people import accounts
 
     with workspace(home, database) as ws:
         accounts.deactivate(ws, name)
@@ -64,7 +65,7 @@ def token(
     database: Database = None,
 ) -> None:
     """Make an API token; it is shown this once."""
-    from labelchef.services import accounts
+    from labelchef.services.people import accounts
 
     with workspace(home, database) as ws:
         secret, _ = accounts.create_api_token(ws, name, label)

@@ -243,6 +243,12 @@ def harmless(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) else text
 
 
+def csv_text(frame: pd.DataFrame) -> str:
+    """A table as CSV; texts that a spreadsheet would take for a formula are made harmless, in the header too."""
+    guarded = frame.map(lambda value: harmless(value) if isinstance(value, str) else value)
+    return guarded.rename(columns=lambda name: harmless(str(name))).to_csv(index=False)
+
+
 def as_written(text: str) -> str:
     """The text before `harmless`.
 

@@ -2,56 +2,46 @@
 
 import re
 import shutil
-import statistics
 import time
 import unicodedata
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labelchef.campaign.metrics import check_metric
 from labelchef.domain.campaigns import (
-    SUGGESTION,
     CampaignFiles,
     CampaignState,
     CampaignStatus,
     CampaignSummary,
-    ConflictItem,
-    DecisionKind,
     ItemProgress,
-    LedgerEntry,
     OpenRound,
-    Origin,
-    Page,
-    PersonStats,
     Role,
-    RoundState,
     RoundSummary,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain
-from labelchef.services.access import moment, moment_or_none, visible_campaign
-from labelchef.services.labelling import class_of, content_of
+from labelchef.services.people.access import locked_campaign, visible_campaign
+from labelchef.services.people.quality import stats_of
+from labelchef.services.progress import gain_of
+from labelchef.services.times import moment, moment_or_none
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     account_table,
     assignment_table,
     campaign_table,
     decision_table,
-    item_table,
-    ledger_lines,
     round_table,
     selection_table,
     vote_table,
 )
-from labelchef.store.rows import CampaignRow, CampaignValues, ItemRow, RoundRow, SelectionRow, VoteRow
-from labelchef.store.values import new_public_id, storable
+from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow
+from labelchef.store.values import new_public_id
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from labelchef.services.campaign_files import CampaignData
+    from labelchef.services.exchange.campaign_files import CampaignData
 
 _LONGEST_NAME = 200
 
@@ -64,7 +54,7 @@ def create_campaign(
         raise InvalidInputError(
             f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters", code="name"
         )
-    from labelchef.services.campaign_files import check_data, read_files, store_files, with_strengths
+    from labelchef.services.exchange.campaign_files import check_data, read_files, store_files, with_strengths
 
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     check_data(data, settings)
@@ -97,7 +87,7 @@ def create_campaign(
 
 def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
-    from labelchef.services.campaign_files import find_files
+    from labelchef.services.exchange.campaign_files import find_files
 
     return create_campaign(ws, name, find_files(folder), settings, by)
 
@@ -140,7 +130,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
             classes=campaign_table.classes_of(connection, row.id),
             rounds=tuple(_round(r) for r in turns),
             open_round=_open_round(connection, turns[-1] if turns else None, chosen),
-            people=_people(connection, row.id),
+            people=stats_of(vote_table.live_votes_of_campaign(connection, row.id)),
             members=tuple(account_table.member_names(connection, row.id)),
             conflicts=len(decision_table.unresolved_items(connection, row.id)),
             pending=len(decision_table.pending_decisions(connection, row.id)),
@@ -166,16 +156,16 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
     A finished campaign goes on if the change leaves something to do.
     """
     with ws.writing() as connection:
-        row = _locked(ws, connection, campaign)
+        row = locked_campaign(ws, connection, campaign)
         before = row.settings
         after = before.changed(**changes)
-        check_metric(after, len(campaign_table.classes_of(connection, row.id)))
+        check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
         different = {k: v for k, v in changes.items() if getattr(before, k) != v}
         if not different:
             return before
-        again = row.state == CampaignState.FINISHED
-        moved = _running("settings changed; checking what is left") if again else CampaignValues()
-        moved["settings"] = after
+        moved: CampaignValues = {"settings": after}
+        if row.state == CampaignState.FINISHED:
+            moved["state"], moved["message"] = CampaignState.RUNNING, "settings changed; checking what is left"
         campaign_table.note_change(
             connection, row.id, by, {"settings": different, "before": {k: getattr(before, k) for k in different}}
         )
@@ -205,122 +195,6 @@ def stop(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
     return _move(ws, campaign, by, "stop", CampaignState.STOPPED, "stopped by the lead", allowed)
 
 
-def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
-    """Take a decision back: the label is weak again with the next model, and the item is asked first in the next batch.
-
-    A finished campaign goes on if its budget and target leave something to do.
-    """
-    with ws.writing() as connection:
-        row = _locked(ws, connection, campaign)
-        sample = item_table.item_by_key(connection, row.id, item)
-        if _asked_now(connection, row.id, sample) is not None:
-            raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
-        last = decision_table.last_decision(connection, sample.id)
-        if last is None or last.kind == DecisionKind.REOPEN:
-            raise ConflictError(f"item {item!r} has no decision to take back", code="not_decided")
-        decision_table.insert_decision(
-            connection,
-            campaign_id=row.id,
-            item_id=sample.id,
-            attempt=last.attempt,
-            round_id=last.round_id,
-            kind=DecisionKind.REOPEN,
-            by=by,
-            label=None,
-            support=0.0,
-        )
-        item_table.next_attempt(connection, sample.id, last.attempt + 1)
-        again = row.state == CampaignState.FINISHED
-        moved = _running("an item was reopened; checking what is left") if again else CampaignValues()
-        campaign_table.update_campaign(connection, row.id, **moved)
-    ws.notify()
-
-
-def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by: str) -> None:
-    """Decide an item as lead, whatever the votes say; in the open batch it needs no more votes."""
-    with ws.writing() as connection:
-        row = _locked(ws, connection, campaign)
-        sample = item_table.item_by_key(connection, row.id, item)
-        class_id = class_of(campaign_table.classes_of(connection, row.id), label)
-        asked = _asked_now(connection, row.id, sample)
-        past = selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
-        place = asked if asked is not None else past
-        decision_table.insert_decision(
-            connection,
-            campaign_id=row.id,
-            item_id=sample.id,
-            attempt=sample.attempt if place is None else place.attempt,
-            round_id=None if place is None else place.round_id,
-            kind=DecisionKind.LEAD,
-            by=by,
-            label=class_id,
-            support=1.0,
-        )
-        if asked is not None:
-            selection_table.mark_decided(connection, asked.id)
-        campaign_table.update_campaign(connection, row.id)
-    ws.notify()
-
-
-def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
-    """Items whose votes tied or came to 'ambiguous', for the lead to resolve."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        numbers = {r.id: r.number for r in round_table.rounds_of(connection, row.id)}
-        found = []
-        for decision in decision_table.unresolved_items(connection, row.id):
-            votes = vote_table.live_votes(connection, decision.item_id, decision.attempt)
-            place = selection_table.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
-            found.append(
-                ConflictItem(
-                    item=decision.key,
-                    content=content_of(decision),
-                    round=0 if decision.round_id is None else numbers[decision.round_id],
-                    suggestion=None if place is None else place.suggested,
-                    votes=tuple((v.person, v.label, v.note) for v in votes),
-                    asked_again=decision.item_attempt != decision.attempt,
-                )
-            )
-        return found
-
-
-def ledger(
-    ws: Workspace,
-    campaign: str,
-    *,
-    after: str | None = None,
-    limit: int = 100,
-    kind: str | None = None,
-    item: str | None = None,
-    person: str | None = None,
-) -> Page[LedgerEntry]:
-    """Votes, decisions and changes by leads, newest first, a page at a time."""
-    if kind is not None and kind not in ledger_lines.KINDS:
-        raise InvalidInputError(f"kind is {kind!r}; expected one of: {', '.join(ledger_lines.KINDS)}", code="kind")
-    if not 1 <= limit <= 1000:
-        raise InvalidInputError(f"limit is {limit!r}; expected a whole number from 1 to 1000", code="limit")
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        item_id = None if item is None else item_table.item_by_key(connection, row.id, item).id
-        if person is not None and not storable(person):
-            return Page((), None)
-        entries, cursor = ledger_lines.page(
-            connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
-        )
-    return Page(tuple(_entry(e) for e in entries), cursor)
-
-
-def check_metric(settings: Settings, n_classes: int) -> None:
-    """Refuse a target metric that this campaign does not have."""
-    from labelchef.campaign.stopping import TargetReached
-
-    TargetReached(settings.target_metric, settings.target or 0.0)
-    if settings.target_metric == "f1" and n_classes != 2:
-        raise InvalidInputError(
-            f"target_metric is 'f1' with {n_classes} classes; expected 'f1_macro', 'accuracy' or 'loss'", code="metric"
-        )
-
-
 def _move(
     ws: Workspace,
     campaign: str,
@@ -331,7 +205,7 @@ def _move(
     allowed: Sequence[CampaignState],
 ) -> CampaignSummary:
     with ws.writing() as connection:
-        row = _locked(ws, connection, campaign)
+        row = locked_campaign(ws, connection, campaign)
         if row.state != state:
             if row.state not in allowed:
                 raise ConflictError(
@@ -345,28 +219,9 @@ def _move(
     return found
 
 
-def _running(message: str) -> CampaignValues:
-    return {"state": CampaignState.RUNNING, "message": message}
-
-
-def _locked(ws: Workspace, connection: "sa.Connection", campaign: str) -> CampaignRow:
-    row = campaign_table.find_campaign(connection, campaign)
-    ws.database.lock_campaign(connection, row.id)
-    return campaign_table.find_campaign(connection, row.public_id)
-
-
 def _sees(connection: "sa.Connection", row: CampaignRow, person: str) -> bool:
     account = account_table.account_by_name(connection, person)
     return account is None or account.role == Role.LEAD or account_table.is_member(connection, row.id, account.id)
-
-
-def _asked_now(connection: "sa.Connection", campaign_id: int, sample: ItemRow) -> SelectionRow | None:
-    """The selection of an item in a batch that is still being voted on, or None."""
-    turn = round_table.last_round(connection, campaign_id)
-    if turn is None or turn.state != RoundState.SELECTED:
-        return None
-    selection = selection_table.selection_of_item(connection, turn.id, sample.id)
-    return None if selection is None or selection.origin == Origin.AHEAD else selection
 
 
 def _summary(connection: "sa.Connection", row: CampaignRow) -> CampaignSummary:
@@ -406,12 +261,6 @@ def _round(row: RoundRow) -> RoundSummary:
     )
 
 
-def gain_of(metrics: Mapping[str, Any]) -> dict[str, Gain] | None:
-    """The gains that were stored with a round, by metric; None where nothing judges."""
-    found = metrics.get("gain")
-    return None if found is None else {name: Gain(**values) for name, values in found.items()}
-
-
 def _open_round(connection: "sa.Connection", row: RoundRow | None, settings: Settings) -> OpenRound | None:
     if row is None or not row.is_open:
         return None
@@ -421,48 +270,6 @@ def _open_round(connection: "sa.Connection", row: RoundRow | None, settings: Set
         for s in selection_table.batch_of(connection, row.id)
     )
     return OpenRound(row.number, row.state, items)
-
-
-def _people(connection: "sa.Connection", campaign_id: int) -> tuple[PersonStats, ...]:
-    by_person: dict[str, list[VoteRow]] = defaultdict(list)
-    for vote in vote_table.live_votes_of_campaign(connection, campaign_id):
-        if vote.person != SUGGESTION:
-            by_person[vote.person].append(vote)
-    stats = []
-    for person, votes in by_person.items():
-        seconds = [v.seconds for v in votes if v.seconds is not None]
-        stats.append(
-            PersonStats(
-                person=person,
-                votes=len(votes),
-                ambiguous=sum(v.label is None for v in votes),
-                seconds=statistics.median(seconds) if seconds else None,
-                last_vote_at=moment(max(v.created_at for v in votes)),
-            )
-        )
-    return tuple(sorted(stats, key=lambda s: s.person))
-
-
-def _entry(row: ledger_lines.LedgerRow) -> LedgerEntry:
-    return LedgerEntry(
-        id=row.public_id or f"change-{row.id}",
-        kind=row.kind,
-        at=moment(row.created_at),
-        who=row.who,
-        item=row.item,
-        round=row.round,
-        label=row.label,
-        what=row.what,
-    )
-
-
-def _cursor(after: str | None) -> tuple[float, str, int] | None:
-    if after is None:
-        return None
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,20})?)~([a-z]+)~(\d{1,18})", after)
-    if found is None or found[2] not in ledger_lines.KINDS:
-        raise InvalidInputError(f"{after!r} is no cursor; take the one of the page before", code="cursor")
-    return float(found[1]), found[2], int(found[3])
 
 
 def _free_slug(connection: "sa.Connection", name: str) -> str:

@@ -11,7 +11,8 @@ import pandas as pd
 
 from labelchef.domain.errors import NotFoundError
 from labelchef.services import campaigns
-from labelchef.services.progress import ProgressReport, map2d, progress
+from labelchef.services.map import map2d
+from labelchef.services.progress import ProgressReport, progress
 from labelchef.services.workspace import Workspace
 
 NAMES = ("metric", "change", "seconds", "agreement", "map")

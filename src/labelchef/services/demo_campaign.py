@@ -10,8 +10,8 @@ from labelchef.domain.arrays import Floats
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.settings import Settings
 from labelchef.io.digits import load_digits_demo
-from labelchef.services.campaign_files import CampaignData
 from labelchef.services.campaigns import create_campaign, list_campaigns
+from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.workspace import Workspace
 
 NAME = "Digits"

@@ -8,7 +8,7 @@ from typing import Self
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.services import fold, progress, rounds
+from labelchef.services import fold, map, rounds
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
@@ -191,7 +191,7 @@ class Worker:
 
     def _map(self, campaign: str) -> None:
         try:
-            progress.map2d(self._ws, campaign)
+            map.map2d(self._ws, campaign)
         except Exception as error:  # a map is nice to have; whoever asks for it is told what is wrong
             _log.warning("no map of campaign %s: %s", campaign, error)
 

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from labelchef.domain.campaigns import Account, Role
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
 from labelchef.web.problems import WebError

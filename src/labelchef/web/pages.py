@@ -8,9 +8,12 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.settings import Settings
-from labelchef.services import accounts, charts, comparing
 from labelchef.services import campaigns as service
+from labelchef.services import charts
 from labelchef.services import progress as measuring
+from labelchef.services.compare import comparing
+from labelchef.services.labelling import history
+from labelchef.services.people import accounts
 from labelchef.web import identity
 from labelchef.web.api.sessions import list_accounts
 from labelchef.web.paging import by_age, part_of
@@ -192,7 +195,7 @@ def lead_ledger(
     after: Annotated[str | None, Query(max_length=_LONGEST)] = None,
 ) -> Response:
     """Votes, decisions and changes, with filters."""
-    page = service.ledger(
+    page = history.ledger(
         ws, campaign, after=after, limit=50, kind=kind or None, item=item or None, person=person or None
     )
     filters = {"kind": kind, "item": item, "person": person}

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from labelchef.domain.errors import InvalidInputError, LabelchefError
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.services.worker import Worker
 from labelchef.services.workspace import open_workspace
 from labelchef.web.app import create_app

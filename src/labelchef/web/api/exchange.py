@@ -9,7 +9,9 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
-from labelchef.services import campaigns, comparing, exchange, replaying
+from labelchef.services import campaigns, replaying
+from labelchef.services.compare import comparing
+from labelchef.services.exchange import exports, imports, reporting
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.labelling import CampaignPath
 from labelchef.web.forms import CompareForm
@@ -76,7 +78,7 @@ def _file(ws: Workspace, campaign: str, what: str, format: TableFormat) -> FileR
         folder = tempfile.TemporaryDirectory(prefix="labelchef-export-")
     try:
         path = FilePath(folder.name) / f"{slug}-{what}.{format.value}"
-        write = exchange.export_labels if what == "labels" else exchange.export_votes
+        write = exports.export_labels if what == "labels" else exports.export_votes
         write(ws, campaign, path, format=format.value)
     except BaseException:
         folder.cleanup()
@@ -105,7 +107,7 @@ def import_votes(
 ) -> ImportView:
     """Take votes from another tool: all of them, or none."""
     with upload_folder() as folder:
-        counts = exchange.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
+        counts = imports.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
     return ImportView(counts=counts, dry_run=dry_run)
 
 
@@ -125,7 +127,7 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
         "Content-Disposition": f'attachment; filename="{slug}-report.html"',
         "Content-Security-Policy": FILE_POLICY,
     }
-    return HTMLResponse(exchange.report(ws, campaign), headers=headers)
+    return HTMLResponse(reporting.report(ws, campaign), headers=headers)
 
 
 @routes.post("/campaigns/{campaign}/replay", tags=["exchange"], responses=answers(Policy.LEAD, CAMPAIGN, changes=True))

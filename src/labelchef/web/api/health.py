@@ -3,7 +3,7 @@
 from fastapi import Request
 
 import labelchef
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.web.policies import Anyone, Policy, Store, answers, router
 from labelchef.web.problems import WebError
 from labelchef.web.views import HealthView

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from labelchef.services import labelling as service
+from labelchef.services.labelling import tasks, votes
 from labelchef.web.forms import NextForm, SkipForm, UndoForm, VoteForm
 from labelchef.web.policies import CAMPAIGN, ITEM, Member, Policy, Store, answers, router
 from labelchef.web.views import NextView, ReceiptView, TaskView, VotedView, next_view, task_view
@@ -17,7 +17,7 @@ ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes
 @routes.post("/campaigns/{campaign}/next", tags=["labelling"], responses=answers(Policy.MEMBER, CAMPAIGN, changes=True))
 def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -> NextView:
     """The items this person labels next, held for them for a while; or why there is none."""
-    return next_view(who, campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
+    return next_view(who, campaign, tasks.next_tasks(ws, campaign, who.name, n=form.n))
 
 
 @routes.post(
@@ -37,7 +37,7 @@ def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -
 )
 def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> VotedView:
     """Store a vote and hand out what comes next. Again with the same `request_id` it is the same vote."""
-    receipt, after = service.vote_and_next(
+    receipt, after = votes.vote_and_next(
         ws,
         campaign,
         who.name,
@@ -67,7 +67,7 @@ def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> Vote
 def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None = None) -> TaskView:
     """Take back this person's last vote; the item is theirs to label again. With the same `request_id`, once."""
     request_id = None if form is None else form.request_id
-    return task_view(campaign, service.undo_vote(ws, campaign, who.name, request_id=request_id))
+    return task_view(campaign, votes.undo_vote(ws, campaign, who.name, request_id=request_id))
 
 
 @routes.post(
@@ -79,8 +79,8 @@ def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None =
 )
 def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> NextView:
     """Leave an item to others; it comes back to this person last."""
-    service.skip(ws, campaign, who.name, form.item)
-    return next_view(who, campaign, service.next_tasks(ws, campaign, who.name, n=form.n))
+    tasks.skip(ws, campaign, who.name, form.item)
+    return next_view(who, campaign, tasks.next_tasks(ws, campaign, who.name, n=form.n))
 
 
 @routes.get(
@@ -90,4 +90,4 @@ def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> Next
 )
 def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> TaskView:
     """An item handed to this person, with their own vote if there is one."""
-    return task_view(campaign, service.task(ws, campaign, who.name, item))
+    return task_view(campaign, tasks.task(ws, campaign, who.name, item))

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from labelchef.services import accounts
 from labelchef.services import campaigns as service
+from labelchef.services.labelling import decisions, history
+from labelchef.services.people import membership
 from labelchef.web.api.labelling import CampaignPath
 from labelchef.web.forms import ItemForm, ResolveForm, SettingsForm
 from labelchef.web.paging import Cursor, Limit, part_of
@@ -70,7 +71,7 @@ def conflicts(
     campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50
 ) -> PageOf[ConflictView]:
     """Items whose votes came to nothing, with the votes, by round."""
-    found = [conflict_view(campaign, one) for one in service.conflicts(ws, campaign)]
+    found = [conflict_view(campaign, one) for one in decisions.conflicts(ws, campaign)]
     return part_of(found, lambda view: (view.round, view.key), after, limit)
 
 
@@ -88,7 +89,7 @@ def conflicts(
 )
 def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> None:
     """Decide an item; the model follows with the next round."""
-    service.resolve(ws, campaign, form.item, form.label, who.name)
+    decisions.resolve(ws, campaign, form.item, form.label, who.name)
 
 
 @routes.post(
@@ -106,7 +107,7 @@ def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> 
 )
 def reopen(campaign: CampaignPath, form: ItemForm, who: Lead, ws: Store) -> None:
     """Take a decision back: the item has its weak label again, and is asked first in the next batch."""
-    service.reopen(ws, campaign, form.item, who.name)
+    decisions.reopen(ws, campaign, form.item, who.name)
 
 
 @routes.get("/campaigns/{campaign}/ledger", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
@@ -121,14 +122,14 @@ def ledger(
     person: Annotated[str | None, Query(max_length=100)] = None,
 ) -> PageOf[LedgerView]:
     """Votes, decisions and changes, newest first."""
-    page = service.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
+    page = history.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
     return page_view(page, LedgerView.model_validate)
 
 
 @routes.get("/campaigns/{campaign}/members", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
 def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[AccountView]:
     """The members of a campaign, by name."""
-    views = [AccountView.model_validate(one) for one in accounts.members(ws, campaign)]
+    views = [AccountView.model_validate(one) for one in membership.members(ws, campaign)]
     return part_of(views, lambda view: view.name, after, limit)
 
 
@@ -140,7 +141,7 @@ def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, li
 )
 def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Let an account label in this campaign."""
-    accounts.add_member(ws, campaign, name, who.name)
+    membership.add_member(ws, campaign, name, who.name)
 
 
 @routes.delete(
@@ -151,4 +152,4 @@ def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) 
 )
 def remove_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Take an account out of this campaign; its votes stay."""
-    accounts.remove_member(ws, campaign, name, who.name)
+    membership.remove_member(ws, campaign, name, who.name)

@@ -10,7 +10,8 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 
 from labelchef.domain.errors import NotFoundError
-from labelchef.services import charts, labelling
+from labelchef.services import charts
+from labelchef.services.labelling import tasks
 from labelchef.web.api.labelling import CampaignPath, ItemPath
 from labelchef.web.policies import CAMPAIGN, ITEM, Member, Policy, Store, answers, router
 from labelchef.web.problems import WebError
@@ -46,7 +47,7 @@ class Theme(StrEnum):
 )
 def item_image(campaign: CampaignPath, item: ItemPath, _: Member, ws: Store) -> Response:
     """The image of an item. Its type is what its content was decoded as, whatever the file is called."""
-    path = labelling.media(ws, campaign, item)
+    path = tasks.media(ws, campaign, item)
     try:
         stat = path.stat()
         kind = _kind(path, stat.st_mtime_ns, stat.st_size)

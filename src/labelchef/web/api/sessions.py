@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from labelchef.services import accounts
+from labelchef.services.people import accounts
 from labelchef.web import identity
 from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of

@@ -12,7 +12,7 @@ import pandas as pd
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.holdout import check_judges, draw_judges
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_weak_labels
-from labelchef.campaign.stopping import TargetReached
+from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.tuning import tune
 from labelchef.constructors import make_constructor
 from labelchef.domain.arrays import Float64s, Floats, Ints
@@ -146,12 +146,7 @@ def check_data(data: CampaignData, settings: Settings) -> None:
     if settings.suggestion_votes:
         require_suggestions(selector)
     make_constructor(settings.constructor, tol=1e-6)
-    TargetReached(settings.target_metric, settings.target or 0.0)
-    if settings.target_metric == "f1" and len(data.classes) != 2:
-        raise InvalidInputError(
-            f"target_metric is 'f1' with {len(data.classes)} classes; expected 'f1_macro', 'accuracy' or 'loss'",
-            code="metric",
-        )
+    check_metric(settings.target_metric, len(data.classes))
     for frame, rows, what in ((data.items, len(data.X), "items"), (data.val_items, len(data.X_val), "val_items")):
         if frame is not None:
             _check_items(frame, rows, what, data.media)

@@ -7,6 +7,7 @@ import pandas as pd
 from labelchef.domain.comparisons import SHARES, Comparison, Standing
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.artefacts import write_text
+from labelchef.io.tables import csv_text
 
 FILES = ("comparison.csv", "curves.csv", "comparison.md", "comparison.svg")
 _NONE = "–"
@@ -57,8 +58,8 @@ def write_comparison(found: Comparison, folder: Path) -> tuple[Path, ...]:
     from labelchef.report.campaign_charts import curves_svg
 
     texts = {
-        "comparison.csv": _table(found).to_csv(index=False),
-        "curves.csv": curves(found).to_csv(index=False),
+        "comparison.csv": csv_text(_table(found)),
+        "curves.csv": csv_text(curves(found)),
         "comparison.md": markdown(found),
         "comparison.svg": curves_svg(curves(found), found.metric, "light"),
     }

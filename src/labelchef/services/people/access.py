@@ -1,10 +1,10 @@
-"""Who may see a campaign, and times as people read them."""
+"""Which person may see and change a campaign."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from labelchef.domain.campaigns import SUGGESTION, Role
 from labelchef.domain.errors import ForbiddenError, InvalidInputError, NotFoundError
+from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table
 from labelchef.store.rows import CampaignRow
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _RESERVED = (SUGGESTION, "votes")
+
+
 _LONGEST_NAME = 120
 
 
@@ -32,6 +34,26 @@ def visible_campaign(connection: "sa.Connection", campaign: str, person: str) ->
     return row, account.id
 
 
+def locked_campaign(ws: Workspace, connection: "sa.Connection", campaign: str) -> CampaignRow:
+    """The campaign as it is once no one else writes to it."""
+    row = campaign_table.find_campaign(connection, campaign)
+    if ws.database.is_sqlite:
+        return row
+    ws.database.lock_campaign(connection, row.id)
+    return campaign_table.find_campaign(connection, row.public_id)
+
+
+def locked_for(
+    ws: Workspace, connection: "sa.Connection", campaign: str, person: str
+) -> tuple[CampaignRow, int | None]:
+    """The same for a person who takes part, with their account."""
+    row, account_id = visible_campaign(connection, campaign, person)
+    if ws.database.is_sqlite:
+        return row, account_id
+    ws.database.lock_campaign(connection, row.id)
+    return visible_campaign(connection, campaign, person)
+
+
 def check_person(person: str) -> None:
     """Refuse names that cannot stand for a person."""
     printable = person.isprintable() and person.strip() == person
@@ -41,13 +63,3 @@ def check_person(person: str) -> None:
             f"not {' or '.join(_RESERVED)}",
             code="person",
         )
-
-
-def moment(seconds: float) -> datetime:
-    """A stored time."""
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def moment_or_none(seconds: float | None) -> datetime | None:
-    """A stored time that may be missing."""
-    return None if seconds is None else moment(seconds)

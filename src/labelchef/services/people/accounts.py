@@ -1,4 +1,4 @@
-"""Accounts, passwords, sessions, tokens, and who takes part in which campaign.
+"""Accounts, passwords, sessions and tokens.
 
 Only digests of secrets are stored. Passwords are hashed by argon2 (pwdlib), outside of any transaction.
 """
@@ -20,9 +20,10 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.access import check_person, moment
+from labelchef.services.people.access import check_person
+from labelchef.services.times import moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import account_table, campaign_table
+from labelchef.store import account_table
 from labelchef.store.rows import AccountRow
 
 if TYPE_CHECKING:
@@ -31,11 +32,21 @@ if TYPE_CHECKING:
 
 LOCAL_NAME = "me"
 """The account of whoever opens the link on their own machine."""
+
+
 SESSION_DAYS = 14.0
+
+
 LINK_MINUTES = 60.0
+
+
 _WINDOW = 15 * 60.0
+
+
 _TRIES = {"pair": 5, "address": 30, "name": 50}
 """Failed attempts within a quarter of an hour: of one name from one address, from one address, of one name."""
+
+
 _SHORTEST, _LONGEST = 10, 1000
 
 
@@ -66,19 +77,19 @@ def create_account(ws: Workspace, name: str, role: Role | str, password: str | N
         if account_table.account_by_name(connection, name) is not None:
             raise ConflictError(f"there is an account {name!r} already; choose another name", code="account")
         account_table.insert_account(connection, name, wanted, hashed)
-        return _account(_row(connection, name))
+        return account_of(row_of(connection, name))
 
 
 def list_accounts(ws: Workspace) -> list[Account]:
     """All accounts by name."""
     with ws.reading() as connection:
-        return [_account(row) for row in account_table.accounts(connection)]
+        return [account_of(row) for row in account_table.accounts(connection)]
 
 
 def find_account(ws: Workspace, name: str) -> Account:
     """An account by name."""
     with ws.reading() as connection:
-        return _account(_row(connection, name))
+        return account_of(row_of(connection, name))
 
 
 def has_lead(ws: Workspace) -> bool:
@@ -91,7 +102,7 @@ def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool
     """Give an account a new password; its sessions end, and its tokens unless they are to stay."""
     hashed = _hashed(password)
     with ws.writing() as connection:
-        row = _row(connection, name)
+        row = row_of(connection, name)
         account_table.update_account(connection, row.id, password_hash=hashed)
         account_table.end_sessions(connection, row.id)
         if revoke_tokens:
@@ -101,7 +112,7 @@ def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool
 def set_active(ws: Workspace, name: str, active: bool) -> Account:
     """Let an account sign in, or no longer: sessions and tokens end for good. The last lead stays, and so do votes."""
     with ws.writing() as connection:
-        row = _row(connection, name)
+        row = row_of(connection, name)
         leads = [r for r in account_table.accounts(connection) if r.active and r.role == Role.LEAD]
         if not active and [r.id for r in leads] == [row.id]:
             raise ConflictError(f"{name!r} is the last active lead; make another one first", code="last_lead")
@@ -109,7 +120,7 @@ def set_active(ws: Workspace, name: str, active: bool) -> Account:
         if not active:
             account_table.end_sessions(connection, row.id)
             account_table.revoke_tokens(connection, row.id, time.time())
-        return _account(_row(connection, name))
+        return account_of(row_of(connection, name))
 
 
 def deactivate(ws: Workspace, name: str) -> Account:
@@ -132,21 +143,21 @@ def check_password(ws: Workspace, name: str, password: str, *, address: str = "l
         raise ForbiddenError("this name and password do not belong together; try again", code="credentials")
     with ws.writing() as connection:
         account_table.note_attempt(connection, name, address, ok=True, forget_before=time.time() - 2 * _WINDOW)
-    return _account(row)
+    return account_of(row)
 
 
 def sign_in(ws: Workspace, name: str, password: str, *, address: str = "local") -> SignedIn:
     """Begin a session by name and password."""
     account = check_password(ws, name, password, address=address)
     with ws.writing() as connection:
-        return _begin(connection, _row(connection, account.name))
+        return _begin(connection, row_of(connection, account.name))
 
 
 def session_account(ws: Workspace, token: str) -> Account | None:
     """Who a session belongs to; None if it ended."""
     with ws.reading() as connection:
         row = account_table.account_of_session(connection, _digest(token), time.time())
-    return None if row is None else _account(row)
+    return None if row is None else account_of(row)
 
 
 def sign_out(ws: Workspace, token: str) -> None:
@@ -161,7 +172,7 @@ def create_link(ws: Workspace) -> str:
     with ws.writing() as connection:
         if account_table.account_by_name(connection, LOCAL_NAME) is None:
             account_table.insert_account(connection, LOCAL_NAME, Role.LEAD, None)
-        row = _row(connection, LOCAL_NAME)
+        row = row_of(connection, LOCAL_NAME)
         account_table.insert_token(
             connection, row.id, _digest(secret), "link", once=True, expires_at=time.time() + 60 * LINK_MINUTES
         )
@@ -185,7 +196,7 @@ def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiToke
         raise InvalidInputError(f"{label!r} is no label; expected 1 to 100 printable characters", code="label")
     secret = f"lc_{secrets.token_urlsafe(32)}"
     with ws.writing() as connection:
-        row = _row(connection, name)
+        row = row_of(connection, name)
         account_table.insert_token(connection, row.id, _digest(secret), label, once=False, expires_at=None)
     found = next(t for t in list_api_tokens(ws, name) if t.id == _digest(secret)[:16])
     return secret, found
@@ -194,14 +205,14 @@ def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiToke
 def list_api_tokens(ws: Workspace, name: str) -> list[ApiTokenInfo]:
     """The tokens of an account that work."""
     with ws.reading() as connection:
-        rows = account_table.tokens_of(connection, _row(connection, name).id)
+        rows = account_table.tokens_of(connection, row_of(connection, name).id)
     return [ApiTokenInfo(row.token_hash[:16], row.label, moment(row.created_at)) for row in rows]
 
 
 def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
     """Make a token useless."""
     with ws.writing() as connection:
-        rows = account_table.tokens_of(connection, _row(connection, name).id)
+        rows = account_table.tokens_of(connection, row_of(connection, name).id)
         found = next((row for row in rows if row.token_hash[:16] == token), None)
         if found is None:
             raise NotFoundError(f"there is no token {token!r} of {name!r}", code="token")
@@ -211,14 +222,14 @@ def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
 def revoke_api_tokens(ws: Workspace, name: str) -> None:
     """Make all tokens of an account useless."""
     with ws.writing() as connection:
-        account_table.revoke_tokens(connection, _row(connection, name).id, time.time())
+        account_table.revoke_tokens(connection, row_of(connection, name).id, time.time())
 
 
 def token_account(ws: Workspace, secret: str) -> Account | None:
     """Who an API token belongs to; None if it does not work."""
     with ws.reading() as connection:
         row = account_table.account_of_token(connection, _digest(secret))
-    return None if row is None else _account(row)
+    return None if row is None else account_of(row)
 
 
 def visitor(
@@ -236,44 +247,9 @@ def visitor(
         if row is None:
             return None, False
         lead = row.role == Role.LEAD
-        return _account(row), lead or (campaign is not None and account_table.takes_part(connection, campaign, row.id))
-
-
-def members(ws: Workspace, campaign: str) -> list[Account]:
-    """The accounts that take part in a campaign, by name."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        return [_account(_row(connection, name)) for name in account_table.member_names(connection, row.id)]
-
-
-def is_member(ws: Workspace, campaign: str, name: str) -> bool:
-    """Whether an account may label in a campaign: members, and every lead."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        account = account_table.account_by_name(connection, name)
-        if account is None or not account.active:
-            return False
-        return account.role == Role.LEAD or account_table.is_member(connection, row.id, account.id)
-
-
-def add_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
-    """Let an account label in a campaign."""
-    _set_member(ws, campaign, name, by, member=True)
-
-
-def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
-    """Take an account off a campaign; its votes stay."""
-    _set_member(ws, campaign, name, by, member=False)
-
-
-def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
-    with ws.writing() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        ws.database.lock_campaign(connection, row.id)
-        account = _row(connection, name)
-        if account_table.is_member(connection, row.id, account.id) != member:
-            account_table.set_member(connection, row.id, account.id, member=member)
-            campaign_table.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
+        return account_of(row), lead or (
+            campaign is not None and account_table.takes_part(connection, campaign, row.id)
+        )
 
 
 def _begin(connection: "sa.Connection", row: AccountRow) -> SignedIn:
@@ -281,7 +257,7 @@ def _begin(connection: "sa.Connection", row: AccountRow) -> SignedIn:
     now = time.time()
     expires = now + 86400 * SESSION_DAYS
     account_table.insert_session(connection, row.id, _digest(token), now, expires)
-    return SignedIn(token, _account(row), moment(expires))
+    return SignedIn(token, account_of(row), moment(expires))
 
 
 def _throttle(connection: "sa.Connection", name: str, address: str) -> None:
@@ -296,14 +272,16 @@ def _throttle(connection: "sa.Connection", name: str, address: str) -> None:
             )
 
 
-def _row(connection: "sa.Connection", name: str) -> AccountRow:
+def row_of(connection: "sa.Connection", name: str) -> AccountRow:
+    """The row of an account; a name that has none is refused."""
     row = account_table.account_by_name(connection, name)
     if row is None:
         raise NotFoundError(f"there is no account {name!r}; `labelchef users list` lists them", code="account")
     return row
 
 
-def _account(row: AccountRow) -> Account:
+def account_of(row: AccountRow) -> Account:
+    """An account as others see it."""
     return Account(row.name, row.role, row.active, moment(row.created_at))
 
 

@@ -1,4 +1,4 @@
-"""One selector replayed on answers that are known: who may be asked is who has an answer."""
+"""The orders in which selectors ask items whose answers are known, and what each order brings."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from labelchef.domain.settings import Settings
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector
 from labelchef.services import fold
-from labelchef.services.answers import Answers
+from labelchef.services.compare.answers import Answers
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Redrawn:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Order:
     """What came of a selector's order."""
 
     split: str
@@ -74,7 +74,7 @@ class Replay:
     y: Ints
     """True classes of the samples that judge."""
     values: tuple[float, ...]
-    """The metric at each point of `Replays.asked`."""
+    """The metric at each point of `Orders.asked`."""
     drawn: Float64s
     """Areas under the curve on samples drawn again; those of two replays are paired."""
     kept: int
@@ -85,7 +85,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class Replays:
+class Orders:
     """What all replays of a campaign share: data, settings and answers."""
 
     settings: Settings
@@ -98,8 +98,8 @@ class Replays:
         """Labels asked at each point of a curve."""
         return (*range(0, len(self.answers), self.batch_size), len(self.answers))
 
-    def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Replay:
-        """Fit the first model, then let the selector ask until nothing is left; `tell` hears of every round."""
+    def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Order:
+        """Fit the first model, then let the selector ask until nothing is left; `tell` is called after every round."""
         cleaner = fold.new_cleaner(self.settings, selector)
         fold.fit_on(self.inputs, cleaner, askable=self.answers.mask(len(self.inputs.weak)))
         split, y, first = _judged(cleaner)
@@ -114,7 +114,7 @@ class Replays:
         metric = self.settings.target_metric
         drawn = drawn_areas(y, curve, self.asked, metric, len(self.inputs.classes), self.settings.seed)
         values = tuple(value_of(point.metrics, metric) for point in curve)
-        return Replay(split, y, values, drawn, *_suggestions(cleaner), seconds)
+        return Order(split, y, values, drawn, *_suggestions(cleaner), seconds)
 
 
 def _judged(cleaner: LabelCleaner) -> tuple[str, Ints, Judged]:

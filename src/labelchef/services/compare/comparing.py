@@ -21,8 +21,8 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import FEWEST, Gain
 from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import fold
-from labelchef.services.answers import Answers, known_answers
-from labelchef.services.replays import AsAsked, Redrawn, Replay, Replays
+from labelchef.services.compare.answers import Answers, known_answers
+from labelchef.services.compare.orders import AsAsked, Order, Orders, Redrawn
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 
@@ -61,8 +61,8 @@ def compare(
     if not _one.acquire(blocking=False):
         raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
     try:
-        replays = Replays(settings, fold.inputs_of(ws, row), answers, size)
-        return _compared(replays, row.slug, names, repeats, on_cell or (lambda _: None))
+        orders = Orders(settings, fold.inputs_of(ws, row), answers, size)
+        return _compared(orders, row.slug, names, repeats, on_cell or (lambda _: None))
     finally:
         _one.release()
 
@@ -101,47 +101,47 @@ def _enough(answers: Answers) -> Answers:
 
 
 def _compared(
-    replays: Replays, campaign: str, names: Sequence[str], repeats: int, tell: Callable[[Cell], None]
+    orders: Orders, campaign: str, names: Sequence[str], repeats: int, tell: Callable[[Cell], None]
 ) -> Comparison:
-    answers = replays.answers
+    answers = orders.answers
     own = AsAsked(answers.positions, answers.suggested)
-    reference = replays.of(own, Cell(AS_ASKED, 1, 1, 0, len(answers)), tell)
-    standings = [_standing(replays, AS_ASKED, [reference], reference)]
+    reference = orders.of(own, Cell(AS_ASKED, 1, 1, 0, len(answers)), tell)
+    standings = [_standing(orders, AS_ASKED, [reference], reference)]
     for name in names:
         made = make_selector(name)
         times = repeats if isinstance(made, RankingSelector) and made.chance else 1
         found = [
-            replays.of(
-                name if k == 0 else Redrawn(make_selector(name), (replays.settings.seed, k)),
+            orders.of(
+                name if k == 0 else Redrawn(make_selector(name), (orders.settings.seed, k)),
                 Cell(name, k + 1, times, 0, len(answers)),
                 tell,
             )
             for k in range(times)
         ]
-        standings.append(_standing(replays, name, found, reference))
-    standings.sort(key=lambda one: -_sign(replays) * one.area)
+        standings.append(_standing(orders, name, found, reference))
+    standings.sort(key=lambda one: -_sign(orders) * one.area)
     return Comparison(
         campaign=campaign,
-        metric=replays.settings.target_metric,
+        metric=orders.settings.target_metric,
         split=reference.split,
         samples=len(reference.y),
         labels=len(answers),
         unanswered=answers.unanswered,
-        batch_size=replays.batch_size,
-        asked=replays.asked,
+        batch_size=orders.batch_size,
+        asked=orders.asked,
         level=reference.values[-1],
         standings=tuple(standings),
-        notes=tuple(_notes(replays, reference, standings)),
+        notes=tuple(_notes(orders, reference, standings)),
     )
 
 
-def _sign(replays: Replays) -> float:
+def _sign(orders: Orders) -> float:
     """By which larger is better."""
-    return -1.0 if replays.settings.target_metric == "loss" else 1.0
+    return -1.0 if orders.settings.target_metric == "loss" else 1.0
 
 
-def _standing(replays: Replays, name: str, runs: list[Replay], reference: Replay) -> Standing:
-    asked, labels, sign = replays.asked, float(replays.asked[-1]), _sign(replays)
+def _standing(orders: Orders, name: str, runs: list[Order], reference: Order) -> Standing:
+    asked, labels, sign = orders.asked, float(orders.asked[-1]), _sign(orders)
     areas = np.array([area(asked, run.values, labels) for run in runs])
     level = sign * reference.values[-1] - _SAME
     reached = float(np.median([labels_to_reach(asked, [sign * v for v in run.values], level) for run in runs]))
@@ -157,20 +157,20 @@ def _standing(replays: Replays, name: str, runs: list[Replay], reference: Replay
         labels_to_reach=reached if np.isfinite(reached) else None,
         suggestion_share=sum(run.kept for run in runs) / suggested if suggested else None,
         seconds=float(np.mean([run.seconds for run in runs])),
-        difference=None if name == AS_ASKED else _difference(replays, runs, float(areas.mean()), reference),
+        difference=None if name == AS_ASKED else _difference(orders, runs, float(areas.mean()), reference),
     )
 
 
-def _difference(replays: Replays, runs: list[Replay], mean: float, reference: Replay) -> Gain:
+def _difference(orders: Orders, runs: list[Order], mean: float, reference: Order) -> Gain:
     """From the campaign's own order; to the samples' draws comes, by Student's law, what other repeats might have given."""
     drawn = np.mean([run.drawn for run in runs], axis=0) - reference.drawn
     if len(runs) > 1:
-        areas = [area(replays.asked, run.values, float(replays.asked[-1])) for run in runs]
-        rng = np.random.default_rng([replays.settings.seed, len(runs)])
+        areas = [area(orders.asked, run.values, float(orders.asked[-1])) for run in runs]
+        rng = np.random.default_rng([orders.settings.seed, len(runs)])
         drawn += rng.standard_t(len(runs) - 1, len(drawn)) * np.std(areas, ddof=1) / np.sqrt(len(runs))
-    y, own = reference.y, area(replays.asked, reference.values, float(replays.asked[-1]))
+    y, own = reference.y, area(orders.asked, reference.values, float(orders.asked[-1]))
     rarest = int(np.bincount(y)[np.unique(y)].min())
-    return Gain(replays.settings.target_metric, own, mean, *between(drawn), len(y), rarest)
+    return Gain(orders.settings.target_metric, own, mean, *between(drawn), len(y), rarest)
 
 
 def _half(values: Float64s) -> float | None:
@@ -179,10 +179,10 @@ def _half(values: Float64s) -> float | None:
     return float(student.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else None
 
 
-def _notes(replays: Replays, reference: Replay, standings: Sequence[Standing]) -> list[str]:
-    missing, samples = replays.answers.unanswered, len(reference.y)
+def _notes(orders: Orders, reference: Order, standings: Sequence[Standing]) -> list[str]:
+    missing, samples = orders.answers.unanswered, len(reference.y)
     notes = [
-        f"Selectors choose among the {len(replays.answers)} items that this campaign has answers for, and its own selector "
+        f"Selectors choose among the {len(orders.answers)} items that this campaign has answers for, and its own selector "
         "chose most of them. After all of them everyone has cleaned the same items: what differs is how soon. What others "
         "would have asked instead is not known, so they may be better than they look here.",
     ]
@@ -199,8 +199,8 @@ def _notes(replays: Replays, reference: Replay, standings: Sequence[Standing]) -
     if drawn:
         named = ", ".join(one.selector for one in drawn)
         notes.append(f"Chance plays a part in {named}: figures are means of {drawn[0].repeats} replays.")
-    if replays.settings.constructor != "newton":
+    if orders.settings.constructor != "newton":
         notes.append(
-            f"With constructor {replays.settings.constructor} a model depends on its way: the ends may differ a little."
+            f"With constructor {orders.settings.constructor} a model depends on its way: the ends may differ a little."
         )
     return notes

@@ -1,0 +1,1 @@
+"""Selectors compared on a campaign's own labels."""

@@ -1,0 +1,121 @@
+"""Votes of other tools in."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labelchef.domain.campaigns import AssignmentState, Origin, RoundState
+from labelchef.domain.errors import InvalidInputError, LabelchefError
+from labelchef.io import tables
+from labelchef.services.labelling.classes import class_of
+from labelchef.services.labelling.decisions import reconsider
+from labelchef.services.people.access import check_person
+from labelchef.services.workspace import Workspace
+from labelchef.store import (
+    account_table,
+    assignment_table,
+    campaign_table,
+    item_table,
+    round_table,
+    selection_table,
+    vote_table,
+)
+from labelchef.store.rows import CampaignRow, ItemRow, NewVote, SelectionRow, VoteRow
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+
+def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = False) -> dict[str, int]:
+    """Take votes of another tool: all of them, or, if a line cannot be used, none.
+
+    A table of item, annotator, label (and note, if there is such a column); an empty label or −1 means ambiguous.
+    Votes on items that were not asked yet wait for them; votes on decided items may correct the decision. Taken
+    again, the same file changes nothing.
+    """
+    lines = tables.read_vote_lines(path)
+    with ws.writing() as connection:
+        row = campaign_table.find_campaign(connection, campaign)
+        ws.database.lock_campaign(connection, row.id)
+        classes = campaign_table.classes_of(connection, row.id)
+        items = item_table.items_by_key(connection, row.id, [line.item for line in lines])
+        wanted: dict[tuple[str, str], _Incoming] = {}
+        for line in lines:
+            vote = _checked(line, items, classes)
+            wanted.pop((line.annotator, line.item), None)
+            wanted[line.annotator, line.item] = vote
+        counts = _take(connection, row, list(wanted.values()), dry_run=dry_run)
+    if not dry_run:
+        ws.notify()
+    return {"read": len(lines), **counts}
+
+
+@dataclass(frozen=True)
+class _Incoming:
+    sample: ItemRow
+    person: str
+    label: int | None
+    note: str | None
+
+
+def _checked(line: tables.VoteLine, items: dict[str, ItemRow], classes: tuple[str, ...]) -> _Incoming:
+    try:
+        check_person(line.annotator)
+        if line.item not in items:
+            raise InvalidInputError(f"there is no item {line.item!r} in this campaign", code="votes")
+        return _Incoming(items[line.item], line.annotator, class_of(classes, line.label), line.note)
+    except LabelchefError as error:
+        raise InvalidInputError(f"line {line.number}: {error}. Nothing was stored", code="votes") from None
+
+
+def _take(
+    connection: "sa.Connection", campaign: CampaignRow, votes: list[_Incoming], *, dry_run: bool
+) -> dict[str, int]:
+    turn = round_table.last_round(connection, campaign.id)
+    open_ = turn is not None and turn.state == RoundState.SELECTED
+    asked = (
+        {s.item_id: s for s in selection_table.selections_of(connection, turn.id)} if turn is not None and open_ else {}
+    )
+    past = selection_table.batch_selections(connection, [v.sample.id for v in votes])
+    last = vote_table.last_votes(connection, [v.sample.id for v in votes])
+    accounts = account_table.account_ids(connection)
+    counts = {"stored": 0, "changed": 0, "unchanged": 0}
+    rows: list[tuple[VoteRow | None, NewVote]] = []
+    again: list[tuple[SelectionRow, ItemRow]] = []
+    for vote in votes:
+        sample = vote.sample
+        selection = asked.get(sample.id) or past.get((sample.id, sample.attempt))
+        attempt = sample.attempt if selection is None else selection.attempt
+        prior = last.get((sample.id, attempt, vote.person))
+        live = prior is not None and not prior.retracted
+        if prior is not None and live and prior.label == vote.label and prior.note == vote.note:
+            counts["unchanged"] += 1
+            continue
+        counts["changed" if live else "stored"] += 1
+        ahead = selection is None or selection.origin == Origin.AHEAD
+        new = NewVote(
+            campaign_id=campaign.id,
+            item_id=sample.id,
+            attempt=attempt,
+            round_id=None if ahead or selection is None else selection.round_id,
+            person=vote.person,
+            account_id=accounts.get(vote.person),
+            label=vote.label,
+            note=vote.note,
+            blind=True,
+            suggested=None if selection is None else selection.suggested,
+            source="import",
+        )
+        rows.append((prior, new))
+        if selection is not None and sample.id not in asked:
+            again.append((selection, sample))
+        elif selection is not None and not dry_run:
+            if not live:
+                selection_table.count_vote(connection, selection.id, +1)
+            assignment_table.assign(connection, selection, vote.person, AssignmentState.VOTED, time.time())
+    if not dry_run and rows:
+        vote_table.insert_votes(connection, rows)
+        for selection, sample in again:
+            reconsider(connection, campaign, selection, sample)
+    return counts

@@ -1,0 +1,1 @@
+"""Items to people, votes from people, and what is decided from them."""

@@ -1,0 +1,1 @@
+"""Accounts, members of campaigns, and how people agree."""
