@@ -144,8 +144,7 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
     try:
         with whole_file(path) as stream:
             if kind == "csv":
-                guarded = frame.map(lambda value: harmless(value) if isinstance(value, str) else value)
-                stream.write(guarded.to_csv(index=False).encode())
+                stream.write(csv_text(frame).encode())
             elif kind == "jsonl":
                 for line in json.loads(frame.to_json(orient="records")):
                     stream.write((json.dumps(line, ensure_ascii=False) + "\n").encode())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelchef.campaign.metrics import check_metric
+from labelchef.campaign.steps import Rules
 from labelchef.domain.campaigns import (
     CampaignFiles,
     CampaignState,
@@ -23,7 +24,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.services.people.access import locked_campaign, visible_campaign
 from labelchef.services.people.quality import stats_of
-from labelchef.services.progress import gain_of
+from labelchef.services.progress import gains_of
 from labelchef.services.times import moment, moment_or_none
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
@@ -41,7 +42,7 @@ from labelchef.store.values import new_public_id
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from labelchef.services.exchange.campaign_files import CampaignData
+    from labelchef.campaign.data import CampaignData
 
 _LONGEST_NAME = 200
 
@@ -54,15 +55,19 @@ def create_campaign(
         raise InvalidInputError(
             f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters", code="name"
         )
-    from labelchef.services.exchange.campaign_files import check_data, read_files, store_files, with_strengths
+    from labelchef.campaign.files import read_files
+    from labelchef.campaign.start import check, with_strengths
+    from labelchef.services.campaign_folder import store_data
 
     data = read_files(files) if isinstance(files, CampaignFiles) else files
-    check_data(data, settings)
-    settings = with_strengths(data, settings)
+    y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
+    data.contents.check(len(data.X), len(y_val))
+    check(data, settings)
+    settings, _ = with_strengths(data, settings)
     public_id = new_public_id()
     folder = ws.home / "campaigns" / public_id
     try:
-        arrays = store_files(data, folder)
+        arrays = store_data(data, folder)
         with ws.writing() as connection:
             campaign_table.insert_campaign(
                 connection,
@@ -71,8 +76,8 @@ def create_campaign(
                 name=name.strip(),
                 settings=settings,
                 by=by,
-                classes=data.classes,
-                items=data.rows(),
+                classes=[str(name) for name in data.names.names],
+                items=data.contents.rows(data.clean, y_val, y_test),
                 n_items=len(data.X),
                 arrays=arrays,
             )
@@ -87,7 +92,7 @@ def create_campaign(
 
 def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
-    from labelchef.services.exchange.campaign_files import find_files
+    from labelchef.campaign.files import find_files
 
     return create_campaign(ws, name, find_files(folder), settings, by)
 
@@ -159,6 +164,7 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
         row = locked_campaign(ws, connection, campaign)
         before = row.settings
         after = before.changed(**changes)
+        Rules.of(after)  # a rule that cannot be read is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
         different = {k: v for k, v in changes.items() if getattr(before, k) != v}
         if not different:
@@ -253,7 +259,7 @@ def _round(row: RoundRow) -> RoundSummary:
         spent=row.spent,
         validation=metrics.get("validation"),
         steering=metrics.get("steering"),
-        gain=gain_of(metrics),
+        gain=gains_of(row.metrics).get("validation"),
         test=metrics.get("test"),
         seconds=row.seconds,
         opened_at=moment(row.opened_at),

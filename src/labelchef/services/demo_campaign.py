@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.arrays import Floats
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.settings import Settings
 from labelchef.io.digits import load_digits_demo
 from labelchef.services.campaigns import create_campaign, list_campaigns
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.workspace import Workspace
 
 NAME = "Digits"
@@ -33,17 +34,14 @@ def demo_campaign(ws: Workspace, *, seed: int = 0, by: str = "demo") -> Campaign
         media = Path(folder)
         items = _written(media, "train", data.images)
         val_items = _written(media, "val", data.X_val.reshape(-1, 8, 8) * 16)
-        whole = CampaignData(
-            X=data.X,
-            weak=data.Y_weak,
-            classes=tuple(str(digit) for digit in range(10)),
+        whole = CampaignData.of(
+            data.X,
+            data.Y_weak,
             X_val=data.X_val,
             y_val=data.y_val,
             X_test=data.X_test,
             y_test=data.y_test,
-            items=items,
-            val_items=val_items,
-            media=media,
+            contents=Contents(items, val_items, media),
         )
         return create_campaign(ws, NAME, whole, demo_settings(seed), by)
 

@@ -29,9 +29,9 @@ class RoundProgress:
     """Of the target metric, this model against the first one; None where nothing judges."""
     test: dict[str, float] | None
     predicted_change: float | None
-    """Of the loss on the samples that steer: what the suggestions that people followed were predicted to bring; None where
-    nothing was predicted."""
+    """Of the loss on the samples that steer: what was predicted of the answers that were given; None where nothing was."""
     realised_change: float | None
+    """Of that loss, what came of them; None for round 0."""
     asked: int
     resolved: int
     suggested: int
@@ -82,7 +82,7 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
         target=settings.target,
         spent=row.spent,
         budget=settings.budget,
-        rounds=tuple(_rounds(rounds, selections, decided, people, row.n_items, settings.target_metric)),
+        rounds=tuple(_rounds(rounds, selections, decided, people, settings.target_metric)),
         pairs=tuple(pairs_of(people)),
         fleiss_kappa=fleiss_of(people),
         suggestion=pull_of(people),
@@ -95,7 +95,6 @@ def _rounds(
     selections: Sequence[SelectionBrief],
     decided: Mapping[int, DecisionRow],
     votes: Sequence[VoteRow],
-    n_items: int,
     metric: str,
 ) -> list[RoundProgress]:
     by_round: dict[int, list[SelectionBrief]] = defaultdict(list)
@@ -107,28 +106,25 @@ def _rounds(
         if vote.seconds is not None:
             seconds[vote.item_id, vote.attempt].append(vote.seconds)
     found: list[RoundProgress] = []
-    before: float | None = None
     for turn in rounds:
         if turn.is_open or turn.metrics is None:
             continue
         batch = by_round[turn.id]
         labels = {s.item_id: _label_of(decided, s) for s in batch}
         followed = [s for s in batch if s.suggested is not None and labels[s.item_id] == s.suggested]
-        steering = turn.metrics["steering"]
-        loss, gains = float(steering["loss"]), gain_of(turn.metrics)
+        gains = gains_of(turn.metrics).get("validation")
         times = [t for s in batch for t in seconds[s.item_id, s.attempt]]
-        predicted = sum(s.influence for s in followed if s.influence is not None) / n_items
         found.append(
             RoundProgress(
                 number=turn.number,
                 kind=turn.kind,
                 spent=turn.spent,
                 validation=turn.metrics["validation"],
-                steering=steering,
+                steering=turn.metrics["steering"],
                 gain=None if gains is None else gains[metric],
                 test=turn.metrics.get("test"),
-                predicted_change=predicted if any(s.influence is not None for s in batch) else None,
-                realised_change=None if before is None else loss - before,
+                predicted_change=turn.predicted_change,
+                realised_change=turn.realised_change,
                 asked=len(batch),
                 resolved=sum(label is not None for label in labels.values()),
                 suggested=sum(s.suggested is not None for s in batch),
@@ -136,7 +132,6 @@ def _rounds(
                 seconds_per_item=statistics.median(times) if times else None,
             )
         )
-        before = loss
     return found
 
 
@@ -147,7 +142,7 @@ def _label_of(decided: Mapping[int, DecisionRow], selection: SelectionBrief) -> 
     return decision.label if decision is not None and fits else None
 
 
-def gain_of(metrics: Mapping[str, Any]) -> dict[str, Gain] | None:
-    """The gains that were stored with a round, by metric; None where nothing judges."""
-    found = metrics.get("gain")
-    return None if found is None else {name: Gain(**values) for name, values in found.items()}
+def gains_of(metrics: Mapping[str, Any] | None) -> dict[str, dict[str, Gain]]:
+    """The gains that were stored with a round, by split ('validation', 'test') and metric."""
+    stored = {} if metrics is None else metrics["gain"]
+    return {split: {name: Gain(**values) for name, values in found.items()} for split, found in stored.items()}

@@ -25,6 +25,8 @@ from labelchef.store.arrays import read_array
 from labelchef.store.rows import CampaignRow
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from labelchef.ledger.sql import SqlLedger
 
 NEIGHBOURS = 5
@@ -158,8 +160,7 @@ def is_due(ws: Workspace, campaign: str) -> bool:
     return due(ledger_of(ws, row).standing()) is not None
 
 
-def require_model(ws: Workspace, campaign: CampaignRow) -> None:
+def require_model(connection: "sa.Connection", campaign: CampaignRow) -> None:
     """Refuse what needs a model while there is none."""
-    with ws.reading() as connection:
-        if round_table.last_round(connection, campaign.id) is None:
-            raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")
+    if round_table.last_round(connection, campaign.id) is None:
+        raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")

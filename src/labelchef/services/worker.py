@@ -8,7 +8,7 @@ from typing import Self
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.services import fold, map, rounds
+from labelchef.services import trained, map
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
@@ -32,7 +32,7 @@ def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
 def _guarded_step(ws: Workspace, campaign: str) -> bool:
     """A step; what cannot be repaired by trying again leaves the campaign failed, with the sentence."""
     try:
-        return rounds.step(ws, campaign)
+        return trained.step(ws, campaign)
     except StoreError as error:
         if not error.code.startswith("array_"):
             raise
@@ -46,7 +46,7 @@ def _guarded_step(ws: Workspace, campaign: str) -> bool:
 def _fail(ws: Workspace, campaign: str, message: str) -> None:
     with ws.writing() as connection:
         row = campaign_table.find_campaign(connection, campaign)
-        ws.folded.pop(row.id, None)
+        ws.trained.pop(row.id, None)
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
         campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
     ws.notify()
@@ -146,7 +146,7 @@ class Worker:
             if self._halt.is_set() or row.state != CampaignState.RUNNING:
                 continue
             try:
-                fold.current(self._ws, row)
+                trained.trained_now(self._ws, row)
             except Exception as error:
                 self._note(row.public_id, error)
 
@@ -169,7 +169,7 @@ class Worker:
             if self._halt.is_set():
                 return False
             try:
-                moved = rounds.step(self._ws, row.public_id) or moved
+                moved = trained.step(self._ws, row.public_id) or moved
                 self.last_error = None
                 self._elsewhere.discard(row.public_id)
             except Exception as error:

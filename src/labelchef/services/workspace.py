@@ -14,7 +14,7 @@ from labelchef.domain.errors import ConflictError, MissingExtraError, StoreError
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from labelchef.services.fold import Folded
+    from labelchef.services.trained import Trained
     from labelchef.store.database import Database
     from labelchef.store.rows import CampaignRow
     from labelchef.store.worklock import WorkLock
@@ -28,7 +28,7 @@ class Workspace:
     def __init__(self, home: Path, database: "Database") -> None:
         self.home = home
         self.database = database
-        self.folded: dict[int, Folded] = {}
+        self.trained: dict[int, Trained] = {}
         """Trained states by campaign: a cache, touched by whoever holds the worker's lock."""
         self._changed = threading.Condition()
         self._ticks = 0
@@ -45,7 +45,7 @@ class Workspace:
 
     def close(self) -> None:
         """Give back the database's connections."""
-        self.folded.clear()
+        self.trained.clear()
         self.database.close()
 
     def reading(self) -> "contextlib.AbstractContextManager[sa.Connection]":

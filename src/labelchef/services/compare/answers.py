@@ -8,7 +8,6 @@ import numpy as np
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
-from labelchef.services import fold
 from labelchef.services.workspace import Workspace
 from labelchef.store import decision_table, item_table, selection_table, vote_table
 from labelchef.store.rows import CampaignRow, DecisionRow
@@ -48,6 +47,8 @@ class Answers:
 
 def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
     """The answers that stand; labels given with the data are none."""
+    from labelchef.ledger.sql_reading import votes_table
+
     with ws.reading() as connection:
         decisions = decision_table.decisions(connection, campaign.id)
         selections = selection_table.selections_of_campaign(connection, campaign.id)
@@ -55,7 +56,8 @@ def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
         last = {row.item_id: row for row in decisions}
         final = {i: row for i, row in last.items() if _answers(row) and i not in given}
         upto = vote_table.last_vote_id(connection, campaign.id)
-        votes = fold.votes_behind(connection, list(final.values()), upto)
+        behind = vote_table.votes_behind(connection, list(final.values()), upto)
+        votes = votes_table(final.values(), behind)
     first: dict[int, int] = {}
     for row in decisions:
         if _answers(row):

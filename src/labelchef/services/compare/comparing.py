@@ -20,9 +20,9 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExt
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import FEWEST, Gain
 from labelchef.selectors.ranking import RankingSelector
-from labelchef.services import fold
 from labelchef.services.compare.answers import Answers, known_answers
 from labelchef.services.compare.orders import AsAsked, Order, Orders, Redrawn
+from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 
@@ -61,7 +61,7 @@ def compare(
     if not _one.acquire(blocking=False):
         raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
     try:
-        orders = Orders(settings, fold.inputs_of(ws, row), answers, size)
+        orders = Orders(settings, data_of(ws, row), answers, size)
         return _compared(orders, row.slug, names, repeats, on_cell or (lambda _: None))
     finally:
         _one.release()

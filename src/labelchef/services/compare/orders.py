@@ -8,17 +8,19 @@ from typing import ClassVar
 
 import numpy as np
 
+from labelchef.campaign.choice import make_selector
 from labelchef.campaign.curves import drawn_areas
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.metrics import value_of
-from labelchef.cleaner import LabelCleaner
+from labelchef.campaign.session import Session
+from labelchef.campaign.start import Parts, new_session
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.comparisons import AS_ASKED, Cell
 from labelchef.domain.records import UNRESOLVED, Batch
 from labelchef.domain.settings import Settings
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector
-from labelchef.services import fold
 from labelchef.services.compare.answers import Answers
 
 
@@ -89,7 +91,7 @@ class Orders:
     """What all replays of a campaign share: data, settings and answers."""
 
     settings: Settings
-    inputs: fold.Inputs
+    data: CampaignData
     answers: Answers
     batch_size: int
 
@@ -100,36 +102,37 @@ class Orders:
 
     def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Order:
         """Fit the first model, then let the selector ask until nothing is left; `tell` is called after every round."""
-        cleaner = fold.new_cleaner(self.settings, selector)
-        fold.fit_on(self.inputs, cleaner, askable=self.answers.mask(len(self.inputs.weak)))
-        split, y, first = _judged(cleaner)
+        data = replace(self.data, askable=self.answers.mask(len(self.data.X)))
+        session = new_session(data, self.settings, Parts(make_selector(selector, look_ahead=self.settings.look_ahead)))
+        session.start()
+        split, y, first = _judged(session)
         curve, seconds = [first], 0.0
         for before, after in zip(self.asked, self.asked[1:], strict=False):
             began = time.perf_counter()
-            batch = cleaner.query(after - before)
+            batch = session.select(after - before)
             seconds += time.perf_counter() - began
-            cleaner.replay(batch, *self.answers.to(batch), {})
-            curve.append(_judged(cleaner)[2])
+            session.decide(batch, *self.answers.to(batch))
+            curve.append(_judged(session)[2])
             tell(replace(cell, asked=after))
         metric = self.settings.target_metric
-        drawn = drawn_areas(y, curve, self.asked, metric, len(self.inputs.classes), self.settings.seed)
+        drawn = drawn_areas(y, curve, self.asked, metric, len(self.data.names), self.settings.seed)
         values = tuple(value_of(point.metrics, metric) for point in curve)
-        return Order(split, y, values, drawn, *_suggestions(cleaner), seconds)
+        return Order(split, y, values, drawn, *_suggestions(session), seconds)
 
 
-def _judged(cleaner: LabelCleaner) -> tuple[str, Ints, Judged]:
+def _judged(session: Session) -> tuple[str, Ints, Judged]:
     """By the test set if there is one, else by the validation samples that judge, else by those that steer."""
     for split in ("test", "validation"):
-        found = cleaner.judged(split)
+        found = session.judged(split)
         if found is not None:
             return split, *found
-    found = cleaner.judged("steering")
+    found = session.judged("steering")
     assert found is not None, "something always steers"
     return "steering", *found
 
 
-def _suggestions(cleaner: LabelCleaner) -> tuple[int, int]:
+def _suggestions(session: Session) -> tuple[int, int]:
     """How many suggestions equal the answer, and how many there were."""
-    made = [(record.batch.suggested, record.decisions.labels) for record in cleaner.rounds_]
+    made = [(record.batch.suggested, record.decisions.labels) for record in session.rounds]
     kept = sum(int(((said != UNRESOLVED) & (said == labels)).sum()) for said, labels in made)
     return kept, sum(int((said != UNRESOLVED).sum()) for said, _ in made)

@@ -13,7 +13,7 @@ from labelchef.domain.errors import ConflictError
 from labelchef.services.labelling.classes import class_of
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import locked_campaign
-from labelchef.services.turns import majority
+from labelchef.ledger.sql import counted
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     campaign_table,
