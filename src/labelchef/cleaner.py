@@ -258,13 +258,10 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
         session = self._fitted()
         items = as_indices(indices, session.objective.engine.n_rows)
         if len(items) == 0:
-            return Batch(items, items, np.empty(0))
+            return Batch.without_predictions(items)
         eligible = np.zeros(session.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
-        found = self._scorer().select(session.context(eligible), len(items))
-        place = {item: k for k, item in enumerate(found.indices.tolist())}
-        order = np.array([place[item] for item in items.tolist()], dtype=np.int64)
-        return Batch(items, found.suggested[order], found.influence[order], found.diagnostics)
+        return self._scorer().select(session.context(eligible), len(items)).aligned(items)
 
     def update(self, indices: Any, labels: Any) -> Self:
         """Write down what people decided, and bring the model up to date.
@@ -283,8 +280,10 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
             return self
         votes = Votes.of([("update", items, ids)])
         support = (ids != UNRESOLVED).astype(np.float64)
-        batch, seconds = self._asked(items)
-        session.decide(batch, votes, Decisions(items, ids, support), seconds)
+        asked = self._last_batch or Batch.without_predictions(items[:0])
+        seconds = {"select": self._last_seconds} if np.isin(items, asked.indices).any() else {}
+        session.decide(asked.aligned(items), votes, Decisions(items, ids, support), seconds)
+        self._last_batch = asked.without(items)  # a second answer for one of these would be a correction
         return self
 
     def undo(self) -> Self:
@@ -418,7 +417,7 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     def history_(self) -> pd.DataFrame:
         """A row a round so far."""
         session = self._fitted()
-        return history_frame(session.rounds, session.objective.engine.n_rows)
+        return history_frame(session.rounds)
 
     @property
     def rounds_(self) -> tuple[RoundRecord, ...]:
@@ -470,16 +469,6 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
 
     def _split(self, X: NDArray[Any], y: Ints, names: ClassNames) -> Split:
         return Split(X, y, len(names), bias=self.fit_intercept, engine=self._placement.split)
-
-    def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
-        """The part of the last query that is being answered; what was never asked has no suggestion."""
-        asked = self._last_batch
-        place = {} if asked is None else {item: k for k, item in enumerate(asked.indices.tolist())}
-        if asked is not None and all(item in place for item in items.tolist()):
-            at = [place[item] for item in items.tolist()]
-            batch = Batch(items, asked.suggested[at], asked.influence[at], asked.diagnostics)
-            return batch, {"select": self._last_seconds}
-        return Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan)), {}
 
     def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
         return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")

@@ -139,8 +139,7 @@ class Session:
         began = time.perf_counter()
         construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
         nothing = np.empty(0, dtype=np.int64)
-        batch = Batch(nothing, nothing, np.empty(0))
-        decisions = Decisions(nothing, nothing, np.empty(0))
+        batch, decisions = Batch.without_predictions(nothing), Decisions(nothing, nothing, np.empty(0))
         timing = {"construct": time.perf_counter() - began}
         record = self._record(construction, batch, Votes.of([]), decisions, nothing, 0, timing)
         self._construction, self._first = construction, construction.point.W
@@ -162,11 +161,10 @@ class Session:
         return self._selected[batch_size]
 
     def _select(self, batch_size: int) -> Batch:
-        batch = Batch(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+        batch = Batch.without_predictions(np.empty(0, dtype=np.int64))
         for eligible in self.labels.tiers(MOST_ATTEMPTS):
             context = replace(self.context(eligible), carry=self._carry)
-            more = self.selector.select(context, batch_size - len(batch))
-            batch = more if len(batch) == 0 else _joined(batch, more)
+            batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
             if len(batch) >= batch_size:
                 break
         return batch
@@ -203,18 +201,23 @@ class Session:
         *,
         undoing: tuple[Ints, Ints, Ints] | None = None,
     ) -> RoundRecord:
-        """Apply decisions to the labels, bring the model up to date, evaluate, and write the round down."""
+        """Apply decisions to the labels, update the model, evaluate it, and record the round.
+
+        `batch` is what people were asked. `decisions` may hold further items: corrections of labels decided earlier.
+        The items of `batch` that had no clean label add to `spent`, decided or not; corrections add nothing.
+        """
         began = time.perf_counter()
         _check(votes, self.labels.n_classes)
         before = self.labels.Y[decisions.items].argmax(axis=1)
-        asked = int((~self.labels.cleaned[decisions.items]).sum())  # to correct a clean label is not to ask again
+        asked = int((~self.labels.cleaned[batch.indices]).sum())
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
             construction = self._follow(change)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
-            record = self._record(construction, batch, votes, decisions, changed, 0 if undoing else asked, timing)
+            entries = batch.aligned(decisions.items)
+            record = self._record(construction, entries, votes, decisions, changed, 0 if undoing else asked, timing)
             self._construction = construction
             self.rounds.append(record)
             self._selected = {}
@@ -233,10 +236,9 @@ class Session:
         if not self._undoable:
             return False
         items, labels, _ = self._undoable[-1]
-        batch = Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
         votes = Votes.of([("undo", items, labels)])
         decisions = Decisions(items, labels, (labels != UNRESOLVED).astype(np.float64))
-        self.decide(batch, votes, decisions, undoing=self._undoable[-1])
+        self.decide(Batch.without_predictions(items), votes, decisions, undoing=self._undoable[-1])
         return True
 
     @contextmanager
@@ -286,33 +288,11 @@ class Session:
             validation=validation,
             steering=steering,
             test=test,
+            predicted_change=batch.predicted_change(decisions.labels) / self.objective.engine.n_rows,
+            realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
         )
-
-
-def _joined(first: Batch, second: Batch) -> Batch:
-    """One batch of two tiers."""
-    one, two = first.diagnostics, second.diagnostics
-    diagnostics = replace(
-        two,
-        residual=max(one.residual, two.residual),
-        converged=one.converged and two.converged,
-        refreshed=one.refreshed or two.refreshed,
-        fell_back=one.fell_back or two.fell_back,
-        slack=min(one.slack, two.slack),
-        iterations=one.iterations + two.iterations,
-        candidates=one.candidates + two.candidates,
-        sweeps=one.sweeps + two.sweeps,
-        seconds=one.seconds + two.seconds,
-        solve_seconds=one.solve_seconds + two.solve_seconds,
-    )
-    return Batch(
-        np.concatenate([first.indices, second.indices]),
-        np.concatenate([first.suggested, second.suggested]),
-        np.concatenate([first.influence, second.influence]),
-        diagnostics,
-    )
 
 
 def _check(votes: Votes, n_classes: int) -> None:

@@ -68,6 +68,7 @@ def append_round(path: Path, record: RoundRecord) -> None:
         "items": record.batch.indices,
         "suggested": record.batch.suggested,
         "influence": [_finite(value) for value in record.batch.influence.tolist()],
+        "by_answer": [[_finite(value) for value in row] for row in record.batch.by_answer.tolist()],
         "votes": list(record.votes),
         "decided": record.decisions.labels,
         "support": record.decisions.support,
@@ -120,6 +121,7 @@ def _ledger_round(entry: dict[str, Any], number: int) -> LedgerRound:
     items = np.array(entry["items"], dtype=np.int64)
     suggested, decided = (np.array(entry[key], dtype=np.int64) for key in ("suggested", "decided"))
     influence, support = (np.array(entry[key], dtype=np.float64) for key in ("influence", "support"))
+    by_answer = np.array(entry["by_answer"], dtype=np.float64).reshape(len(items), -1 if len(items) else 0)
     if entry["round"] != number or len({a.shape for a in (items, suggested, decided, influence, support)}) != 1:
         raise ValueError("not this round")
     votes = Votes.of([(str(worker), [item], [label]) for item, worker, label in entry["votes"]])
@@ -127,7 +129,7 @@ def _ledger_round(entry: dict[str, Any], number: int) -> LedgerRound:
     diagnostics = SelectionDiagnostics(**known)
     seconds = {str(k): float(v) for k, v in entry["seconds"].items() if k in ("select", "annotate", "aggregate")}
     return LedgerRound(
-        Batch(items, suggested, influence, diagnostics), votes, Decisions(items, decided, support), seconds
+        Batch(items, suggested, influence, diagnostics, by_answer), votes, Decisions(items, decided, support), seconds
     )
 
 

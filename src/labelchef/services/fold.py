@@ -43,7 +43,7 @@ class HistoryMismatchError(LabelchefError):
 
 @dataclass
 class Folded:
-    """A cleaner that stands where the ledger stands after `closed` rounds, `queried` if the open round's batch is out."""
+    """A cleaner in the state of the ledger after `closed` rounds; `selected` are the items of the open round, if there is one."""
 
     cleaner: LabelCleaner
     X: Float64s
@@ -52,7 +52,7 @@ class Folded:
     steering: Ints
     """Positions of the validation rows that the selection sees."""
     closed: int = 0
-    queried: bool = False
+    selected: "Selected | None" = None
     last_labels: str = ""
     _normed_val: Float64s | None = field(default=None, repr=False)
 
@@ -202,21 +202,20 @@ def select(folded: Folded, size: int, ahead: int, reopened: Ints) -> Selected:
     """
     began = time.perf_counter()
     cleaner = folded.cleaner
-    first = cleaner.suggest(reopened) if cleaner.suggests_ else _plain(reopened)
-    chosen = cleaner.query(size)
-    fresh = _without(chosen, set(reopened.tolist()))
-    batch = _joined(first, _head(fresh, max(0, size - len(first))))
-    more = Batch(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    first = cleaner.suggest(reopened) if cleaner.suggests_ else Batch.without_predictions(reopened)
+    fresh = cleaner.query(size).without(reopened)
+    batch = first.joined(fresh.take(slice(max(0, size - len(first)))))
+    more = Batch.without_predictions(np.empty(0, np.int64))
     if ahead:
-        more = _head(_without(cleaner.query(size + ahead), set(batch.indices.tolist())), ahead)
-    folded.queried = True
-    return Selected(batch, more, len(first), time.perf_counter() - began)
+        more = cleaner.query(size + ahead).without(batch.indices).take(slice(ahead))
+    folded.selected = Selected(batch, more, len(first), time.perf_counter() - began)
+    return folded.selected
 
 
 def decide(folded: Folded, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float]) -> RoundRecord:
     """Carry decisions into the model; the votes they rest on are there for selectors that learn from them."""
     folded.cleaner.replay(batch, votes, decisions, seconds)
-    folded.queried = False
+    folded.selected = None
     folded.closed += 1
     return folded.cleaner.rounds_[-1]
 
@@ -247,14 +246,14 @@ def unfold(ws: Workspace, campaign: Any) -> Iterator[Step]:
         with ws.reading() as connection:
             past = past_round(connection, row)
         found = None
-        batch = Batch(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        batch = Batch.without_predictions(np.empty(0, np.int64))
         if row.kind == RoundKind.BATCH.value:
             selected = select(folded, row.size, row.ahead, past.reopened)
             batch, found = selected.batch, selected.hash
         if row.state != RoundState.CLOSED.value:
             yield Step(row, past, folded, found, None, None)
             return
-        record = decide(folded, batch_of(batch, past.decisions), past.votes, past.decisions, {})
+        record = decide(folded, batch, past.votes, past.decisions, {})
         folded.last_labels = labels_hash(folded.cleaner)
         yield Step(row, past, folded, found, folded.last_labels, record)
 
@@ -283,7 +282,7 @@ def current(ws: Workspace, campaign: Any) -> Folded:
     fits = (
         folded is not None
         and folded.closed == len(closed)
-        and folded.queried == open_batch
+        and (folded.selected is not None) == open_batch
         and (not closed or folded.last_labels == closed[-1].labels_hash)
     )
     if folded is None or not fits:
@@ -334,15 +333,6 @@ def merged(batch: Ints, rows: Sequence[Any]) -> tuple[Decisions, int]:
     support = [float(last[p].support) for p in order]
     made = Decisions(np.array(order, dtype=np.int64), np.array(labels, dtype=np.int64), np.array(support))
     return made, len(order) - len(inside)
-
-
-def batch_of(batch: Batch, decisions: Decisions) -> Batch:
-    """The batch as a round's record wants it: an entry for each decision; corrections have no suggestion."""
-    at = {p: k for k, p in enumerate(batch.indices.tolist())}
-    places = [at.get(p, -1) for p in decisions.items.tolist()]
-    suggested = np.array([batch.suggested[k] if k >= 0 else UNRESOLVED for k in places], dtype=np.int64)
-    influence = np.array([batch.influence[k] if k >= 0 else np.nan for k in places], dtype=np.float64)
-    return Batch(decisions.items, suggested, influence, batch.diagnostics)
 
 
 def labels_hash(cleaner: LabelCleaner) -> str:
@@ -410,26 +400,3 @@ def _names(labels: list[int | None], classes: tuple[str, ...]) -> list[str | Non
 def _normed(X: Any) -> Float64s:
     rows = np.asarray(X, dtype=np.float64)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
-
-
-def _plain(items: Ints) -> Batch:
-    """Items without suggestions, of a selector that has none."""
-    return Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
-
-
-def _without(batch: Batch, taken: set[int]) -> Batch:
-    keep = np.array([k for k, p in enumerate(batch.indices.tolist()) if p not in taken], dtype=np.int64)
-    return Batch(batch.indices[keep], batch.suggested[keep], batch.influence[keep], batch.diagnostics)
-
-
-def _head(batch: Batch, count: int) -> Batch:
-    return Batch(batch.indices[:count], batch.suggested[:count], batch.influence[:count], batch.diagnostics)
-
-
-def _joined(first: Batch, second: Batch) -> Batch:
-    return Batch(
-        np.concatenate([first.indices, second.indices]),
-        np.concatenate([first.suggested, second.suggested]),
-        np.concatenate([first.influence, second.influence]),
-        second.diagnostics,
-    )

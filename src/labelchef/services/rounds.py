@@ -145,13 +145,9 @@ def _close(ws: Workspace, campaign: Any, row: Any) -> None:
         pending = ledger.pending_decisions(connection, campaign.id)
         upto = ledger.last_vote_id(connection, campaign.id)
         votes = fold.votes_behind(connection, pending, upto)
-        chosen = [s for s in ledger.selections_of(connection, row.id) if s.origin != Origin.AHEAD.value]
     decisions, corrections = fold.merged(past.selected, pending)
-    batch = Batch(
-        past.selected,
-        np.array([UNRESOLVED if s.suggested is None else s.suggested for s in chosen], dtype=np.int64),
-        np.array([np.nan if s.influence is None else s.influence for s in chosen], dtype=np.float64),
-    )
+    assert folded.selected is not None, "a round that closes was selected"
+    batch = folded.selected.batch
     record = _decide(ws, campaign, folded, batch, votes, decisions)
     spent = row.spent + len(past.selected)
     plan = _plan(ws, campaign, folded, spent)
@@ -180,7 +176,7 @@ def _correct(ws: Workspace, campaign: Any, row: Any) -> None:
         upto = ledger.last_vote_id(connection, campaign.id)
         votes = fold.votes_behind(connection, pending, upto)
     decisions, corrections = fold.merged(_NONE, pending)
-    record = _decide(ws, campaign, folded, Batch(_NONE, _NONE, np.empty(0)), votes, decisions)
+    record = _decide(ws, campaign, folded, Batch.without_predictions(_NONE), votes, decisions)
     model = _write_model(ws, campaign, folded)
     with ws.writing() as connection:
         ws.database.lock_campaign(connection, campaign.id)
@@ -224,7 +220,7 @@ def _decide(
 ) -> RoundRecord:
     """Move the state in memory; until the ledger says so too it does not count."""
     ws.folded.pop(campaign.id, None)
-    record = fold.decide(folded, fold.batch_of(batch, decisions), votes, decisions, {})
+    record = fold.decide(folded, batch, votes, decisions, {})
     folded.last_labels = fold.labels_hash(folded.cleaner)
     ws.folded[campaign.id] = folded
     return record
@@ -404,7 +400,7 @@ def _forget_unrecorded(ws: Workspace, campaign: Any) -> None:
     with ws.reading() as connection:
         row = ledger.last_round(connection, campaign.id)
     open_batch = row is not None and row.state != RoundState.CLOSED.value
-    if folded.queried != open_batch:
+    if (folded.selected is not None) != open_batch:
         ws.folded.pop(campaign.id, None)
 
 

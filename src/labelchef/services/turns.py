@@ -57,7 +57,7 @@ def majority(votes: list[Any]) -> tuple[int | None, float]:
     labels = np.array([UNRESOLVED if v.label is None else v.label for v in votes], dtype=np.int64)
     item = np.zeros(len(votes), dtype=np.int64)
     table = Votes(item, tuple(v.person for v in votes), labels)
-    batch = Batch(np.zeros(1, dtype=np.int64), np.full(1, UNRESOLVED), np.zeros(1))
+    batch = Batch.without_predictions(np.zeros(1, dtype=np.int64))
     made = MajorityVote().aggregate(table, batch)
     label = int(made.labels[0])
     return None if label == UNRESOLVED else label, float(made.support[0])
