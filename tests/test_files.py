@@ -172,6 +172,7 @@ def ledger_line(number: int) -> str:
         "items": [number],
         "suggested": [0],
         "influence": [-1.0],
+        "by_answer": [[-1.0, 2.0]],
         "votes": [],
         "decided": [1],
     }

@@ -274,7 +274,7 @@ def record(votes: Votes) -> RoundRecord:
     nothing = np.empty(0, dtype=np.int64)
     return RoundRecord(
         1, Batch(nothing, nothing, np.empty(0)), votes, Decisions(nothing, nothing, np.empty(0)), nothing, 0, 0,
-        Metrics(0.0, 0.0, 0.0), Metrics(0.0, 0.0, 0.0), None, ConstructionDiagnostics(), {},
+        Metrics(0.0, 0.0, 0.0), Metrics(0.0, 0.0, 0.0), None, np.nan, np.nan, ConstructionDiagnostics(), {},
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The rounds as one table, a row a round."""
+"""The rounds as one table, one row for each."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,14 @@ PHASES = ("select", "annotate", "aggregate", "construct", "evaluate")
 
 
 def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
-    """One row a round, round 0 being the initialisation.
+    """One row for each round; round 0 is the first model.
 
-    `val_…` are metrics on the validation samples that judge, `steer_…` on those that selection sees; the same where none
-    judges. `predicted_change` and `realised_change` are changes of the loss on those that steer: what INFL foresaw if every
-    item got its suggested label, and what came of the labels people gave. `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on
-    ‖W − W*‖.
+    `val_…` are metrics on the validation samples held out for judging, `steer_…` on the steering samples; they are equal
+    where none are held out. `predicted_change` and `realised_change` are changes of the steering loss, see `RoundRecord`.
+    `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on ‖W − W*‖.
     """
     rows = []
-    for k, record in enumerate(rounds):
+    for record in rounds:
         batch, decided = record.batch, record.decisions
         answered = decided.labels != UNRESOLVED
         suggested = batch.suggested
@@ -34,9 +33,10 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
                 **{f"val_{name}": value for name, value in record.validation.as_dict().items()},
                 **{f"steer_{name}": value for name, value in record.steering.as_dict().items()},
                 **({} if record.test is None else {f"test_{n}": v for n, v in record.test.as_dict().items()}),
-                "predicted_change": float(batch.influence.sum()) / n_train if len(batch) else float("nan"),
-                "realised_change": record.steering.loss - rounds[k - 1].steering.loss if k else float("nan"),
+                "predicted_change": record.predicted_change,
+                "realised_change": record.realised_change,
                 "candidates": batch.diagnostics.candidates,
+                "refreshed": batch.diagnostics.refreshed,
                 "fell_back": batch.diagnostics.fell_back,
                 "slack": batch.diagnostics.slack,
                 "iterations": batch.diagnostics.iterations,

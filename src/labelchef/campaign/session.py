@@ -5,7 +5,7 @@ has left no trace: an interrupt in the middle of `decide` gives the labels back 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.metrics import evaluate
 from labelchef.constructors import Construction, Constructor
@@ -36,6 +37,8 @@ from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # of validation at a time, for all epochs together
+
+_NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 MOST_ATTEMPTS = 2
 """How often a sample is asked before it is given up as unresolved."""
@@ -113,6 +116,8 @@ class Session:
     selector: Selector
     constructor: Constructor
     seed: int
+    scorer: Selector | None = None
+    """Scores every sample by itself; None for the plain form of the selector's measure."""
     rounds: list[RoundRecord] = field(default_factory=list)
     _construction: Construction | None = field(default=None, repr=False)
     _first: Float64s | None = field(default=None, repr=False)
@@ -134,15 +139,28 @@ class Session:
         assert self._construction is not None, "start() comes first"
         return self._construction
 
+    @property
+    def n_train(self) -> int:
+        """N."""
+        return self.objective.engine.n_rows
+
+    @property
+    def parameters(self) -> Float64s:
+        """(D, C) parameters of the model as it stands."""
+        return self.construction.point.W
+
+    @property
+    def label_state(self) -> tuple[Float64s, Bools]:
+        """(N, C) labels as they stand, (N,) which of them are clean."""
+        return self.labels.Y, self.labels.cleaned
+
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
         construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
-        nothing = np.empty(0, dtype=np.int64)
-        batch = Batch(nothing, nothing, np.empty(0))
-        decisions = Decisions(nothing, nothing, np.empty(0))
+        batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
         timing = {"construct": time.perf_counter() - began}
-        record = self._record(construction, batch, Votes.of([]), decisions, nothing, 0, timing)
+        record = self._record(construction, batch, Votes.of([]), decisions, _NOTHING, 0, 0, timing)
         self._construction, self._first = construction, construction.point.W
         self.rounds.append(record)
         return record
@@ -150,7 +168,20 @@ class Session:
     def gains(self, split: Split) -> dict[str, Gain]:
         """Of each metric on `split`: the model as it stands against the first one."""
         assert self._first is not None, "start() comes first"
-        return split.gains(self._first, self.construction.point.W, self.seed)
+        return split.gains(self._first, self.parameters, self.seed)
+
+    def gains_by_split(self) -> dict[str, dict[str, Gain]]:
+        """The gains on 'validation' (the samples that judge) and 'test', where there are such samples."""
+        parts = {"validation": self.judging, "test": self.test}
+        return {name: self.gains(part) for name, part in parts.items() if part is not None}
+
+    def judged(self, split: str) -> tuple[Ints, Judged] | None:
+        """True class ids (n,) and the model sample by sample, on 'validation', 'test' or 'steering'; None without samples."""
+        parts = {"validation": self.judging, "test": self.test, "steering": self.steering}
+        if split not in parts:
+            raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(parts)}", code="split")
+        part = parts[split]
+        return None if part is None else (part.examples.y, part.judged(self.parameters))
 
     def select(self, batch_size: int) -> Batch:
         """The samples to ask next: the best of those never asked, then of those asked in vain.
@@ -162,17 +193,40 @@ class Session:
         return self._selected[batch_size]
 
     def _select(self, batch_size: int) -> Batch:
-        batch = Batch(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+        batch = Batch.without_predictions(_NOTHING)
         for eligible in self.labels.tiers(MOST_ATTEMPTS):
             context = replace(self.context(eligible), carry=self._carry)
-            more = self.selector.select(context, batch_size - len(batch))
-            batch = more if len(batch) == 0 else _joined(batch, more)
+            batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
             if len(batch) >= batch_size:
                 break
         return batch
 
     def _carry(self, linear: Linear) -> None:
         self._carried = linear
+
+    def scores(self) -> Float64s:
+        """(N,) influence of every sample that may be asked, each by itself; NaN elsewhere."""
+        found = np.full(self.n_train, np.nan)
+        for eligible in self.labels.tiers(MOST_ATTEMPTS):
+            batch = self._scorer.select(self.context(eligible), int(eligible.sum()))
+            found[batch.indices] = batch.influence
+        return found
+
+    def scored(self, items: Ints) -> Batch:
+        """Suggestion and influence of these samples in their order, each by itself, as if all of them could be asked."""
+        if len(items) == 0:
+            return Batch.without_predictions(items)
+        eligible = np.zeros(self.n_train, dtype=bool)
+        eligible[items] = True
+        return self._scorer.select(self.context(eligible), len(items)).aligned(items)
+
+    def suggest(self, items: Ints) -> Batch:
+        """These samples as a batch: with suggestions if the selector makes any."""
+        return self.scored(items) if self.selector.suggests else Batch.without_predictions(items)
+
+    @property
+    def _scorer(self) -> Selector:
+        return plain_influence(self.selector) if self.scorer is None else self.scorer
 
     def context(self, eligible: Bools) -> SelectionContext:
         """The round as a selector sees it. The session keeps nothing that a selector hands to its `carry`."""
@@ -203,18 +257,24 @@ class Session:
         *,
         undoing: tuple[Ints, Ints, Ints] | None = None,
     ) -> RoundRecord:
-        """Apply decisions to the labels, bring the model up to date, evaluate, and write the round down."""
+        """Apply decisions to the labels, update the model, evaluate it, and record the round.
+
+        `batch` is what people were asked. `decisions` may hold further items: corrections of labels decided earlier.
+        The items of `batch` that had no clean label add to `spent`, decided or not; corrections add nothing.
+        """
         began = time.perf_counter()
         _check(votes, self.labels.n_classes)
         before = self.labels.Y[decisions.items].argmax(axis=1)
-        asked = int((~self.labels.cleaned[decisions.items]).sum())  # to correct a clean label is not to ask again
+        spent = 0 if undoing else int((~self.labels.cleaned[batch.indices]).sum())
+        asked = 0 if undoing else len(batch)
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
             construction = self._follow(change)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
-            record = self._record(construction, batch, votes, decisions, changed, 0 if undoing else asked, timing)
+            entries = batch.aligned(decisions.items)
+            record = self._record(construction, entries, votes, decisions, changed, asked, spent, timing)
             self._construction = construction
             self.rounds.append(record)
             self._selected = {}
@@ -233,21 +293,38 @@ class Session:
         if not self._undoable:
             return False
         items, labels, _ = self._undoable[-1]
-        batch = Batch(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
         votes = Votes.of([("undo", items, labels)])
-        decisions = Decisions(items, labels, (labels != UNRESOLVED).astype(np.float64))
-        self.decide(batch, votes, decisions, undoing=self._undoable[-1])
+        self.decide(Batch.without_predictions(items), votes, Decisions.sure(items, labels), undoing=self._undoable[-1])
         return True
+
+    def resume(self, records: Sequence[RoundRecord]) -> None:
+        """Go on after these rounds, which are over: apply their decisions, then update the model once.
+
+        The session has its first model only. The model is the same as after the rounds one by one, up to what the
+        constructor guarantees; the records are kept as they are.
+        """
+        assert len(self.rounds) == 1, "start() comes first, and nothing after it"
+        items = np.unique(np.concatenate([_NOTHING, *(record.decisions.items for record in records)]))
+        old = self.labels.Y[items], self.labels.weight[items]
+        for record in records:
+            made = record.decisions
+            self._undoable.append((made.items, *self.labels.held(made.items)))
+            self.labels.assign(made.items, made.labels)
+        if len(items):
+            change = LabelChange(items, *old, self.labels.Y[items], self.labels.weight[items])
+            self._construction = self._follow(change)
+        self.rounds.extend(records)
 
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
         """Labels assigned and everything that follows written down; or, if that does not end well, nothing of it."""
-        before = (self._construction, list(self.rounds), self._selected, self._undoable)
+        before, closed = (self._construction, self._selected, self._undoable), len(self.rounds)
         try:
             with self.labels.assigned(decisions.items, decisions.labels) as change:
                 yield change
         except BaseException:
-            self._construction, self.rounds, self._selected, self._undoable = before
+            self._construction, self._selected, self._undoable = before
+            del self.rounds[closed:]  # the list may be a ledger's too
             raise
 
     @property
@@ -269,6 +346,7 @@ class Session:
         decisions: Decisions,
         changed: Ints,
         asked: int,
+        spent: int,
         seconds: dict[str, float],
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
@@ -281,37 +359,17 @@ class Session:
             votes=votes,
             decisions=decisions,
             changed=changed,
-            spent=self.spent + asked,
+            asked=asked,
+            spent=self.spent + spent,
             cleaned=int(np.count_nonzero(self.labels.cleaned)),
             validation=validation,
             steering=steering,
             test=test,
+            predicted_change=batch.predicted_change(decisions.labels) / self.objective.engine.n_rows,
+            realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
         )
-
-
-def _joined(first: Batch, second: Batch) -> Batch:
-    """One batch of two tiers."""
-    one, two = first.diagnostics, second.diagnostics
-    diagnostics = replace(
-        two,
-        residual=max(one.residual, two.residual),
-        converged=one.converged and two.converged,
-        fell_back=one.fell_back or two.fell_back,
-        slack=min(one.slack, two.slack),
-        iterations=one.iterations + two.iterations,
-        candidates=one.candidates + two.candidates,
-        sweeps=one.sweeps + two.sweeps,
-        seconds=one.seconds + two.seconds,
-        solve_seconds=one.solve_seconds + two.solve_seconds,
-    )
-    return Batch(
-        np.concatenate([first.indices, second.indices]),
-        np.concatenate([first.suggested, second.suggested]),
-        np.concatenate([first.influence, second.influence]),
-        diagnostics,
-    )
 
 
 def _check(votes: Votes, n_classes: int) -> None:

@@ -1,7 +1,7 @@
-"""What a round leaves behind: small frozen records that carry their own diagnostics."""
+"""The records of a round: small frozen dataclasses, with the diagnostics of how they were computed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -24,32 +24,115 @@ class SelectionDiagnostics:
     candidates: int = 0
     """Samples evaluated exactly; all eligible ones for a full evaluation."""
     sweeps: float = 0.0
-    """Passes over the training features, those of the solve and shares of a pass for candidate rows counted in."""
+    """Passes over the training features, including those of the solve and the shares of a pass for candidate rows."""
     fell_back: bool = False
     """Whether bounds could not prune, and everything was evaluated."""
     slack: float = float("inf")
-    """How far the best sample that was not evaluated is, at least, from being selected: lower bound − last score."""
+    """Lower bound of the best sample that was not evaluated, minus the last selected score: positive proves the batch."""
     seconds: float = 0.0
     solve_seconds: float = 0.0
     """The part of `seconds` that went into H V = g_val."""
 
+    def joined(self, other: "SelectionDiagnostics") -> "SelectionDiagnostics":
+        """Those of two selections made one after the other: costs add up, and the worse quality counts."""
+        return SelectionDiagnostics(
+            iterations=self.iterations + other.iterations,
+            residual=max(self.residual, other.residual),
+            converged=self.converged and other.converged,
+            candidates=self.candidates + other.candidates,
+            sweeps=self.sweeps + other.sweeps,
+            fell_back=self.fell_back or other.fell_back,
+            slack=min(self.slack, other.slack),
+            seconds=self.seconds + other.seconds,
+            solve_seconds=self.solve_seconds + other.solve_seconds,
+        )
+
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples to look at next, most helpful first.
+    """The samples to ask next, most helpful first. Influences are N times a change of the steering loss: negative helps.
 
-    `influence[k]` is N times the predicted change of the validation loss if `indices[k]` were cleaned to
-    `suggested[k]` (a class id): negative helps. Selectors that suggest nothing have `UNRESOLVED` there, those that predict
-    nothing NaN.
+    Shapes: `indices`, `suggested`, `influence` (b,), `by_answer` (b, C), or (b, 0) where nothing is predicted.
     """
 
     indices: Ints
     suggested: Ints
+    """Class ids; `UNRESOLVED` where the selector suggests nothing."""
     influence: Float64s
+    """The influence of asking, as the selector values it: for `infl` that of the suggested label, which is the best case;
+    for `expected_infl` the expectation over the answers. NaN where the selector predicts nothing."""
     diagnostics: SelectionDiagnostics = field(default_factory=SelectionDiagnostics)
+    by_answer: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """`by_answer[k, c]`: the influence if `indices[k]` is answered c, formula (A) of `core.influence` at the logits,
+    products, labels and weights the sample was picked with. With look-ahead, what it adds after those before it."""
+
+    def __post_init__(self) -> None:
+        if self.by_answer.size == 0:
+            object.__setattr__(self, "by_answer", np.empty((len(self.indices), 0)))
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @classmethod
+    def without_predictions(cls, items: Ints) -> "Batch":
+        """Items with no suggestion and no influence.
+
+        >>> Batch.without_predictions(np.array([3, 5])).suggested.tolist()
+        [-1, -1]
+        """
+        return cls(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
+
+    def take(self, places: "Ints | slice") -> "Batch":
+        """The entries at these places, in their order."""
+        return replace(
+            self,
+            indices=self.indices[places],
+            suggested=self.suggested[places],
+            influence=self.influence[places],
+            by_answer=self.by_answer[places],
+        )
+
+    def without(self, items: Ints) -> "Batch":
+        """The entries of all other items."""
+        return self.take(np.flatnonzero(~np.isin(self.indices, items)))
+
+    def joined(self, other: "Batch") -> "Batch":
+        """This batch, then the other. Where only one has influences by answer, those of the other are NaN."""
+        width = max(self.by_answer.shape[1], other.by_answer.shape[1])
+        rows = [b.by_answer if b.by_answer.shape[1] else np.full((len(b), width), np.nan) for b in (self, other)]
+        return Batch(
+            np.concatenate([self.indices, other.indices]),
+            np.concatenate([self.suggested, other.suggested]),
+            np.concatenate([self.influence, other.influence]),
+            self.diagnostics.joined(other.diagnostics),
+            np.concatenate(rows),
+        )
+
+    def aligned(self, items: Ints) -> "Batch":
+        """An entry for each of these items, in their order; an item that is not in the batch has no predictions.
+
+        >>> batch = Batch(np.array([7, 9]), np.array([1, 0]), np.array([-2.0, -1.0]))
+        >>> batch.aligned(np.array([9, 4])).suggested.tolist()
+        [0, -1]
+        """
+        whole = self.joined(Batch.without_predictions(np.setdiff1d(items, self.indices)))
+        place = {item: k for k, item in enumerate(whole.indices.tolist())}
+        return whole.take(np.array([place[item] for item in items.tolist()], dtype=np.int64))
+
+    def predicted_change(self, labels: Ints) -> float:
+        """(1/N) times this sum is the predicted change of the steering loss: Σ_k by_answer[k, labels[k]].
+
+        An item left `UNRESOLVED` keeps its label and adds nothing, as does one without predictions. NaN if no item has any.
+
+        >>> batch = Batch(np.array([7, 9]), np.array([1, 0]), np.zeros(2), by_answer=np.array([[1.0, -2.0], [-1.0, 3.0]]))
+        >>> batch.predicted_change(np.array([1, 1])), batch.predicted_change(np.array([0, -1]))
+        (1.0, 1.0)
+        """
+        known = ~np.isnan(self.by_answer).all(axis=1)
+        if not known.any():
+            return float("nan")
+        counted = np.flatnonzero(known & (labels != UNRESOLVED))
+        return float(self.by_answer[counted, labels[counted]].sum())
 
 
 @dataclass(frozen=True)
@@ -76,9 +159,9 @@ class ConstructionDiagnostics:
 
 @dataclass(frozen=True)
 class LabelChange:
-    """Labels and weights of a few samples, before and after: the only thing a constructor needs to know.
+    """Labels and weights of a few samples, before and after: what a constructor needs to update the model.
 
-    Any change is allowed, weak → clean as well as back again (`inverse`).
+    Any change is allowed, from weak to clean as well as back (`inverse`).
     """
 
     indices: Ints
@@ -130,12 +213,17 @@ class Votes:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What the votes came to: one class id an item, or `UNRESOLVED`."""
+    """The result of the votes: one class id for each item, or `UNRESOLVED`."""
 
     items: Ints
     labels: Ints
     support: Float64s
     """Share of the votes behind the decision; 0 where there were none."""
+
+    @classmethod
+    def sure(cls, items: Ints, labels: Ints) -> "Decisions":
+        """Decisions with full support, those left `UNRESOLVED` with none."""
+        return cls(items, labels, (labels != UNRESOLVED).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -165,22 +253,30 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """Everything one round did. Round 0 is the initialisation: it selects nothing."""
+    """Everything one round did. Round 0 is the first model: it selects nothing."""
 
     number: int
     batch: Batch
+    """An entry for each decision; corrections, which were not asked for, have no predictions."""
     votes: Votes
     decisions: Decisions
     changed: Ints
     """Items whose hard label (the most probable class) differs from before."""
+    asked: int
+    """Samples put to people in this round: the first decisions are on them, those after are corrections of others."""
     spent: int
-    """Samples asked so far, this round included."""
+    """Samples asked so far, this round included. Corrections of clean labels and undone rounds cost nothing."""
     cleaned: int
-    """Samples with a clean label so far, given ones included."""
+    """Samples with a clean label so far, including those given at the start."""
     validation: Metrics
-    """On the validation samples that judge; on those that steer where none judges."""
+    """On the validation samples held out for judging; on the steering samples where none are held out."""
     steering: Metrics
-    """On the validation samples that selection sees."""
+    """On the steering samples: the validation samples that selection sees."""
     test: Metrics | None
+    predicted_change: float
+    """Of the steering loss, for the answers that were given: (1/N) Σ_k batch.by_answer[k, answer of k]. NaN where the
+    selector predicts nothing, and for an empty batch."""
+    realised_change: float
+    """Of the steering loss, from the record before to this one; NaN for round 0."""
     construction: ConstructionDiagnostics
     seconds: Mapping[str, float]

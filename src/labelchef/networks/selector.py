@@ -24,7 +24,7 @@ import torch
 from labelchef.baselines.infl_d import deletion_influence
 from labelchef.baselines.infl_y import label_slopes
 from labelchef.campaign.choice import ALL_SELECTORS, make_selector
-from labelchef.core.influence import smallest
+from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.objective import Point
 from labelchef.core.posterior import step_length
 from labelchef.core.softmax import cross_entropies, probabilities
@@ -111,7 +111,9 @@ class NetworkInfluenceSelector(ABC):
             seconds=time.perf_counter() - began,
             solve_seconds=found.solve_seconds,
         )
-        return Batch(indices, suggested[indices], influence[indices], diagnostics)
+        Y, weight = context.objective.labels.Y[indices], context.objective.labels.weight[indices]
+        by_answer = influence_matrix(found.S[indices], found.P[indices], Y, weight)
+        return Batch(indices, suggested[indices], influence[indices], diagnostics, by_answer)
 
     @abstractmethod
     def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
@@ -201,7 +203,7 @@ class NetworkO2USelector:
             sweeps=2.0 * self.cycles * self.epochs,
             seconds=time.perf_counter() - began,
         )
-        return Batch(indices, np.full(len(indices), UNRESOLVED), np.full(len(indices), np.nan), diagnostics)
+        return replace(Batch.without_predictions(indices), diagnostics=diagnostics)
 
 
 ALONG_V: dict[str, type[NetworkInfluenceSelector]] = {

@@ -49,6 +49,6 @@ class NetworkSession(Session):
         assert self.first is not None, "start() comes first"
         first = self.first.test if split is self.test else self.first.judging
         assert first is not None
-        identity = self.construction.point.W
+        identity = self.parameters
         before, after = first.judged(identity), split.judged(identity)
         return gains(split.examples.y, before, after, self.labels.n_classes, self.seed)

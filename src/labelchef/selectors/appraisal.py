@@ -24,6 +24,7 @@ class Worth:
     worth: Float64s
     influence: Float64s
     answers: Float64s
+    by_answer: Float64s
 
 
 class Appraisal(Protocol):
@@ -42,7 +43,7 @@ class BestCase:
         """min_c I(i, c) and the class that attains it."""
         scores = influence_matrix(S, probabilities(A), Y, gamma)
         best = scores.min(axis=1)
-        return Worth(best, best, np.eye(S.shape[1])[scores.argmin(axis=1)])
+        return Worth(best, best, np.eye(S.shape[1])[scores.argmin(axis=1)], scores)
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,4 @@ class Expected:
         scores = influence_matrix(S, probabilities(A), Y, gamma)
         mean = np.einsum("ic,ic->i", Q, scores)
         spread = np.sqrt(np.maximum(np.einsum("ic,ic->i", Q, scores**2) - mean**2, 0.0))
-        return Worth(np.asarray(mean - self.optimism * spread), np.asarray(mean), Q)
+        return Worth(np.asarray(mean - self.optimism * spread), np.asarray(mean), Q, scores)

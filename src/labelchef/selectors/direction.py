@@ -3,14 +3,17 @@
 import time
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from labelchef.core.contrasts import with_reference
+from labelchef.core.influence import influence_matrix
+from labelchef.core.objective import Linear
+from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
-from labelchef.domain.arrays import Float64s
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.selectors.appraisal import Appraisal, BestCase
@@ -61,7 +64,8 @@ class InfluenceSelector(ABC):
         began = time.perf_counter()
         direction = solve_direction(context, tol=self.tol, max_iterations=self.max_iterations)
         context.carry(direction.solution.linear)
-        return self.select_along(context, direction, batch_size, began)
+        batch = self.select_along(context, direction, batch_size, began)
+        return replace(batch, by_answer=by_answer(context, direction.solution.linear, batch.indices))
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Appraisal:  # noqa: ARG002 (others look at both)
         """How influences come to a worth: INFL takes the best case."""
@@ -70,6 +74,13 @@ class InfluenceSelector(ABC):
     @abstractmethod
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
         """The batch for a V that is already known."""
+
+
+def by_answer(context: SelectionContext, linear: Linear, rows: Ints) -> Float64s:
+    """I(i, c) of some rows and every class: formula (A) of `core.influence`."""
+    host, labels = context.objective.engine.host, context.objective.labels
+    A, S = with_reference(host(context.point.logits[rows])), with_reference(host(linear.S[rows]))
+    return influence_matrix(S, probabilities(A), labels.Y[rows], labels.weight[rows])
 
 
 def solve_direction(context: SelectionContext, *, tol: float, max_iterations: int) -> Direction:

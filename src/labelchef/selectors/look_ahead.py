@@ -87,32 +87,32 @@ class LookAheadSelector:
         pool = self.base.select(replace(context, carry=solved.append), self._pool_size(batch_size))
         context.carry(solved[-1])
         context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
-        picks, answers, influence = self._pick(context, solved[-1], pool.indices, min(batch_size, len(pool)))
+        batch = self._pick(context, solved[-1], pool.indices, min(batch_size, len(pool)))
         diagnostics = replace(
             pool.diagnostics,
             candidates=max(pool.diagnostics.candidates, len(pool)),
             sweeps=engine.sweeps - sweeps,
             seconds=time.perf_counter() - began,
         )
-        return Batch(pool.indices[picks], answers.argmax(axis=1), influence, diagnostics)
+        return replace(batch, diagnostics=diagnostics)
 
     def _pool_size(self, batch_size: int) -> int:
         """Large batches crowd each other more, so each of their picks gets more to choose from."""
         return min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)
 
-    def _pick(
-        self, context: SelectionContext, linear: Linear, rows: Ints, count: int
-    ) -> tuple[Ints, Float64s, Float64s]:
+    def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> Batch:
         labels, N = context.objective.labels, context.objective.engine.n_rows
         X, Y, gamma = context.objective.engine.rows(rows), labels.Y[rows], labels.weight[rows]
         appraisal = self.base.appraisal(context, linear.V)
         ahead = _start(context.objective, context.point, linear, context.validation.gradient, rows)
-        picks, answers, influence = np.empty(count, dtype=np.int64), np.empty((count, Y.shape[1])), np.empty(count)
+        picks, influence = np.empty(count, dtype=np.int64), np.empty(count)
+        answers, by_answer = np.empty((count, Y.shape[1])), np.empty((count, Y.shape[1]))
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
             of = appraisal.of(ahead.A, ahead.S, Y, gamma)
             i = int(np.lexsort((rows, of.worth, ~left))[0])  # those left first, whatever their worth
-            picks[n], answers[n], influence[n], left[i] = i, of.answers[i], of.influence[i], False
+            picks[n], answers[n], influence[n], by_answer[n] = i, of.answers[i], of.influence[i], of.by_answer[i]
+            left[i] = False
             if n + 1 == count:
                 break
             if (n + 1) % self.renew == 0:
@@ -121,7 +121,7 @@ class LookAheadSelector:
             p = probabilities(ahead.A[i : i + 1])[0]
             bend = (p - of.answers[i]) - gamma[i] * (p - Y[i])
             _advance(context, ahead, X, np.outer(X[i], bend) / N)
-        return picks, answers, influence
+        return Batch(rows[picks], answers.argmax(axis=1), influence, by_answer=by_answer)
 
 
 def _start(objective: Objective, point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:

@@ -13,6 +13,7 @@ from labelchef.domain.errors import ConflictError
 from labelchef.services.labelling.classes import class_of
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import locked_campaign
+from labelchef.aggregation import MajorityVote
 from labelchef.ledger.sql import counted
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
@@ -121,7 +122,9 @@ def reconsider(connection: "sa.Connection", campaign: CampaignRow, selection: Se
     last = decision_table.last_decision(connection, sample.id)
     if last is None or last.kind != DecisionKind.VOTES or last.attempt != selection.attempt:
         return
-    label, support = majority(vote_table.live_votes(connection, sample.id, selection.attempt))
+    label, support = counted(
+        vote_table.live_votes(connection, sample.id, selection.attempt), MajorityVote()
+    )
     if label != last.label:
         decision_table.insert_decision(
             connection,
