@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+from experiments.architectures import LeNet
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
@@ -26,7 +27,6 @@ from labelchef import ConvergenceWarning
 from labelchef.core.influence import influence_matrix
 from labelchef.core.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkTask, TrainingSettings, adapt
-from experiments.architectures import LeNet
 from labelchef.networks.influence import solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, copied, mean_loss, train

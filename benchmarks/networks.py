@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiments.architectures import LeNet
 from rich.console import Console
 from rich.table import Table
 
 from labelchef.networks import adapt
-from experiments.architectures import LeNet
 from labelchef.networks.inputs import as_device, batches
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, predicting

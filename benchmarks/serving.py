@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from labelchef.services.exchange.campaign_files import CampaignData
 from rich.console import Console
 from rich.table import Table
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, replaying
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.people import accounts, membership
 from labelchef.services.workspace import open_workspace
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
+from labelchef.services.exchange.campaign_files import CampaignData
 
 from labelchef.domain.campaigns import Task, Waiting
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance

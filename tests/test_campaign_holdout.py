@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from labelchef.services.exchange.campaign_files import CampaignData
 
 from labelchef.campaign.holdout import draw_judges
 from labelchef.domain.campaigns import CampaignState
@@ -15,7 +16,6 @@ from labelchef.services import fold
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
 from labelchef.services.charts import _metric
 from labelchef.services.exchange import reporting
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance

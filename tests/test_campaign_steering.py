@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from labelchef.services.exchange.campaign_files import CampaignData
 
 from labelchef.domain.campaigns import CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
@@ -30,7 +31,6 @@ from labelchef.services.campaigns import (
     stop,
     summary,
 )
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.labelling.decisions import reopen, resolve
 from labelchef.services.labelling.history import ledger
 from labelchef.services.labelling.tasks import media, next_tasks

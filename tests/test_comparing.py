@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from labelchef.services.exchange.campaign_files import CampaignData
 from sklearn.metrics import f1_score
 
 from labelchef import LabelCleaner
@@ -22,7 +23,6 @@ from labelchef.domain.validation import Gain
 from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import campaigns, fold
 from labelchef.services.compare import answers, comparing, comparison_files
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance

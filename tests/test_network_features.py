@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from experiments.architectures import EmbeddingCnn, LeNet, ResNet50
 from torch import nn
 
 from labelchef import InvalidInputError
-from experiments.architectures import EmbeddingCnn, LeNet, ResNet50
 from labelchef.networks.features import extract, load
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from experiments.architectures import EmbeddingCnn, LeNet
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import spearmanr
@@ -16,7 +17,6 @@ from labelchef import ConvergenceWarning, InvalidInputError, LabelchefError, Lab
 from labelchef.core.influence import influence_matrix
 from labelchef.core.softmax import probabilities
 from labelchef.networks import InfluenceSettings, NetworkCleaner, NetworkTask, TrainingSettings, adapt
-from experiments.architectures import EmbeddingCnn, LeNet
 from labelchef.networks.influence import conjugate_gradients, solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.training import Examples, copied, train

@@ -11,11 +11,8 @@ from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
-from labelchef.aggregation import MajorityVote
-from labelchef.annotators import CallableAnnotator
-from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.influence import influence_matrix
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
+from labelchef.domain.records import UNRESOLVED, Batch
 from tests.oracles import Array, Problem
 
 N, N_VAL, ROUNDS, B = 300, 80, 12, 10
@@ -74,4 +71,13 @@ def test_the_prediction_agrees_with_a_refit(C: int) -> None:
     predicted = np.array([record.predicted_change for record in records])
     before = np.array([record.batch.influence.sum() / N for record in records])
     np.testing.assert_allclose([record.realised_change for record in records], realised, atol=1e-7)
-    print(C, spearmanr(predicted, realised).statistic, predicted@realised/(realised@realised), np.abs(predicted - realised).sum()/np.abs(realised).sum(), 'old', spearmanr(before, realised).statistic, before@realised/(realised@realised), np.abs(before - realised).sum()/np.abs(realised).sum())
+    print(
+        C,
+        spearmanr(predicted, realised).statistic,
+        predicted @ realised / (realised @ realised),
+        np.abs(predicted - realised).sum() / np.abs(realised).sum(),
+        "old",
+        spearmanr(before, realised).statistic,
+        before @ realised / (realised @ realised),
+        np.abs(before - realised).sum() / np.abs(realised).sum(),
+    )

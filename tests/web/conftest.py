@@ -15,12 +15,12 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from labelchef.services.exchange.campaign_files import CampaignData
 from PIL import Image
 
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
-from labelchef.services.exchange.campaign_files import CampaignData
 from labelchef.services.people import accounts, membership
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app

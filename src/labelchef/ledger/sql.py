@@ -74,8 +74,10 @@ class SqlLedger:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             batch = last.state if last is not None and last.is_open else None
-            complete = batch is RoundState.SELECTED and last is not None and not selection_table.batch_incomplete(
-                connection, last.id, campaign.settings.people
+            complete = (
+                batch is RoundState.SELECTED
+                and last is not None
+                and not selection_table.batch_incomplete(connection, last.id, campaign.settings.people)
             )
             reopened = [row.position for row in decision_table.reopened_items(connection, campaign.id)]
             return Standing(
@@ -156,9 +158,7 @@ class SqlLedger:
                 or decision_table.has_pending(at.connection, at.campaign.id)
             ):
                 return False
-            campaign_table.update_campaign(
-                at.connection, at.campaign.id, state=CampaignState.FINISHED, message=message
-            )
+            campaign_table.update_campaign(at.connection, at.campaign.id, state=CampaignState.FINISHED, message=message)
         return True
 
     def count(self, aggregator: Aggregator) -> bool:

@@ -65,9 +65,7 @@ def _record(row: RoundRow, answered: Answered | None) -> RoundRecord:
     assert row.metrics is not None, "a closed round has metrics"
     nothing: Ints = np.empty(0, dtype=np.int64)
     if answered is None:
-        answered = Answered(
-            Batch.without_predictions(nothing), Votes.of([]), Decisions(nothing, nothing, np.empty(0))
-        )
+        answered = Answered(Batch.without_predictions(nothing), Votes.of([]), Decisions(nothing, nothing, np.empty(0)))
     test, known = row.metrics["test"], row.diagnostics
     return RoundRecord(
         number=row.number,
@@ -88,9 +86,7 @@ def _record(row: RoundRow, answered: Answered | None) -> RoundRecord:
     )
 
 
-def batch_of(
-    rows: Sequence[PlacedSelection | SelectedItem], diagnostics: SelectionDiagnostics | None = None
-) -> Batch:
+def batch_of(rows: Sequence[PlacedSelection | SelectedItem], diagnostics: SelectionDiagnostics | None = None) -> Batch:
     """Selections as a batch."""
     width = max((len(row.by_answer) for row in rows), default=0)
     return Batch(

@@ -1,8 +1,8 @@
 """Clean a whole campaign from arrays or files, and leave everything that was learned in a folder.
 
-    campaign.json        what the campaign is: settings, a fingerprint of the data; resuming with others is refused
-    rounds.jsonl         the ledger
-    cleaned_labels.csv, model.npz, history.csv, summary.json, report.html       written at the end, also after an interrupt
+campaign.json        what the campaign is: settings, a fingerprint of the data; resuming with others is refused
+rounds.jsonl         the ledger
+cleaned_labels.csv, model.npz, history.csv, summary.json, report.html       written at the end, also after an interrupt
 """
 
 import contextlib
@@ -121,9 +121,7 @@ def clean(
     outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
     with _writing(folder):
         files = _write(folder, session, outcome, items, data, reason, message, report=report)
-    return CleanOutcome(
-        folder, history_frame(session.rounds), reason, message, settings, [*files, ledger.path], gains
-    )
+    return CleanOutcome(folder, history_frame(session.rounds), reason, message, settings, [*files, ledger.path], gains)
 
 
 def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watcher: Watcher) -> tuple[StopReason, str]:

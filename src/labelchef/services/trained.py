@@ -89,7 +89,10 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         classes = campaign_table.classes_of(connection, campaign.id)
         labels = {
             split: np.array(
-                [UNRESOLVED if label is None else label for label in item_table.labels_of_split(connection, campaign.id, split)],
+                [
+                    UNRESOLVED if label is None else label
+                    for label in item_table.labels_of_split(connection, campaign.id, split)
+                ],
                 dtype=np.int64,
             )
             for split in SplitName

@@ -8,7 +8,7 @@ from typing import Self
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.services import trained, map
+from labelchef.services import map, trained
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow

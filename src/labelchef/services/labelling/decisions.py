@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from labelchef.aggregation import MajorityVote
 from labelchef.domain.campaigns import (
     CampaignState,
     ConflictItem,
@@ -10,11 +11,10 @@ from labelchef.domain.campaigns import (
     RoundState,
 )
 from labelchef.domain.errors import ConflictError
+from labelchef.ledger.sql import counted
 from labelchef.services.labelling.classes import class_of
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import locked_campaign
-from labelchef.aggregation import MajorityVote
-from labelchef.ledger.sql import counted
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     campaign_table,
@@ -122,9 +122,7 @@ def reconsider(connection: "sa.Connection", campaign: CampaignRow, selection: Se
     last = decision_table.last_decision(connection, sample.id)
     if last is None or last.kind != DecisionKind.VOTES or last.attempt != selection.attempt:
         return
-    label, support = counted(
-        vote_table.live_votes(connection, sample.id, selection.attempt), MajorityVote()
-    )
+    label, support = counted(vote_table.live_votes(connection, sample.id, selection.attempt), MajorityVote())
     if label != last.label:
         decision_table.insert_decision(
             connection,
