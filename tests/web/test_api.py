@@ -345,8 +345,8 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     assert (stranger.status_code, stranger.json()["errors"][0]["where"]) == (422, "body.weeks")
     text = lead.client.post("/api/campaigns", files=files, data={**form, "test_labels": "cat"})
     assert (text.status_code, text.json()["errors"][0]["where"]) == (422, "body.test_labels")
-    for settings, where in (('{"people": -1}', "people"), ('{"budget": "20"}', "budget"), ('{"colour": 1}', "colour")):
-        refused = lead.client.post("/api/campaigns", files=files, data={**form, "settings": settings})
+    for sent, where in (('{"people": -1}', "people"), ('{"budget": "20"}', "budget"), ('{"colour": 1}', "colour")):
+        refused = lead.client.post("/api/campaigns", files=files, data={**form, "settings": sent})
         assert (refused.status_code, refused.json()["code"]) == (422, "input")
         assert refused.json()["errors"][0]["where"] == f"body.settings.{where}"
     unread = lead.client.post("/api/campaigns", files=files, data={**form, "settings": "{"})

@@ -1,4 +1,4 @@
-"""The commands of campaigns that last; each calls one service function and renders what it gives back."""
+"""The commands of campaigns in a workspace; each calls one service function and prints what it returns."""
 
 import json
 from collections.abc import Iterator
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 DIFFERS = 1
-"""Exit code of a replay that does not come out as the ledger says."""
+"""Exit code of a replay that differs from the ledger."""
 
 Home = Annotated[Path, typer.Option(envvar="LABELCHEF_HOME", help="Folder of the workspace.")]
 Database = Annotated[
     str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
 ]
 Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `labelchef status` lists them.")]
-Person = Annotated[str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Who you are; else your login.")]
+Person = Annotated[
+    str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Your name; the default is your login.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HOME = Path("labelchef-home")
 _CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
@@ -87,7 +89,7 @@ def status(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """How campaigns stand: rounds, votes, people, conflicts."""
+    """Show the state of campaigns: rounds, votes, people, conflicts."""
     from labelchef.services import campaigns as service
 
     with workspace(home, database) as ws:
@@ -118,7 +120,7 @@ def next_items(
     count: Annotated[int, typer.Option(help="How many items.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """The items to label next; they stay with you for a while."""
+    """Show the items to label next; they are reserved for you for a while."""
     from labelchef.services import labelling
 
     with workspace(home, database) as ws:
@@ -139,8 +141,8 @@ def vote(
     home: Home = HOME,
     database: Database = None,
     person: Person = None,
-    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="It cannot be told.")] = False,
-    note: Annotated[str | None, typer.Option(help="Why.")] = None,
+    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False,
+    note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take your last vote back.")] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False,
 ) -> None:
@@ -172,7 +174,7 @@ def export(
     database: Database = None,
     what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
 ) -> None:
-    """Write the labels as they stand, or all votes, to a file."""
+    """Write the present labels, or all votes, to a file."""
     from labelchef.services import exchange
 
     writers = {"labels": exchange.export_labels, "votes": exchange.export_votes}
@@ -190,7 +192,7 @@ def import_votes(
     database: Database = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
 ) -> None:
-    """Take votes of another tool: all of them, or, if a line cannot be used, none."""
+    """Import votes of another tool. If a line cannot be used, nothing is stored."""
     from labelchef.services import exchange
 
     with workspace(home, database) as ws:
@@ -202,7 +204,7 @@ def import_votes(
 
 
 def replay(campaign: Campaign, home: Home = HOME, database: Database = None) -> None:
-    """Run the whole history again from the ledger and compare it, hash by hash."""
+    """Run the whole history again from the ledger and compare the hashes."""
     from labelchef.services import replaying
 
     console = make_console()
@@ -260,7 +262,7 @@ def _files(given: dict[str, Path]) -> CampaignFiles:
 
 
 def _move_on(ws: "Workspace", campaign: str) -> None:
-    """Do what is due, unless a server does it."""
+    """Do the work that is due, unless a server does it."""
     from labelchef.services.turns import is_due
 
     if not is_due(ws, campaign):
@@ -268,7 +270,7 @@ def _move_on(ws: "Workspace", campaign: str) -> None:
     from labelchef.services.worker import advance
 
     try:
-        with make_console().status("the model follows"):
+        with make_console().status("updating the model"):
             advance(ws, campaign)
     except ConflictError as error:
         if error.code != "worker":
@@ -283,11 +285,11 @@ def _who(person: str | None) -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        raise InvalidInputError("your login has no name here; say who you are by --as", code="person") from None
+        raise InvalidInputError("your login has no name; give your name with --as", code="person") from None
 
 
 def make_console() -> Console:
-    """A terminal that neither wraps nor colours by guess."""
+    """A terminal that does not wrap lines or guess colours."""
     return Console(highlight=False, soft_wrap=True)
 
 

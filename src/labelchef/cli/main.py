@@ -1,4 +1,4 @@
-"""`labelchef`: parse, call one service function, render. Errors of the user end with exit code 2 and no traceback."""
+"""`labelchef`: parse the options, call one service function, print. Bad input ends with exit code 2 and no traceback."""
 
 import sys
 import warnings
@@ -110,7 +110,7 @@ def demo(
     port: Annotated[int, typer.Option(help="With --serve: port, 0 for any that is free.")] = 8000,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = False,
 ) -> None:  # fmt: skip
-    """Watch real labels get cleaned: handwritten digits, weak labels from simple rules, no network."""
+    """Clean real labels: handwritten digits with weak labels from simple rules; needs no network."""
     if serve:
         from labelchef.cli.serve import serve_demo
 

@@ -1,4 +1,4 @@
-"""Labels and votes out, votes in, the report, the replay, selectors compared."""
+"""Export of labels and votes, import of votes, report, replay, comparison of selectors."""
 
 import tempfile
 from enum import StrEnum
@@ -132,7 +132,7 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
 
 @routes.post("/campaigns/{campaign}/replay", tags=["exchange"], responses=answers(Policy.LEAD, CAMPAIGN, changes=True))
 def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
-    """Run the history again from the ledger and compare it, hash by hash."""
+    """Run the history again from the ledger and compare the hashes."""
     return replaying.replay(ws, campaign)
 
 
@@ -150,5 +150,5 @@ def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     ),
 )
 def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> Comparison:
-    """Replay selectors on the labels the campaign has; it answers when all are done."""
+    """Replay selectors on the labels of the campaign; the answer comes when all replays are done."""
     return comparing.compare(ws, campaign, form.selectors, form.batch_size)

@@ -95,7 +95,7 @@ def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> 
     ),
 )
 def reopen(campaign: CampaignPath, form: ItemForm, who: Lead, ws: Store) -> None:
-    """Take a decision back: the item has its weak label again, and is asked first in the next batch."""
+    """Take a decision back: the item gets its weak label again, and is asked first in the next batch."""
     service.reopen(ws, campaign, form.item, who.name)
 
 
