@@ -207,7 +207,14 @@ def test_the_lead_steers(as_person: Sign, campaign: CampaignSummary) -> None:
     ).json()
     assert changed["settings"] == {**changed["settings"], "budget": 12, "batch_size": 3, "target": 0.9}
     assert lead.client.patch(f"{base(campaign)}/settings", json={"target": None}).json()["settings"]["target"] is None
-    assert lead.client.patch(f"{base(campaign)}/settings", json={"gamma": 0.5}).status_code == 422
+    for refused in (
+        {"gamma": 0.5},
+        {"batch_size": None},
+        {"batch_size": 0},
+        {"target_metric": "auc"},
+        {"blind": "yes"},
+    ):
+        assert lead.client.patch(f"{base(campaign)}/settings", json=refused).status_code == 422, refused
     assert lead.post(f"{base(campaign)}/pause").json()["state"] == "paused"
     assert ann.post(f"{base(campaign)}/next").json()["waiting"]["reason"] == "paused"
     assert lead.post(f"{base(campaign)}/resume").json()["state"] == "running"
@@ -329,14 +336,24 @@ def upload_files(folder: Path) -> dict[str, Path]:
 def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
     lead = as_person("lead")
     files: list[tuple[str, Any]] = [(n, (p.name, p.read_bytes())) for n, p in upload_files(tmp_path / "up").items()]
-    form = {"name": "From files", "budget": "20", "settings": '{"people": 2}'}
+    form = {"name": "From files", "settings": '{"people": 2, "budget": 20}'}
     made = lead.client.post("/api/campaigns", files=files, data=form)
     assert made.status_code == 201, made.text
     settings = campaigns.settings(ws, made.json()["slug"])
     assert (settings.people, settings.budget) == (2, 20)
     assert not list(ws.home.glob("labelchef-upload-*"))
     missing = lead.client.post("/api/campaigns", files=[f for f in files if f[0] != "weak"], data=form)
-    assert missing.status_code == 422
+    assert (missing.status_code, missing.json()["errors"][0]["where"]) == (422, "body.weak")
+    stranger = lead.client.post("/api/campaigns", files=[*files, ("weeks", ("weak.csv", b""))], data=form)
+    assert (stranger.status_code, stranger.json()["errors"][0]["where"]) == (422, "body.weeks")
+    text = lead.client.post("/api/campaigns", files=files, data={**form, "test_labels": "cat"})
+    assert (text.status_code, text.json()["errors"][0]["where"]) == (422, "body.test_labels")
+    for sent, where in (('{"people": -1}', "people"), ('{"budget": "20"}', "budget"), ('{"colour": 1}', "colour")):
+        refused = lead.client.post("/api/campaigns", files=files, data={**form, "settings": sent})
+        assert (refused.status_code, refused.json()["code"]) == (422, "input")
+        assert refused.json()["errors"][0]["where"] == f"body.settings.{where}"
+    unread = lead.client.post("/api/campaigns", files=files, data={**form, "settings": "{"})
+    assert (unread.status_code, unread.json()["errors"][0]["where"]) == (422, "body.settings")
     broken = [("features", ("features.npy", b"no array")) if n == "features" else (n, f) for n, f in files]
     assert lead.client.post("/api/campaigns", files=broken, data=form).status_code == 422
     escaping = [("features", ("../../features.npy", f[1])) if n == "features" else (n, f) for n, f in files]

@@ -452,8 +452,11 @@ def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
     page.get_by_label("Name").first.fill("By chance")
     for name, path in upload_files(tmp_path / "up").items():
         page.locator(f"#f-{name}").set_input_files(path)
-    page.locator("#from-files summary").click()
-    page.locator("#batch").fill("2")
+    page.locator("#from-files summary").first.click()
+    page.locator("#files-batch_size").fill("2")
+    page.locator("#files-budget").fill("")
+    page.locator("#from-files .more summary").click()
+    page.locator("#files-seed").fill("7")
     page.get_by_label("What picks the items").first.select_option("random")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     page.get_by_label("The suggestion is one more voter").first.check()
@@ -487,7 +490,8 @@ def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
     row = page.locator("#every-round tbody tr").first
     expect(row.locator("td").nth(3)).to_have_text("–")
     expect(row.locator("td").nth(6)).to_have_text("")
-    assert campaigns.settings(ws, "by-chance").selector == "random"
+    made = campaigns.settings(ws, "by-chance")
+    assert (made.selector, made.batch_size, made.budget, made.seed) == ("random", 2, None, 7)
 
 
 def test_a_lead_compares_selectors(ws: Workspace, opened: Open) -> None:

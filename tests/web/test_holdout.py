@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.workspace import Workspace
 from tests import store_support
@@ -56,7 +56,7 @@ def test_the_progress_page_says_what_may_be_said(
     if last.gain is not None:
         assert f"{last.gain['f1_macro'].low:+.3f}" in tile(lead, made)
     settings = lead.get(f"/c/{made.slug}/lead/settings").text
-    assert f'<th scope="row">holdout</th><td>{Settings(holdout=holdout).holdout}</td>' in settings
+    assert f'<th scope="row">{OPTIONS["holdout"].title}</th><td>{holdout}</td>' in settings
     for theme in ("light", "dark"):
         chart = lead.get(f"{base(made)}/charts/metric.svg", params={"theme": theme}).text
         assert ("steering" in chart) == (holdout != 0)
@@ -64,21 +64,21 @@ def test_the_progress_page_says_what_may_be_said(
 
 def test_a_campaign_is_made_with_it(ws: Workspace, as_person: Sign, people: Any, tmp_path: Any) -> None:
     lead = as_person("lead")
-    assert 'name="holdout"' in lead.get("/new").text
-    assert 'name="settings.holdout"' in lead.get("/new").text
+    assert lead.get("/new").text.count('name="settings.holdout"') == 2
     files: list[tuple[str, Any]] = [(n, (p.name, p.read_bytes())) for n, p in upload_files(tmp_path / "up").items()]
 
-    def made(**form: str) -> Any:
-        answer = lead.client.post("/api/campaigns", files=files, data={"name": "Files", **form})
+    def made(settings: str = "{}") -> Any:
+        answer = lead.client.post("/api/campaigns", files=files, data={"name": "Files", "settings": settings})
         return (
             campaigns.settings(ws, answer.json()["slug"]).holdout if answer.status_code == 201 else answer.status_code
         )
 
     assert made() == "auto"
-    assert made(holdout="0.25") == 0.25
-    assert made(settings='{"holdout": 0}') == 0.0
-    assert made(settings='{"holdout": "auto"}') == "auto"
-    assert made(holdout="1") == made(holdout="nan") == made(settings='{"holdout": "most"}') == 422
+    assert made('{"holdout": 0.25}') == 0.25
+    assert made('{"holdout": 0}') == 0.0
+    assert made('{"holdout": "auto"}') == "auto"
+    for refused in ("1", "NaN", '"most"', "null", '"0.5"'):
+        assert made(f'{{"holdout": {refused}}}') == 422
     folder = tmp_path / "imports" / "one"
     (tmp_path / "imports").mkdir()
     upload_files(folder)

@@ -24,8 +24,8 @@ def files_of(folder: Path) -> list[tuple[str, Any]]:
 
 def test_every_selector_can_be_chosen_on_the_page(as_person: Sign, people: Any) -> None:
     page = as_person("lead").get("/new").text
-    for prefix in ("", "settings."):
-        menu = page.split(f'<select id="{prefix}selector" name="{prefix}selector">')[1].split("</select>")[0]
+    for form in ("files", "folder"):
+        menu = page.split(f'<select id="{form}-selector" name="settings.selector"')[1].split("</select>")[0]
         for name in SELECTORS:
             assert f'<option value="{name}"' in menu
         assert menu.count(" selected") == 1
@@ -36,7 +36,9 @@ def test_every_selector_can_be_chosen_on_the_page(as_person: Sign, people: Any) 
 
 def test_a_selector_by_name_from_files_and_folders(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
     lead, files = as_person("lead"), files_of(tmp_path / "up")
-    made = lead.client.post("/api/campaigns", files=files, data={"name": "By chance", "selector": "random"})
+    made = lead.client.post(
+        "/api/campaigns", files=files, data={"name": "By chance", "settings": '{"selector": "random"}'}
+    )
     assert made.status_code == 201, made.text
     assert campaigns.settings(ws, made.json()["slug"]).selector == "random"
     made = lead.client.post("/api/campaigns", files=files, data={"name": "A baseline", "selector": "infl_d"})
@@ -57,13 +59,14 @@ def test_what_cannot_be_is_refused_and_nothing_is_stored(
     for name in (name for name, made in SELECTORS.items() if not getattr(made, "suggests", True)):
         chosen = {"selector": name, "suggestion_votes": True}
         answers = [
-            lead.client.post("/api/campaigns", files=files, data={"name": "No", **chosen, "suggestion_votes": "true"}),
+            lead.client.post("/api/campaigns", files=files, data={"name": "No", "settings": json.dumps(chosen)}),
             lead.post("/api/campaigns/from-folder", {**form, "settings": chosen}),
         ]
         for answer in answers:
             assert (answer.status_code, answer.json()["code"]) == (422, "suggestion")
             assert "expected people alone" in answer.json()["detail"]
-    unknown = lead.client.post("/api/campaigns", files=files, data={"name": "No", "selector": "tea leaves"})
+    tea = json.dumps({"selector": "tea leaves"})
+    unknown = lead.client.post("/api/campaigns", files=files, data={"name": "No", "settings": tea})
     assert (unknown.status_code, unknown.json()["code"]) == (422, "selector")
     assert campaigns.list_campaigns(ws) == []
 

@@ -24,7 +24,7 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
         rows.append(
             {
                 "round": record.number,
-                "asked": len(decided.items),
+                "asked": record.asked,
                 "resolved": int(answered.sum()),
                 "changed": len(record.changed),
                 "agreed_with_suggestion": int((answered & (decided.labels == suggested)).sum()),
@@ -36,7 +36,6 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
                 "predicted_change": record.predicted_change,
                 "realised_change": record.realised_change,
                 "candidates": batch.diagnostics.candidates,
-                "refreshed": batch.diagnostics.refreshed,
                 "fell_back": batch.diagnostics.fell_back,
                 "slack": batch.diagnostics.slack,
                 "iterations": batch.diagnostics.iterations,

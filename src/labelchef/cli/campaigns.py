@@ -1,9 +1,9 @@
-"""The commands of campaigns that last; each calls one service function and renders what it gives back."""
+"""The commands of campaigns in a workspace; each calls one service function and prints what it returns."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,27 +12,29 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from labelchef.cli.options import REQUIRED, file_options, setting_options, takes
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.domain.settings import STRATEGY_VOTERS, Settings
-from labelchef.domain.strengths import as_gamma, as_l2
-from labelchef.domain.validation import as_holdout, note_on
+from labelchef.domain.settings import Settings
+from labelchef.domain.validation import note_on
 
 if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 DIFFERS = 1
-"""Exit code of a replay that does not come out as the ledger says."""
+"""Exit code of a replay that differs from the ledger."""
 
 Home = Annotated[Path, typer.Option(envvar="LABELCHEF_HOME", help="Folder of the workspace.")]
 Database = Annotated[
     str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
 ]
 Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `labelchef status` lists them.")]
-Person = Annotated[str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Who you are; else your login.")]
+Person = Annotated[
+    str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Your name; the default is your login.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HOME = Path("labelchef-home")
-HOLDOUT = "Share of validation that judges, unseen by the selection: auto, or 0 (the paper's behaviour) to below 1."
+_CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
 _FOLDER = "Folder with features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"
 
 
@@ -50,74 +52,32 @@ def workspace(home: Path, database: str | None, *, make: bool = False) -> "Itera
         yield ws
 
 
+@takes(files=file_options(_CAMPAIGN_FILES), settings=setting_options())
 def init(
-    name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
     home: Home = HOME,
     database: Database = None,
     folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
-    features: Annotated[Path | None, typer.Option(help="Training features, instead of a folder.")] = None,
-    weak: Annotated[Path | None, typer.Option(help="Weak labels.")] = None,
-    val_features: Annotated[Path | None, typer.Option(help="Validation features.")] = None,
-    val_labels: Annotated[Path | None, typer.Option(help="Validation labels.")] = None,
-    test_features: Annotated[Path | None, typer.Option(help="Test features.")] = None,
-    test_labels: Annotated[Path | None, typer.Option(help="Test labels.")] = None,
-    clean_labels: Annotated[Path | None, typer.Option(help="Training labels known from the start, -1 where not.")] = None,
-    items: Annotated[Path | None, typer.Option(help="What people see: columns id, text, image, and fields.")] = None,
-    val_items: Annotated[Path | None, typer.Option(help="The same for validation samples.")] = None,
-    media: Annotated[Path | None, typer.Option(help="Folder of the images.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="one, two or three: sets --people and --suggestion-votes.")] = None,
-    people: Annotated[int, typer.Option(help="People who vote on each item.")] = 1,
-    suggestion_votes: Annotated[bool, typer.Option(help="Count the suggestion as one more vote.")] = False,
-    batch_size: Annotated[int, typer.Option(help="Items a round.")] = 10,
-    budget: Annotated[int | None, typer.Option(help="Items to ask in all; 0 for no limit.")] = 100,
-    target: Annotated[float | None, typer.Option(help="Finish once the validation samples that judge are this good.")] = None,
-    target_metric: Annotated[str, typer.Option(help="accuracy, f1_macro, f1 (two classes) or loss.")] = "f1_macro",
-    ahead: Annotated[int, typer.Option(help="Items beyond the batch for people who are done early.")] = 0,
-    blind_share: Annotated[float, typer.Option(help="Share of items shown without the suggestion.")] = 0.0,
-    blind: Annotated[bool, typer.Option(help="Show no suggestion at all.")] = False,
-    lease_minutes: Annotated[float, typer.Option(help="How long an item stays with a person.")] = 15.0,
-    selector: Annotated[str, typer.Option(help="What picks the items.")] = "expected_infl",
-    look_ahead: Annotated[bool, typer.Option(help="Let the picks of a batch account for each other.")] = True,
-    constructor: Annotated[str, typer.Option(help="What updates the model.")] = "newton",
-    gamma: Annotated[str, typer.Option(help="Weight of a weak label: 0 to 1, or auto.")] = "auto",
-    l2: Annotated[str, typer.Option(help="L2 strength: above 0, or auto.")] = "auto",
-    holdout: Annotated[str, typer.Option(help=HOLDOUT)] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    *,
+    files: dict[str, Path],
+    settings: Settings,
     person: Person = None,
-) -> None:  # fmt: skip
+) -> None:
     """Make a workspace, and in it a campaign from files."""
+    from labelchef.campaign.files import find_files
     from labelchef.services import campaigns as service
-    from labelchef.services.exchange.campaign_files import find_files
 
-    if strategy is not None:
-        if strategy not in STRATEGY_VOTERS:
-            known = ", ".join(STRATEGY_VOTERS)
-            raise InvalidInputError(f"unknown strategy {strategy!r}; expected one of: {known}", code="strategy")
-        people, suggestion_votes = STRATEGY_VOTERS[strategy]
-    settings = Settings(
-        selector=selector, look_ahead=look_ahead, constructor=constructor, gamma=as_gamma(gamma), l2=as_l2(l2),
-        seed=seed, people=people,
-        holdout=as_holdout(holdout),
-        suggestion_votes=suggestion_votes, batch_size=batch_size, budget=budget or None, target=target,
-        target_metric=target_metric, ahead=ahead, blind_share=blind_share, blind=blind, lease_minutes=lease_minutes,
-    )  # fmt: skip
-    single = {
-        "features": features, "weak": weak, "val_features": val_features, "val_labels": val_labels,
-        "test_features": test_features, "test_labels": test_labels, "clean_labels": clean_labels, "items": items,
-        "val_items": val_items, "media": media,
-    }  # fmt: skip
-    given = {key: path for key, path in single.items() if path is not None}
-    if name is None and (given or folder is not None):
+    if name is None and (files or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME …", code="name")
-    files = None
+    found = None
     if name is not None:
-        files = find_files(folder) if folder is not None else _files(given)
+        found = find_files(folder) if folder is not None else _files(files)
     console = make_console()
     with workspace(home, database, make=True) as ws:
         console.print(f"workspace: {escape(str(ws.home))}")
-        if name is None or files is None:
+        if name is None or found is None:
             return
-        made = service.create_campaign(ws, name, files, settings, _who(person))
+        made = service.create_campaign(ws, name, found, settings, _who(person))
         console.print(f"campaign: {made.slug}, {made.n_items} items")
         _move_on(ws, made.slug)
         console.print(f"next: labelchef serve --home {escape(str(home))}", style="dim")
@@ -129,7 +89,7 @@ def status(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """How campaigns stand: rounds, votes, people, conflicts."""
+    """Show the state of campaigns: rounds, votes, people, conflicts."""
     from labelchef.services import campaigns as service
 
     with workspace(home, database) as ws:
@@ -160,7 +120,7 @@ def next_items(
     count: Annotated[int, typer.Option(help="How many items.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """The items to label next; they stay with you for a while."""
+    """Show the items to label next; they are reserved for you for a while."""
     from labelchef.services.labelling import tasks
 
     with workspace(home, database) as ws:
@@ -181,8 +141,8 @@ def vote(
     home: Home = HOME,
     database: Database = None,
     person: Person = None,
-    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="It cannot be told.")] = False,
-    note: Annotated[str | None, typer.Option(help="Why.")] = None,
+    ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False,
+    note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take your last vote back.")] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave the item to others.")] = False,
 ) -> None:
@@ -214,7 +174,7 @@ def export(
     database: Database = None,
     what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
 ) -> None:
-    """Write the labels as they stand, or all votes, to a file."""
+    """Write the present labels, or all votes, to a file."""
     from labelchef.services.exchange import exports
 
     writers = {"labels": exports.export_labels, "votes": exports.export_votes}
@@ -232,7 +192,7 @@ def import_votes(
     database: Database = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
 ) -> None:
-    """Take votes of another tool: all of them, or, if a line cannot be used, none."""
+    """Import votes of another tool. If a line cannot be used, nothing is stored."""
     from labelchef.services.exchange import imports
 
     with workspace(home, database) as ws:
@@ -244,12 +204,13 @@ def import_votes(
 
 
 def replay(campaign: Campaign, home: Home = HOME, database: Database = None) -> None:
-    """Run the whole history again from the ledger and compare it, hash by hash."""
+    """Run the whole history again from the ledger and compare the hashes."""
+    from labelchef.campaign.rebuild import ReplayedRound
     from labelchef.services import replaying
 
     console = make_console()
 
-    def show(one: replaying.ReplayRound) -> None:
+    def show(one: ReplayedRound) -> None:
         parts = [f"{name} {_verdict(getattr(one, name))}" for name in ("selection", "labels", "metrics")]
         console.print(f"round {one.number}: {', '.join(parts)}")
 
@@ -292,23 +253,25 @@ def register(app: typer.Typer) -> None:
 
 
 def _files(given: dict[str, Path]) -> CampaignFiles:
-    needed = [key for key in ("features", "weak", "val_features", "val_labels") if key not in given]
-    if needed:
-        option = needed[0].replace("_", "-")
-        raise InvalidInputError(f"--{option} is missing; give all four files, or --folder with them", code="file")
+    missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
+    if missing:
+        raise InvalidInputError(
+            f"{missing[0]} is missing; give --features, --weak, --val-features and --val-labels, or a --folder with them",
+            code="file",
+        )
     return CampaignFiles(**given)
 
 
 def _move_on(ws: "Workspace", campaign: str) -> None:
-    """Do what is due, unless a server does it."""
-    from labelchef.services.turns import is_due
+    """Do the work that is due, unless a server does it."""
+    from labelchef.services.trained import is_due
 
     if not is_due(ws, campaign):
         return
     from labelchef.services.worker import advance
 
     try:
-        with make_console().status("the model follows"):
+        with make_console().status("updating the model"):
             advance(ws, campaign)
     except ConflictError as error:
         if error.code != "worker":
@@ -323,11 +286,11 @@ def _who(person: str | None) -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        raise InvalidInputError("your login has no name here; say who you are by --as", code="person") from None
+        raise InvalidInputError("your login has no name; give your name with --as", code="person") from None
 
 
 def make_console() -> Console:
-    """A terminal that neither wraps nor colours by guess."""
+    """A terminal that does not wrap lines or guess colours."""
     return Console(highlight=False, soft_wrap=True)
 
 

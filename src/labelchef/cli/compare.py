@@ -1,4 +1,4 @@
-"""`labelchef compare`: the selectors on the labels a campaign has."""
+"""`labelchef compare`: selectors replayed on the labels of a campaign."""
 
 from pathlib import Path
 from types import TracebackType
@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from labelchef.cli.campaigns import HOME, Campaign, Database, Home, make_console, make_table, workspace
 from labelchef.domain.comparisons import Cell
 
-_SELECTORS = "Selectors to compare, by commas; else the campaign's own and a few to set it against."
-_BATCH = "Items a round; the campaign's if not given."
-_REPEATS = "Replays of each selector that draws chance."
+_SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
+_BATCH = "Items per round; the default is the campaign's."
+_REPEATS = "Replays of each selector that uses random numbers."
 _PIPED = 160  # characters of a line that no terminal bounds
 _OUT = "Folder to write a table, curves, Markdown and a chart to."
 
@@ -27,7 +27,7 @@ def compare(
     home: Home = HOME,
     database: Database = None,
 ) -> None:
-    """Replay selectors on the labels a campaign has: which would have done better."""
+    """Replay selectors on the labels of a campaign, to see which would have been better."""
     from labelchef.services.compare import comparison_files
     from labelchef.services.compare.comparing import compare as service
 
@@ -54,7 +54,7 @@ def compare(
 
 
 class _Watch:
-    """A bar a selector; without a terminal, a line a finished replay."""
+    """A progress bar per selector; without a terminal, a line per finished replay."""
 
     def __init__(self) -> None:
         self._console = make_console()

@@ -1,7 +1,8 @@
-"""`labelchef`: parse, call one service function, render. Errors of the user end with exit code 2 and no traceback."""
+"""`labelchef`: parse the options, call one service function, print. Bad input ends with exit code 2 and no traceback."""
 
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +13,12 @@ from rich.markup import escape
 from labelchef import __version__
 from labelchef.cli import campaigns
 from labelchef.cli.compare import compare as compare_command
+from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, file_options, setting_options, takes
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.users import users
+from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
-from labelchef.domain.strengths import as_gamma, as_l2
-from labelchef.domain.validation import as_holdout
+from labelchef.domain.settings import Settings, voters_of
 
 app = typer.Typer(
     help="Find the few weak labels whose cleaning helps your model most, and clean them.",
@@ -44,69 +46,40 @@ def main(
     """Find the few weak labels whose cleaning helps your model most, and clean them."""
 
 
-_WEAK = "Weak labels: a probability for each sample and class; headers name the classes."
-_CLEAN = "Training labels known from the start, -1 where not."
-_VOTES = "Recorded votes: a table of item, annotator, label (-1: ambiguous)."
 _STRATEGY = (
     "one: three people; two: the suggestion alone; three: the suggestion and two people. "
-    "Default: one if there are people, else two."
+    "Default: one if there are people (--truth or --votes), else two."
 )
-_RATE = "Learning rate of retrain and deltagrad_l; taken from the data if not given."
-_TARGET = "Stop once the target metric is this good on the validation samples that judge."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
+_CLEAN_FILES = (*REQUIRED, "test_features", "test_labels", "clean_labels", "truth", "votes")
 
 
 @app.command()
+@takes(files=file_options(_CLEAN_FILES, required=REQUIRED), settings=setting_options(CLEAN_SETTINGS))
 def clean(
-    features: Annotated[Path, typer.Option(help="Training features: .npy, .npz, .parquet or .csv, a row a sample.")],
-    weak: Annotated[Path, typer.Option(help=_WEAK)],
-    val_features: Annotated[Path, typer.Option(help="Validation features.")],
-    val_labels: Annotated[Path, typer.Option(help="Trusted validation labels: one a sample, or a column 'label'.")],
+    files: dict[str, Path],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
-    test_features: Annotated[Path | None, typer.Option(help="Test features: never seen by the selection.")] = None,
-    test_labels: Annotated[Path | None, typer.Option(help="Test labels.")] = None,
-    clean_labels: Annotated[Path | None, typer.Option(help=_CLEAN)] = None,
-    truth: Annotated[Path | None, typer.Option(help="True training labels: people are simulated from them.")] = None,
-    votes: Annotated[Path | None, typer.Option(help=_VOTES)] = None,
+    settings: Settings,
     strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
-    selector: Annotated[str, typer.Option(help="What picks the samples.")] = "expected_infl",
-    look_ahead: Annotated[bool, typer.Option(help="Let the picks of a batch account for each other.")] = True,
-    constructor: Annotated[str, typer.Option(help="What updates the model: newton, retrain or deltagrad_l.")] = "newton",
-    learning_rate: Annotated[float | None, typer.Option(help=_RATE)] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of retrain and deltagrad_l; 150 if not given.")] = None,
-    minibatch: Annotated[int | None, typer.Option(help="Their mini-batch size; 2000 if not given.")] = None,
-    gamma: Annotated[str, typer.Option(help="Weight of a weak label: 0 to 1, or auto.")] = "auto",
-    l2: Annotated[str, typer.Option(help="L2 strength: above 0, or auto.")] = "auto",
-    holdout: Annotated[str, typer.Option(help=campaigns.HOLDOUT)] = "auto",
-    budget: Annotated[int, typer.Option(help="Samples to ask in all.")] = 100,
-    batch_size: Annotated[int, typer.Option(help="Samples a round.")] = 10,
-    target: Annotated[float | None, typer.Option(help=_TARGET)] = None,
-    target_metric: Annotated[str, typer.Option(help="accuracy, f1_macro, f1 (two classes) or loss.")] = "f1_macro",
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
-    resume: Annotated[bool, typer.Option(help="Go on with the campaign in --out.")] = False,
-) -> None:  # fmt: skip
+    resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
+) -> None:
     """Run a whole cleaning campaign from files.
 
     Writes cleaned_labels.csv, model.npz, history.csv, rounds.jsonl, summary.json and report.html to --out.
     """
+    from labelchef.campaign.files import read_files
     from labelchef.cli.progress import LiveProgress, show_outcome
     from labelchef.services import clean as service
 
-    paths = service.CleanPaths(
-        features, weak, val_features, val_labels, test_features, test_labels, clean_labels, truth, votes
-    )
-    chosen = strategy or ("two" if truth is None and votes is None else "one")
-    settings = service.CleanSettings(
-        selector=selector, look_ahead=look_ahead, constructor=constructor, learning_rate=learning_rate, epochs=epochs,
-        minibatch=minibatch, gamma=as_gamma(gamma), l2=as_l2(l2), holdout=as_holdout(holdout), budget=budget,
-        batch_size=batch_size, target=target, target_metric=target_metric, strategy=chosen, error_rate=error_rate, seed=seed,
-    )  # fmt: skip
-    inputs = service.read_inputs(paths)
-    with LiveProgress(target_metric) as live:
-        outcome = service.clean(inputs, settings, out, report=report, resume=resume, watcher=live.watcher())
-    show_outcome(outcome, target_metric)
+    people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
+    settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
+    answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
+    data = read_files(CampaignFiles(**files))
+    with LiveProgress(settings.target_metric) as live:
+        outcome = service.clean(data, answers, settings, out, report=report, resume=resume, watcher=live.watcher())
+    show_outcome(outcome, settings.target_metric)
     if outcome.stopped_because == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
@@ -121,7 +94,7 @@ def demo(
     port: Annotated[int, typer.Option(help="With --serve: port, 0 for any that is free.")] = 8000,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = False,
 ) -> None:  # fmt: skip
-    """Watch real labels get cleaned: handwritten digits, weak labels from simple rules, no network."""
+    """Clean real labels: handwritten digits with weak labels from simple rules; needs no network."""
     if serve:
         from labelchef.cli.serve import serve_demo
 

@@ -1,4 +1,4 @@
-"""What a terminal shows while a campaign runs, and after."""
+"""What a terminal shows while a campaign runs, and at its end."""
 
 import math
 import sys
@@ -22,7 +22,7 @@ _SHOWN = 12
 
 
 class LiveProgress:
-    """A table that grows by a row a round; without a terminal, one line a round."""
+    """A table with one row per round; without a terminal, one line per round."""
 
     def __init__(self, metric: str) -> None:
         self._metric = metric
@@ -102,13 +102,13 @@ def _kept(record: RoundRecord) -> str:
 
 
 def _best(record: RoundRecord) -> str:
-    """The best influence of the batch, where the selector foresees one."""
+    """The best influence of the batch, if the selector predicts any."""
     known = record.batch.influence[np.isfinite(record.batch.influence)]
     return f"{float(known.min()):.2f}" if known.size else "–"
 
 
 def show_outcome(outcome: CleanOutcome, metric: str) -> None:
-    """Before and after, why it stopped, where things lie."""
+    """Print metrics before and after, why the campaign stopped, and where the results are."""
     console = Console(highlight=False, soft_wrap=True)
     first, last = outcome.history.iloc[0], outcome.history.iloc[-1]
     parts = [
@@ -135,10 +135,10 @@ def show_next_steps(outcome: CleanOutcome) -> None:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     command = sys.argv[0] if Path(sys.argv[0]).name == "labelchef" else "labelchef"
     steps = [(f"{command} demo --serve", "label the digits yourself, in the browser")]
-    steps.append((f"{command} clean --help", "the same on files of yours"))
-    steps.append(("from labelchef import LabelCleaner", "the same in Python; help(LabelCleaner) tells how"))
+    steps.append((f"{command} clean --help", "the same on your files"))
+    steps.append(("from labelchef import LabelCleaner", "the same in Python; see help(LabelCleaner)"))
     if any(path.name == "report.html" for path in outcome.files):
-        steps.insert(0, (f"open {outcome.folder / 'report.html'}", "in a browser: what was asked, and what it brought"))
+        steps.insert(0, (f"open {outcome.folder / 'report.html'}", "in a browser: what was asked, and the gain"))
     width = max(len(step) for step, _ in steps)
     console.print("\nnext:")
     for step, what in steps:

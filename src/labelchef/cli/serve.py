@@ -13,8 +13,8 @@ from labelchef.domain.errors import InvalidInputError, MissingExtraError
 _HOME = "Folder of the workspace: database and campaigns. [default: labelchef-home]"
 _DATABASE = "PostgreSQL by URL instead of the database in the workspace's folder."
 _HOST = "Address to listen on; beyond this machine only with --team. [default: 127.0.0.1]"
-_TEAM = "People sign in with accounts (labelchef users add); without it, a one-time link is for one person."
-_HTTPS = "People come by https, through a proxy in front: cookies are marked Secure."
+_TEAM = "People sign in with accounts (labelchef users add). Without it, one person signs in with a one-time link."
+_HTTPS = "People use https, through a proxy in front of the server: cookies are marked Secure."
 _ROOT = "With --team, campaigns may be made from folders below this one."
 
 
@@ -52,7 +52,7 @@ def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
 
 
 def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") -> None:
-    """Serve until interrupted, and say where."""
+    """Serve until interrupted, and print the address."""
     _require_serve()
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
@@ -77,7 +77,7 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
         if not options.team:
             console.print("Open this link; it works once, in one browser:\n")
         console.print(f"  [link={address}]{escape(address)}[/link]\n")
-        console.print("Ctrl-C stops the server; everything is kept.", style="dim")
+        console.print("Ctrl-C stops the server; all data is kept.", style="dim")
         if open_browser:
             import webbrowser
 

@@ -27,7 +27,7 @@ def add(
 
     with workspace(home, database, make=True) as ws:
         for one in campaign or []:
-            campaigns.summary(ws, one)  # a campaign that is not there is told before an account is made
+            campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
         made = accounts.create_account(ws, name, role, _password())
         for one in campaign or []:
             membership.add_member(ws, one, name)
@@ -49,7 +49,7 @@ def list_users(home: Home = HOME, database: Database = None) -> None:
 
 @users.command()
 def deactivate(name: Name, home: Home = HOME, database: Database = None) -> None:
-    """Lock an account out; its votes stay."""
+    """Deactivate an account; its votes stay."""
     from labelchef.services.people import accounts
 
     with workspace(home, database) as ws:
@@ -64,7 +64,7 @@ def token(
     home: Home = HOME,
     database: Database = None,
 ) -> None:
-    """Make an API token; it is shown this once."""
+    """Make an API token; it is shown only once."""
     from labelchef.services.people import accounts
 
     with workspace(home, database) as ws:

@@ -56,7 +56,7 @@ class Option:
     labelling: bool = False
     """Whether it is about people who label in a campaign; Python and `labelchef clean` do without it."""
     advanced: bool = False
-    """Whether the page leaves it out."""
+    """Whether the page shows it under "More settings" only."""
 
     def check(self, name: str, value: Any) -> Any:
         """The value in its own type, or an error that says what came and what was expected.

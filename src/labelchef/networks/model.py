@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from labelchef.campaign.preparation import Labelled
+from labelchef.campaign.data import Labelled
 from labelchef.campaign.session import Split
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Float64s, Ints

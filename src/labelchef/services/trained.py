@@ -148,7 +148,7 @@ def step(ws: Workspace, campaign: str) -> bool:
     stepper = Stepper(
         ledger,
         lambda: trained_now(ws, row).session,
-        lambda: ws.trained.pop(row.id, None),
+        lambda: ws.forget(row.id),
         MajorityVote(),
     )
     stepper.step()

@@ -46,7 +46,7 @@ def _guarded_step(ws: Workspace, campaign: str) -> bool:
 def _fail(ws: Workspace, campaign: str, message: str) -> None:
     with ws.writing() as connection:
         row = campaign_table.find_campaign(connection, campaign)
-        ws.trained.pop(row.id, None)
+        ws.forget(row.id)
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
         campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
     ws.notify()

@@ -48,6 +48,10 @@ class Workspace:
         self.trained.clear()
         self.database.close()
 
+    def forget(self, campaign_id: int) -> None:
+        """Drop the trained state of a campaign: it will be built again when it is needed."""
+        self.trained.pop(campaign_id, None)
+
     def reading(self) -> "contextlib.AbstractContextManager[sa.Connection]":
         """A read-only transaction."""
         return self.database.reading()

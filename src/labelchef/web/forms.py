@@ -1,25 +1,24 @@
-"""What the API takes: JSON shapes, checked before any service is called."""
+"""What requests bring: records that are checked before any service is called."""
 
-from typing import Annotated, Any, Literal
+from dataclasses import MISSING, fields
+from dataclasses import Field as DataclassField
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from fastapi import UploadFile
+from pydantic import Field, Json, StringConstraints, create_model
 
-from labelchef.domain.campaigns import Role
-from labelchef.domain.settings import Settings
+from labelchef.domain.campaigns import CampaignFiles, Role
+from labelchef.web.settings import Form, NewSettings
 
+MEDIA = "media"
+"""The part that may hold several files: the images."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 RequestId = Annotated[str, StringConstraints(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
-class Form(BaseModel):
-    """Base of what comes in: names that are none are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class NextForm(Form):
-    """How many items to hold at once: one to see, the others so that they are there already."""
+    """How many items to reserve: one to show, the others to have them loaded."""
 
     n: int = Field(2, ge=1, le=10)
 
@@ -34,17 +33,17 @@ class VoteForm(Form):
     note: Annotated[str, StringConstraints(max_length=2000)] | None = None
     seconds: float | None = Field(None, ge=0, le=86400, allow_inf_nan=False, description="How long it took.")
     request_id: RequestId | None = Field(
-        None, description="The same for each attempt to send this vote: it is stored once."
+        None, description="Use the same one for each attempt: the vote is stored once."
     )
     blind: bool = Field(False, description="Whether the person had switched the suggestion off.")
-    n: int = Field(2, ge=1, le=10, description="Items to hold next.")
+    n: int = Field(2, ge=1, le=10, description="Items to reserve next.")
 
 
 class UndoForm(Form):
-    """The last vote, to take back."""
+    """A request to take the last vote back."""
 
     request_id: RequestId | None = Field(
-        None, description="The same for each attempt to send this: one vote is taken back."
+        None, description="Use the same one for each attempt: only one vote is taken back."
     )
 
 
@@ -74,12 +73,12 @@ class SignInForm(Form):
 
 
 class CompareForm(Form):
-    """Selectors to replay; what is left out is as usual."""
+    """Selectors to replay."""
 
     selectors: Annotated[list[Name], Field(min_length=1, max_length=30)] | None = Field(
-        None, description="Names; left out: the campaign's own and a few to set it against."
+        None, description="Names; left out: the campaign's own selector and a few others."
     )
-    batch_size: int | None = Field(None, ge=1, le=100000, description="Items a round; left out: the campaign's.")
+    batch_size: int | None = Field(None, ge=1, le=100000, description="Items per round; left out: the campaign's.")
 
 
 class AccountForm(Form):
@@ -91,14 +90,14 @@ class AccountForm(Form):
 
 
 class AccountChange(Form):
-    """What to change of an account."""
+    """Changes of an account; what is left out stays."""
 
     active: bool | None = None
     password: Annotated[str, StringConstraints(min_length=10, max_length=1000)] | None = None
 
 
 class PasswordForm(Form):
-    """A new password for oneself."""
+    """A new password of the person who is signed in."""
 
     current: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     password: Annotated[str, StringConstraints(min_length=10, max_length=1000)]
@@ -110,61 +109,39 @@ class TokenForm(Form):
     label: Name
 
 
-class SettingsForm(Form):
-    """Settings to change while a campaign runs; what is left out stays."""
-
-    batch_size: int | None = Field(None, ge=1, le=100000)
-    budget: int | None = Field(None, ge=1, le=2**31 - 1)
-    target: float | None = Field(None, allow_inf_nan=False)
-    target_metric: Name | None = None
-    ahead: int | None = Field(None, ge=0, le=100000)
-    blind_share: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    blind: bool | None = None
-    lease_minutes: float | None = Field(None, gt=0, le=10000, allow_inf_nan=False)
-
-    def changes(self) -> dict[str, Any]:
-        """What was sent; null clears a budget or a target and is nothing for the others."""
-        sent = self.model_dump(exclude_unset=True)
-        return {k: v for k, v in sent.items() if v is not None or k in ("budget", "target")}
-
-
-class CampaignSettingsForm(Form):
-    """Settings of a new campaign; what is left out has its default."""
-
-    selector: Name | None = None
-    look_ahead: bool | None = None
-    constructor: Name | None = None
-    gamma: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | Literal["auto"] | None = Field(
-        None, description="Weight of a weak label. Left out or 'auto': chosen by cross-validation."
-    )
-    l2: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | Literal["auto"] | None = Field(
-        None, description="L2 strength, likewise."
-    )
-    holdout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] | Literal["auto"] | None = Field(
-        None, description="Share of validation that judges and that selection never sees."
-    )
-    seed: int | None = Field(None, ge=0, le=2**31 - 1)
-    people: int | None = Field(None, ge=0, le=1000)
-    suggestion_votes: bool | None = None
-    batch_size: int | None = Field(None, ge=1, le=100000)
-    budget: int | None = Field(None, ge=1, le=2**31 - 1)
-    target: float | None = Field(None, allow_inf_nan=False)
-    target_metric: Name | None = None
-    ahead: int | None = Field(None, ge=0, le=100000)
-    blind_share: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    blind: bool | None = None
-    lease_minutes: float | None = Field(None, gt=0, le=10000, allow_inf_nan=False)
-
-    def settings(self) -> Settings:
-        """As the services take them."""
-        sent = self.model_dump(exclude_unset=True)
-        kept = {k: v for k, v in sent.items() if v is not None or k in ("budget", "target")}
-        return Settings.of(kept)
-
-
 class FolderForm(Form):
     """A campaign from a folder on the server."""
 
     name: Name
     folder: Key
-    settings: CampaignSettingsForm = Field(default_factory=CampaignSettingsForm)
+    settings: NewSettings = Field(default_factory=NewSettings)
+
+
+class CampaignForm(Form):
+    """A campaign from uploaded files; the parts of the files are the fields of `CampaignFiles`."""
+
+    name: Name
+    settings: Json[NewSettings] = Field(default_factory=NewSettings)
+
+    def files(self) -> dict[str, list[UploadFile]]:
+        """Name of the part → its files, of the parts that were sent."""
+        sent = {one.name: getattr(self, one.name) for one in fields(CampaignFiles)}
+        listed = {name: part if isinstance(part, list) else [part] for name, part in sent.items() if part is not None}
+        return {name: part for name, part in listed.items() if part}
+
+
+def _part(file: "DataclassField[Any]") -> tuple[Any, Any]:
+    if file.name == MEDIA:
+        return list[UploadFile] | None, None
+    return (UploadFile, ...) if file.default is MISSING else (UploadFile | None, None)
+
+
+if TYPE_CHECKING:
+    UploadedCampaign = CampaignForm
+else:
+    UploadedCampaign = create_model(
+        "UploadedCampaign",
+        __base__=CampaignForm,
+        __doc__="A campaign from uploaded files; `settings` is JSON.",
+        **{one.name: _part(one) for one in fields(CampaignFiles)},
+    )

@@ -1,4 +1,4 @@
-"""Who asks: a session cookie with its CSRF token, or an API token."""
+"""Who sends a request: known by a session cookie with its CSRF token, or by an API token."""
 
 import base64
 import hashlib
@@ -23,13 +23,13 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True)
 class Who:
-    """Someone who asks, and how they showed who they are."""
+    """The person who sends a request, and how they are signed in."""
 
     account: Account
     session: str | None
     """The session's secret; None with an API token."""
     takes_part: bool
-    """Whether they may see the campaign they ask for."""
+    """Whether they may see the campaign of the request."""
 
     @property
     def name(self) -> str:
@@ -38,12 +38,12 @@ class Who:
 
     @property
     def is_lead(self) -> bool:
-        """Whether they lead."""
+        """Whether they have the role of a lead."""
         return self.account.role == Role.LEAD
 
 
 def csrf_token(session: str) -> str:
-    """The token that goes with a session: only who can read this server's pages knows it.
+    """The CSRF token of a session: only pages of this server can read it.
 
     >>> csrf_token("a") == csrf_token("a"), csrf_token("a") == csrf_token("b")
     (True, False)
@@ -53,7 +53,10 @@ def csrf_token(session: str) -> str:
 
 
 def identify(ws: Workspace, options: ServeOptions, request: HTTPConnection, campaign: str | None) -> Who | None:
-    """Who asks, or None, and whether they take part in `campaign`; a bad API token is an error, an old cookie is not."""
+    """Who sends the request, or None, and whether they take part in `campaign`.
+
+    A bad API token is an error, an old cookie is not.
+    """
     header = request.headers.get("authorization", "")
     scheme, _, secret = header.partition(" ")
     if scheme.lower() == "bearer":
@@ -61,7 +64,7 @@ def identify(ws: Workspace, options: ServeOptions, request: HTTPConnection, camp
         if account is None:
             raise WebError(
                 401,
-                "this API token is not known, or was revoked; make one under Account",
+                "this API token is unknown or was revoked; make a new one under Account",
                 code="token",
                 headers=_CHALLENGE,
             )
@@ -77,7 +80,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="labelchef"'}
 
 
 def require(who: Who | None) -> Who:
-    """Someone, or the error that asks to sign in."""
+    """The person, or an error that asks to sign in."""
     if who is None:
         raise WebError(
             401, "sign in first, or send an API token as 'Authorization: Bearer …'", code="sign_in", headers=_CHALLENGE
@@ -86,7 +89,7 @@ def require(who: Who | None) -> Who:
 
 
 def check_csrf(request: HTTPConnection, who: Who | None, method: str) -> None:
-    """Refuse a change that another site's page sent with this person's cookie."""
+    """Refuse a change that a page of another site sent with this person's cookie."""
     if method in SAFE or (who is not None and who.session is None):
         return
     check_origin(request)
@@ -102,7 +105,7 @@ def check_csrf(request: HTTPConnection, who: Who | None, method: str) -> None:
 
 
 def check_origin(request: HTTPConnection) -> None:
-    """Refuse what a browser says comes from another site."""
+    """Refuse a request that, by its headers, comes from a page of another site."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
         raise WebError(403, "this request comes from a page of another site", code="csrf")
@@ -111,7 +114,7 @@ def check_origin(request: HTTPConnection) -> None:
 
 
 def set_cookie(response: Response, options: ServeOptions, signed: Any) -> None:
-    """Hand the session to the browser: out of reach of scripts and of other sites' requests."""
+    """Set the session cookie; scripts and requests of other sites cannot use it."""
     response.set_cookie(
         options.cookie,
         signed.token,
@@ -124,5 +127,5 @@ def set_cookie(response: Response, options: ServeOptions, signed: Any) -> None:
 
 
 def clear_cookie(response: Response, options: ServeOptions) -> None:
-    """Take the session back from the browser."""
+    """Delete the session cookie."""
     response.delete_cookie(options.cookie, path="/", httponly=True, samesite="lax", secure=options.https)

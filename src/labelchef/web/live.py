@@ -1,4 +1,4 @@
-"""Waiting for a change without a thread for each who waits: one watcher looks at all campaigns for all of them."""
+"""Long polls without a thread for each: one thread watches all campaigns for all requests that wait."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 _PAUSE = 0.02
-"""Seconds between two looks at least: under load several changes are told by one."""
+"""The least seconds between two looks: under load, several changes are reported as one."""
 
 
 class Source(Protocol):
@@ -27,19 +27,19 @@ class Source(Protocol):
 
 
 class Hub:
-    """Long polls of all who wait, fed by one thread; a change by another process is seen after `step` seconds."""
+    """All long polls, answered by one thread; a change by another process is seen after `step` seconds."""
 
     def __init__(self, source: Source, *, step: float = 1.0) -> None:
         self._source = source
         self._step = step
         self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
-        """Campaign → who waits, and the version each knows."""
+        """Campaign → requests that wait, with the version each one knows."""
         self._watcher: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="labelchef-watch")
         self._closed = False
 
     async def changed(self, campaign: str, since: int, timeout: float) -> int:
-        """The campaign's version, at once if it is not `since`, else when it changes or the time is over."""
+        """The campaign's version: at once if it is not `since`, else when it changes or the time is over."""
         told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(campaign, {})[told] = since
         try:
@@ -91,7 +91,7 @@ class Hub:
                 told.set_result(version)
 
     def release(self) -> None:
-        """Let all who wait go, so that the server can stop; call from the event loop's thread."""
+        """Answer all requests that wait, so that the server can stop; call from the event loop's thread."""
         self._closed = True
         for waiting in self._waiting.values():
             for told in waiting:

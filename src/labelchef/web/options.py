@@ -1,4 +1,4 @@
-"""How the server is run: from the command line, else from LABELCHEF_… in the environment, else as on a laptop."""
+"""Options of the server: from the command line, else from LABELCHEF_… in the environment, else the defaults of a laptop."""
 
 import ipaddress
 from pathlib import Path
@@ -23,13 +23,13 @@ class ServeOptions(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     team: bool = False
-    """Whether people sign in with accounts; without, one person opens a one-time link."""
+    """Whether people sign in with accounts; if not, one person opens a one-time link."""
     https: bool = False
     """Whether people reach the server by https (a proxy in front does it): cookies are then marked Secure."""
     hostnames: frozenset[str] = frozenset()
-    """Names the server answers to. On a laptop always localhost alone, so that no rebound name gets in."""
+    """Host names the server answers to. On a laptop always localhost only, against DNS rebinding."""
     import_root: Path | None = None
-    """Where campaigns may be made from folders. On a laptop anywhere; for a team nowhere until set."""
+    """Campaigns may be made from folders below this one. None: on a laptop any folder, for a team no folder."""
     max_upload_mb: int = Field(4096, ge=1)
 
     @property
@@ -55,7 +55,7 @@ class ServeOptions(BaseSettings):
 
 
 def is_local(host: str) -> bool:
-    """Whether a host name or address to bind is this machine alone."""
+    """Whether a host name or address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -63,7 +63,7 @@ def is_local(host: str) -> bool:
 
 
 def check_binding(options: ServeOptions) -> None:
-    """Refuse to open a server without accounts to others."""
+    """Refuse to serve other machines without accounts."""
     if not options.local and not options.team:
         raise InvalidInputError(
             f"--host {options.host} opens the server to other machines, but anyone there could label without signing in; "

@@ -1,4 +1,4 @@
-"""The pages: HTML around the same services as the API; what changes things goes through the API."""
+"""The pages: HTML from the same services as the API. Changes go through the API."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services import campaigns as service
 from labelchef.services import charts
 from labelchef.services import progress as measuring
@@ -47,7 +47,7 @@ async def static(digest: str, path: str, request: Request, _: Anyone) -> Respons
 
 @routes.get("/start")
 def start(ws: Store, options: Options, request: Request, _: Anyone, token: str = "", then: str = "/") -> Response:
-    """The one-time link of a laptop: sign in, and forget the link."""
+    """The one-time link of a laptop: signs in; the link does not work again."""
     try:
         signed = accounts.redeem_link(ws, token)
     except StoreError:
@@ -84,13 +84,14 @@ def new(request: Request, _: Lead, options: Options) -> Response:
         "new.html",
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        defaults=Settings(),
+        options=list(OPTIONS.items()),
+        defaults=Settings().as_dict(),
     )
 
 
 @routes.get("/account")
 def account(request: Request, who: SignedIn, ws: Store) -> Response:
-    """One's own account and API tokens."""
+    """The account and the API tokens of the person who is signed in."""
     return render(request, "account.html", tokens=accounts.list_api_tokens(ws, who.name))
 
 
@@ -125,7 +126,7 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 
 @routes.get("/c/{campaign}/progress")
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
-    """How the campaign goes."""
+    """Progress of the campaign."""
     summary = shown_to(who, service.summary(ws, campaign))
     found = measuring.progress(ws, campaign)
     return render(
@@ -158,12 +159,14 @@ def lead_conflicts(campaign: str, request: Request, _: Lead, ws: Store) -> Respo
 @routes.get("/c/{campaign}/lead/settings")
 def lead_settings(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
     """Settings of a campaign."""
-    return _lead(request, ws, campaign, "settings")
+    changeable = [(name, option) for name, option in OPTIONS.items() if option.changeable]
+    fixed = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
+    return _lead(request, ws, campaign, "settings", changeable=changeable, fixed=fixed)
 
 
 @routes.get("/c/{campaign}/lead/export")
 def lead_export(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """Labels and votes out, votes in."""
+    """Export of labels and votes, import of votes."""
     return _lead(request, ws, campaign, "export")
 
 
@@ -213,7 +216,6 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
         classes=status.classes,
         metric=metric,
         metric_name=METRIC_NAMES.get(metric, metric),
-        metrics=[name for name in METRIC_NAMES if name != "f1" or len(status.classes) == 2],
         tab="lead",
         part=part,
         watch=part not in ("settings", "compare"),
@@ -222,7 +224,7 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
 
 
 def local_path(then: str) -> str:
-    """A path of this server to go on to; anything else is the start.
+    """A path of this server to continue at; for anything else the start page.
 
     >>> local_path("/c/digits/label"), local_path("//evil.example/"), local_path("https://evil.example/")
     ('/c/digits/label', '/', '/')
@@ -232,7 +234,7 @@ def local_path(then: str) -> str:
 
 
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
-    """An error, for people: sign in where that helps."""
+    """An error as a page; where signing in helps, the page to sign in."""
     if status == 401:
         there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/sign-in?then={quote(there, safe='')}", status_code=303)

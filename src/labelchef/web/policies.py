@@ -1,4 +1,4 @@
-"""One policy a route: who may call it. A test fails on a route that names none."""
+"""One policy per route: who may call it. A test fails on a route without a policy."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -25,13 +25,13 @@ class Policy(StrEnum):
 
 
 class Guard:
-    """A dependency that lets in whom its policy names, and says who it is."""
+    """A dependency that checks the policy of a route and returns the person who calls it."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def __call__(self, request: Request) -> Who | None:
-        """Check, before the route runs."""
+        """Check before the route runs."""
         state = request.app.state
         campaign = request.path_params.get("campaign")
         who = identity.identify(state.workspace, state.options, request, campaign)
@@ -84,7 +84,7 @@ Changes = Annotated[Hub, Depends(_hub)]
 
 _COMMON = [
     (413, "size", "the request is larger than the server takes"),
-    (421, "host", "the request was sent to a name this server does not answer to"),
+    (421, "host", "the request was sent to a host name this server does not answer to"),
     *((503, code, when) for code, when in STORE.items()),
 ]
 _UNREAD = (422, "input", "a part of the request is not what this document says")
@@ -92,10 +92,10 @@ _SIGN_IN = [
     (401, "sign_in", "no session and no API token"),
     (401, "token", "an unknown or revoked API token"),
 ]
-CAMPAIGN = (404, "campaign", "no such campaign, or not one of yours")
+CAMPAIGN = (404, "campaign", "no such campaign, or you are not a member of it")
 ITEM = (404, "item", "no such item in this campaign")
 _CSRF = (403, "csrf", "a change by cookie without the CSRF token, or from another site")
-_ROLE = (403, "role", "not for this role")
+_ROLE = (403, "role", "this needs the role of a lead")
 
 
 def answers(

@@ -1,4 +1,4 @@
-"""Errors on the wire: RFC 9457 problem details, with a stable code and a sentence."""
+"""Errors in answers: RFC 9457 problem details, with a stable code and a sentence."""
 
 import logging
 import math
@@ -33,14 +33,14 @@ TITLES = {
     404: "Not found",
     405: "Method not allowed",
     406: "Not acceptable",
-    409: "This does not fit the state of things",
+    409: "Not possible in the present state",
     413: "Too large",
     415: "Not a type that can be used",
     421: "Not a name of this server",
     422: "The input cannot be used as it is",
     429: "Too many attempts",
-    500: "Something broke in the server",
-    503: "Not available just now",
+    500: "The server failed",
+    503: "Not available now",
 }
 
 
@@ -108,12 +108,12 @@ STORE = {
     "array_damaged": "a file of the campaign is damaged. Tell a lead",
     "array_digest": "a file of the campaign is not what was stored. Tell a lead",
 }
-"""What everybody is told of an error of the store, by code: the error itself may name paths and addresses."""
+"""Code of a store error → what annotators are told; the error itself may name paths and addresses."""
 _STORE_ELSE = "the store cannot be used just now; nothing was changed. Tell a lead"
 
 
 def sentence_for(request: Request, error: errors.LabelchefError) -> str:
-    """What whoever asks is told of an error: of the store's insides only leads hear."""
+    """The sentence about an error; the details of a store error are for leads only."""
     who = getattr(request.state, "who", None)
     if not isinstance(error, errors.StoreError) or (who is not None and who.is_lead):
         return str(error)
@@ -121,7 +121,7 @@ def sentence_for(request: Request, error: errors.LabelchefError) -> str:
 
 
 def of_error(request: Request, error: errors.LabelchefError) -> Response:
-    """The problem an error of labelchef is told as; the log has it in full."""
+    """The answer to an error of labelchef; store errors are also logged in full."""
     if isinstance(error, errors.StoreError):
         _log.error("%s", error)
     if isinstance(error, WebError):
@@ -132,11 +132,11 @@ def of_error(request: Request, error: errors.LabelchefError) -> Response:
 
 
 PageError = Callable[[Request, int, str, str], Response]
-"""(request, status, title, detail) → the page that tells an error."""
+"""(request, status, title, detail) → the page that shows an error."""
 
 
 def install(app: FastAPI, page: PageError) -> None:
-    """Answer every error of the app: with a problem, or to someone who opened a page with a page."""
+    """Answer every error of the app: with a problem, or with a page if a page was requested."""
 
     def told(request: Request, answer: Response, detail: str) -> Response:
         if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
@@ -165,14 +165,14 @@ def install(app: FastAPI, page: PageError) -> None:
     @app.exception_handler(Exception)
     def unknown(request: Request, error: Exception) -> Response:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        detail = "the server met an error it did not expect; its log has the details"
+        detail = "the server failed with an unexpected error; the details are in its log"
         return told(request, problem(500, detail, "internal"), detail)
 
 
 _HTTP = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
 CODES: dict[int, dict[str, str]] = {}
-"""Status → code → when, of all problems; filled by `fails` and written into the OpenAPI."""
+"""Status → code → when it occurs, of all problems; filled by `fails` and part of the OpenAPI document."""
 
 
 def fails(*cases: tuple[int, str, str]) -> dict[int | str, dict[str, Any]]:

@@ -1,5 +1,6 @@
-"""Templates: everything escaped, nothing inline."""
+"""Templates: all values are escaped; no script or style is inline."""
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -26,11 +27,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(thousands=thousands, iso=_iso, score=score, details=_details, share=share, sentence=sentence)
+    found.filters["isfinite"] = math.isfinite
     return found
 
 
 def render(request: Request, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
-    """A page for whoever asks."""
+    """A page for the person who asks."""
     who: Who | None = getattr(request.state, "who", None)
     shown = {
         "me": None if who is None else who.account,
@@ -65,7 +67,7 @@ def share(value: float | None) -> str:
 
 
 def sentence(text: str) -> str:
-    """A message as a sentence of its own.
+    """A message as a sentence.
 
     >>> sentence("round 5 is open")
     'Round 5 is open.'
@@ -78,7 +80,7 @@ def _iso(moment: datetime) -> str:
 
 
 def _details(what: Mapping[str, Any]) -> str:
-    """The rest of a ledger's line, as words."""
+    """The details of a ledger entry, as text."""
     shown = {k: v for k, v in what.items() if v is not None and v is not False and v not in ("", "person")}
     return ", ".join(f"{k.replace('_', ' ')}: {_short(v)}" for k, v in shown.items())
 

@@ -1,4 +1,4 @@
-"""Run the app with uvicorn: one process, the worker beside the requests."""
+"""Run the app with uvicorn: one process for the requests and the worker."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _SECONDS_TO_STOP = 5
 
 
 class _Server(uvicorn.Server):
-    """Lets those who wait go when it is told to stop, so that it stops at once."""
+    """Answers the long polls when it is told to stop, so that it stops at once."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
@@ -43,7 +43,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") -> None:
-    """Serve until interrupted; `ready` is told the address to open, on a laptop a one-time link that leads to `path`."""
+    """Serve until interrupted; `ready` gets the address to open: on a laptop, a one-time link that leads to `path`."""
     check_binding(options)
     with open_workspace(options.home, options.database) as ws, _listening(options) as listener:
         if options.team and not accounts.has_lead(ws):
@@ -87,7 +87,7 @@ def _announce(server: uvicorn.Server, ready: Callable[[str], None], address: str
 
 @contextlib.contextmanager
 def _listening(options: ServeOptions) -> Iterator[socket.socket]:
-    """The socket, bound before anything is begun."""
+    """The socket, bound before anything else is done."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listener = socket.socket(
         family, socket.SOCK_STREAM, socket.IPPROTO_TCP

@@ -1,4 +1,4 @@
-"""What every request and response passes: the host's name, the size of a body, the headers that keep browsers safe."""
+"""Checks of every request (host name, size of the body) and security headers of every response."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ PAGE_POLICY = (
     "manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
-"""For what was uploaded or drawn: shown as an image, never run, even when opened by itself."""
+"""For uploaded files and charts: shown as an image, never run as a script, even when opened directly."""
 
 MAX_BODY = 2**20
 """The largest body of a request that brings no files."""
@@ -39,7 +39,7 @@ class Shield:
     def __init__(
         self, app: ASGIApp, *, hosts: Iterable[str], https: bool, max_upload: int, admit: Callable[[Request], object]
     ) -> None:
-        """`admit` raises for those who may not upload, before a byte of what they send is read."""
+        """`admit` raises if the person may not upload; nothing of the body is read before."""
         self._app = app
         self._hosts = frozenset(hosts)
         self._headers = {**_HEADERS, "Strict-Transport-Security": "max-age=31536000"} if https else _HEADERS
@@ -47,7 +47,7 @@ class Shield:
         self._admit = admit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check, then pass on."""
+        """Check the request, then call the app."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

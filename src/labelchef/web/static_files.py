@@ -1,4 +1,4 @@
-"""The page's own files, read once; their digest is in their address, so browsers may keep them for ever."""
+"""The files of the page, read once. Their digest is in their address, so browsers may cache them without limit."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""Uploads: which routes take large bodies, how their forms are read, where the files go."""
+"""Uploads: which routes accept large bodies, how their forms are read, where the files are stored."""
 
 import contextlib
 import errno
@@ -31,10 +31,10 @@ def is_upload(method: str, path: str) -> bool:
 
 
 class UploadRoute(APIRoute):
-    """A route whose form may hold many files. The shield has checked who sends it."""
+    """A route whose form may hold many files. `Shield` has checked the sender before."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Read the form first: by itself it would take no more than 1000 files."""
+        """Read the form first: by default no more than 1000 files are accepted."""
         handle = super().get_route_handler()
 
         async def read(request: Request) -> Response:
@@ -47,7 +47,7 @@ class UploadRoute(APIRoute):
 
 @contextlib.contextmanager
 def told_as_store_errors() -> Iterator[None]:
-    """What the disk refuses is an error of the store, not of the server."""
+    """Report errors of the disk as errors of the store."""
     try:
         yield
     except LabelchefError:
@@ -64,7 +64,7 @@ def told_as_store_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def upload_folder(within: Path | None = None) -> Iterator[Path]:
-    """A folder for uploaded files, gone afterwards."""
+    """A folder for uploaded files; it is deleted afterwards."""
     with (
         told_as_store_errors(),
         tempfile.TemporaryDirectory(prefix="labelchef-upload-", dir=within, ignore_cleanup_errors=True) as folder,
@@ -73,7 +73,7 @@ def upload_folder(within: Path | None = None) -> Iterator[Path]:
 
 
 def saved(folder: Path, upload: UploadFile) -> Path:
-    """An upload as a file of its own name, without any folder in it."""
+    """Store an upload under its own name; folders in the name are ignored."""
     name = Path((upload.filename or "").replace("\\", "/")).name
     if not name or name in (".", "..") or "\x00" in name or len(name.encode()) > 200:
         raise InvalidInputError("an uploaded file has no usable name; give each a name with its ending", code="file")

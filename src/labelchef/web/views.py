@@ -1,50 +1,53 @@
-"""What the API gives: JSON shapes over the records of the domain."""
+"""What the API returns: records of the domain as they are, and the few records that differ from them.
 
-from collections.abc import Callable, Iterable
+The domain knows nothing of pydantic, so two things are added to its records here: the docstrings of their attributes
+describe them in the OpenAPI document, and some of their properties are part of the JSON.
+"""
+
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.domain import campaigns as domain
-from labelchef.domain.campaigns import CampaignState, Origin, Role, RoundKind, RoundState, WaitReason
+from labelchef.domain.campaigns import Account, CampaignState, Origin, OwnVote, VoteReceipt, Waiting, WaitReason
+from labelchef.domain.comparisons import Comparison, Standing
+from labelchef.domain.validation import Gain
+from labelchef.services.people.accounts import ApiTokenInfo
+from labelchef.services.replaying import ReplayOutcome, ReplayedRound
 from labelchef.web.identity import Who
 
-Entry = TypeVar("Entry")
+_RECORDS: dict[type, tuple[str, ...]] = {
+    Account: (),
+    ApiTokenInfo: (),
+    domain.CampaignStatus: (),
+    domain.CampaignSummary: (),
+    Comparison: (),
+    Gain: ("change", "doubt"),
+    domain.ItemProgress: (),
+    domain.LedgerEntry: (),
+    domain.OpenRound: ("complete",),
+    OwnVote: (),
+    domain.Page: (),
+    domain.PersonStats: (),
+    ReplayOutcome: (),
+    ReplayedRound: ("agrees",),
+    domain.RoundSummary: (),
+    Standing: ("verdict",),
+    VoteReceipt: (),
+    Waiting: (),
+}
+"""Record → its properties that are part of the JSON."""
+for _record, _properties in _RECORDS.items():
+    with_config(ConfigDict(use_attribute_docstrings=True))(_record)
+    for _name in _properties:
+        setattr(_record, _name, computed_field(vars(_record)[_name]))
 
 
-class View(BaseModel):
-    """Base of what goes out."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class PageOf(View, Generic[Entry]):
-    """A part of a list; give `next` as `after` to go on, null means the end."""
-
-    entries: list[Entry]
-    next: str | None
-
-
-class CampaignView(View):
-    """A campaign in one line."""
-
-    id: str
-    slug: str
-    name: str
-    state: CampaignState
-    message: str
-    created_at: datetime
-    version: int = Field(description="Grows with every change; `changes` waits for it.")
-    n_items: int
-    spent: int
-    budget: int | None
-    round: int
-
-
-class ItemView(View):
+class ItemView(BaseModel):
     """What people see of an item."""
 
     key: str
@@ -60,203 +63,65 @@ class NeighbourView(ItemView):
     similarity: float
 
 
-class OwnVoteView(View):
-    """What this person said of the item before."""
-
-    label: int | None
-    note: str | None
-
-
 class TaskView(ItemView):
-    """An item to label. Shown blind, nothing of the model is in it."""
+    """An item to label. If it is shown blind, it holds nothing of the model."""
 
     item: str
     classes: list[str]
     suggestion: int | None = Field(
-        description="Position of the class labelchef suggests; null if blind, or if the selector suggests nothing."
+        description="Position of the suggested class; null if blind, or if the selector suggests nothing."
     )
     blind: bool
     influence: float | None = Field(
-        description="N times the predicted change of the validation loss; negative helps. Null if blind or not predicted."
+        description="N times the predicted change of the validation loss; negative is better. Null if blind or not predicted."
     )
-    weak: list[float] | None = Field(description="The weak label, a probability a class; null if blind.")
+    weak: list[float] | None = Field(description="The weak label, a probability for each class; null if blind.")
     rank: int
     round: int
     origin: Origin
     votes_needed: int
     neighbours: list[NeighbourView]
     leased_until: datetime | None
-    own_vote: OwnVoteView | None
+    own_vote: OwnVote | None
 
 
-class WaitingView(View):
-    """Nothing to label now, and why."""
-
-    reason: WaitReason
-    message: str
-    wake: int = Field(description="Version to give `changes` as `since`.")
-    retry_after: float
-
-
-class NextView(View):
-    """What this person labels next: the items handed to them, or why there is none."""
+class NextView(BaseModel):
+    """What this person labels next: the items reserved for them, or why there is none."""
 
     tasks: list[TaskView]
-    waiting: WaitingView | None
+    waiting: Waiting | None
 
 
-class ReceiptView(View):
-    """A vote that is stored."""
-
-    id: str
-    item: str
-    label: int | None
-    repeated: bool = Field(description="Whether this request had been stored before.")
-    changed: bool
-    batch_complete: bool
-
-
-class VotedView(View):
+class VotedView(BaseModel):
     """A stored vote, and what comes next."""
 
-    vote: ReceiptView
+    vote: VoteReceipt
     next: NextView
 
 
-class VersionView(View):
+class VersionView(BaseModel):
     """The campaign's version now."""
 
     version: int
 
 
-class AccountView(View):
-    """Someone who may sign in."""
-
-    name: str
-    role: Role
-    active: bool
-    created_at: datetime
-
-
-class SessionView(View):
+class SessionView(BaseModel):
     """Who is signed in."""
 
-    account: AccountView
+    account: Account
     csrf: str | None = Field(description="To send as X-CSRF-Token with every change; null for API tokens.")
 
 
-class TokenView(View):
-    """An API token, without its secret."""
+class NewTokenView(BaseModel):
+    """A new API token; the secret is shown only once."""
 
     id: str
     label: str
     created_at: datetime
-    last_used_at: datetime | None = None
-
-
-class NewTokenView(TokenView):
-    """A new API token; the secret is shown this once."""
-
     secret: str
 
 
-class SettingsView(View):
-    """All settings of a campaign."""
-
-    selector: str
-    look_ahead: bool
-    constructor: str
-    gamma: float
-    l2: float
-    holdout: float | str
-    seed: int
-    people: int
-    suggestion_votes: bool
-    batch_size: int
-    budget: int | None
-    target: float | None
-    target_metric: str
-    ahead: int
-    blind_share: float
-    blind: bool
-    lease_minutes: float
-
-
-class GainView(View):
-    """A model against the first one, on samples that selection never saw, with a 95 % interval of the difference."""
-
-    before: float
-    after: float
-    low: float
-    high: float
-    samples: int
-    rarest: int = Field(description="Samples of the rarest class among them.")
-    doubt: str | None = Field(description="Why they are too few to judge by; null where they are not.")
-
-
-class RoundView(View):
-    """A round as it stands."""
-
-    number: int
-    kind: RoundKind
-    state: RoundState
-    size: int
-    ahead: int
-    spent: int
-    validation: dict[str, float] | None = Field(description="On the samples that judge, else on those that steer.")
-    steering: dict[str, float] | None = Field(description="On the validation samples that selection sees.")
-    gain: dict[str, GainView] | None = Field(description="By metric, on the samples that judge; null where none does.")
-    test: dict[str, float] | None
-    seconds: dict[str, float]
-    opened_at: datetime
-    closed_at: datetime | None
-
-
-class ItemProgressView(View):
-    """How far an item of the open batch is."""
-
-    item: str
-    rank: int
-    votes: int
-    needed: int
-    leased: int
-    decided: bool
-
-
-class OpenRoundView(View):
-    """The round people vote on."""
-
-    number: int
-    state: RoundState
-    complete: int
-    items: list[ItemProgressView]
-
-
-class PersonStatsView(View):
-    """What a person did in a campaign."""
-
-    person: str
-    votes: int
-    ambiguous: int
-    seconds: float | None
-    last_vote_at: datetime | None
-
-
-class StatusView(View):
-    """A campaign in full."""
-
-    summary: CampaignView
-    settings: SettingsView
-    classes: list[str]
-    rounds: list[RoundView]
-    open_round: OpenRoundView | None
-    people: list[PersonStatsView]
-    members: list[str]
-    conflicts: int
-    pending: int = Field(description="Decisions that wait for the next model.")
-
-
-class ConflictVoteView(View):
+class ConflictVoteView(BaseModel):
     """A vote on an item in conflict."""
 
     person: str
@@ -265,7 +130,7 @@ class ConflictVoteView(View):
 
 
 class ConflictView(ItemView):
-    """An item whose votes came to nothing."""
+    """An item whose votes led to no decision."""
 
     round: int
     suggestion: int | None
@@ -273,89 +138,22 @@ class ConflictView(ItemView):
     asked_again: bool
 
 
-class LedgerView(View):
-    """A line of the ledger."""
-
-    id: str
-    kind: str
-    at: datetime
-    who: str
-    item: str | None
-    round: int | None
-    label: int | None
-    what: dict[str, Any]
-
-
-class ImportView(View):
-    """What a file of votes came to."""
+class ImportView(BaseModel):
+    """What was done with a file of votes."""
 
     counts: dict[str, int]
     dry_run: bool
 
 
-class ReplayRoundView(View):
-    """A round of the replay beside what the ledger has."""
-
-    number: int
-    agrees: bool
-
-
-class ReplayView(View):
-    """Whether the history, run again, comes to the same."""
-
-    agrees: bool
-    message: str
-    rounds: list[ReplayRoundView]
-
-
-class DifferenceView(View):
-    """Of an area, from that of the campaign's own order, with a 95 % interval."""
-
-    change: float
-    low: float
-    high: float
-
-
-class StandingView(View):
-    """How a selector did; of one that draws chance, on average over its repeats."""
-
-    selector: str
-    repeats: int
-    curve: list[float] = Field(description="The metric at each point of `asked`.")
-    after: list[float] = Field(description="The metric after 25, 50, 75 and 100 % of the labels.")
-    area: float = Field(description="Mean of the metric on the way.")
-    area_half: float | None = Field(description="Half of its 95 % interval over the repeats.")
-    difference: DifferenceView | None
-    verdict: str | None
-    labels_to_reach: float | None = Field(description="Labels until `level`; null if it is not reached.")
-    suggestion_share: float | None = Field(description="Share of suggestions that equal the answer.")
-    seconds: float = Field(description="Spent on choosing.")
-
-
-class ComparisonView(View):
-    """Selectors replayed on the labels of a campaign, the best area first."""
-
-    metric: str
-    split: str
-    samples: int
-    labels: int
-    unanswered: int
-    batch_size: int
-    asked: list[int]
-    level: float = Field(description="The metric at the end of the campaign's own order, 'as asked'.")
-    standings: list[StandingView]
-    notes: list[str]
-
-
-class HealthView(View):
+class HealthView(BaseModel):
     """That the server answers, and its version."""
 
     status: str
     version: str
 
 
-_FAILED = "the campaign met an error and cannot go on by itself; a lead can see which"
-"""What all but leads are told of a failed campaign: the error may name files of the server."""
+_FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
+"""The message of a failed campaign for annotators: the error itself may name files of the server."""
 
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
@@ -373,7 +171,7 @@ def image_address(campaign: str, key: str, content: domain.ItemContent) -> str |
 
 
 def item_fields(campaign: str, key: str, content: domain.ItemContent) -> dict[str, Any]:
-    """The part every view of an item shares."""
+    """The fields that every view of an item has."""
     return {
         "key": key,
         "text": content.text,
@@ -383,7 +181,7 @@ def item_fields(campaign: str, key: str, content: domain.ItemContent) -> dict[st
 
 
 def task_view(campaign: str, task: domain.Task) -> TaskView:
-    """A task; of a blind one only what is to be labelled."""
+    """A task; if it is blind, without anything of the model."""
     near = () if task.blind else task.neighbours
     return TaskView(
         **item_fields(campaign, task.item, task.content),
@@ -402,16 +200,16 @@ def task_view(campaign: str, task: domain.Task) -> TaskView:
             for n in near
         ],
         leased_until=task.leased_until,
-        own_vote=None if task.own_vote is None else OwnVoteView.model_validate(task.own_vote),
+        own_vote=task.own_vote,
     )
 
 
-def next_view(who: Who, campaign: str, answer: "Iterable[domain.Task] | domain.Waiting") -> NextView:
+def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
     """Tasks, or why there is none."""
-    if isinstance(answer, domain.Waiting):
+    if isinstance(answer, Waiting):
         if answer.reason is WaitReason.FAILED and not who.is_lead:
             answer = replace(answer, message=_FAILED)
-        return NextView(tasks=[], waiting=WaitingView.model_validate(answer))
+        return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)
 
 
@@ -424,8 +222,3 @@ def conflict_view(campaign: str, conflict: domain.ConflictItem) -> ConflictView:
         votes=[ConflictVoteView(person=p, label=label, note=note) for p, label, note in conflict.votes],
         asked_again=conflict.asked_again,
     )
-
-
-def page_view(page: "domain.Page[Any]", view: Callable[[Any], Entry]) -> "PageOf[Entry]":
-    """A page of records as a page of views."""
-    return PageOf(entries=[view(entry) for entry in page.entries], next=page.next)

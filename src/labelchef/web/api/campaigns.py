@@ -1,15 +1,16 @@
-"""Campaigns: list, make, follow."""
+"""Campaigns: list, make, watch."""
 
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import File, Form, Query, UploadFile
+from fastapi import Form, Query
 
-from labelchef.domain.campaigns import CampaignFiles
+from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.settings import Settings
 from labelchef.services import campaigns as service
 from labelchef.web.api.labelling import CampaignPath
-from labelchef.web.forms import CampaignSettingsForm, FolderForm, Name
+from labelchef.web.forms import MEDIA, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, by_age, part_of
 from labelchef.web.policies import (
     CAMPAIGN,
@@ -25,28 +26,25 @@ from labelchef.web.policies import (
 )
 from labelchef.web.problems import WebError
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import CampaignView, PageOf, RoundView, StatusView, VersionView, shown_to
+from labelchef.web.views import VersionView, shown_to
 
 routes = router()
 uploads = router(UploadRoute)
-_BAD_FILE = (422, "file", "a file is missing or cannot be used; the code is that of the part, the detail says how")
+_BAD_FILE = (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong")
 _SELECTOR = (
-    (422, "selector", "a selector that is none"),
-    (422, "suggestion", "the suggestion is to vote, but the selector suggests nothing"),
-    (422, "cleanlab", "the selector needs the extra cleanlab, of 2.8 or later"),
+    (422, "selector", "no such selector"),
+    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
+    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
 )
-Needed = Annotated[UploadFile, File()]
-Optional = Annotated[UploadFile | None, File()]
 
 
 @routes.get(
-    "/campaigns", tags=["campaigns"], responses=answers(Policy.SIGNED_IN, (422, "cursor", "a cursor that is none"))
+    "/campaigns", tags=["campaigns"], responses=answers(Policy.SIGNED_IN, (422, "cursor", "not a cursor of this list"))
 )
-def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[CampaignView]:
+def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[CampaignSummary]:
     """The campaigns this person may see, newest first."""
     found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
-    views = [CampaignView.model_validate(shown_to(who, one)) for one in found]
-    return part_of(views, by_age, after, limit, falling=True)
+    return part_of([shown_to(who, one) for one in found], by_age, after, limit, falling=True)
 
 
 @uploads.post(
@@ -56,63 +54,15 @@ def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit 
     responses=answers(Policy.LEAD, _BAD_FILE, *_SELECTOR, changes=True),
 )
 def create_campaign(
-    who: Lead,
-    ws: Store,
-    name: Annotated[Name, Form()],
-    features: Needed,
-    weak: Needed,
-    val_features: Needed,
-    val_labels: Needed,
-    test_features: Optional = None,
-    test_labels: Optional = None,
-    clean_labels: Optional = None,
-    items: Optional = None,
-    val_items: Optional = None,
-    media: Annotated[list[UploadFile] | None, File()] = None,
-    settings: Annotated[str | None, Form(max_length=10000, description="JSON, as in `from-folder`.")] = None,
-    selector: Annotated[str | None, Form(min_length=1, max_length=100)] = None,
-    people: Annotated[int | None, Form(ge=0, le=1000)] = None,
-    suggestion_votes: Annotated[bool | None, Form()] = None,
-    budget: Annotated[int | None, Form(ge=1, le=2**31 - 1)] = None,
-    batch_size: Annotated[int | None, Form(ge=1, le=100000)] = None,
-    target: Annotated[float | None, Form(allow_inf_nan=False)] = None,
-    blind_share: Annotated[float | None, Form(ge=0, le=1)] = None,
-    ahead: Annotated[int | None, Form(ge=0, le=100000)] = None,
-    gamma: Annotated[float | None, Form(ge=0, le=1, description="Left out: chosen automatically.")] = None,
-    l2: Annotated[float | None, Form(gt=0, le=1e9, description="Left out: chosen automatically.")] = None,
-    holdout: Annotated[float | None, Form(ge=0, lt=1, description="Left out: chosen automatically.")] = None,
-) -> CampaignView:
-    """Make a campaign from uploaded files; the answer comes when they are checked and stored, the model follows."""
-    given = {
-        "selector": selector, "people": people, "suggestion_votes": suggestion_votes, "budget": budget, "batch_size": batch_size,
-        "target": target, "blind_share": blind_share, "ahead": ahead, "gamma": gamma, "l2": l2,
-        "holdout": holdout,
-    }  # fmt: skip
-    whole = _settings_json(settings)
-    chosen = whole.model_copy(update={k: v for k, v in given.items() if v is not None})
-    sent = {
-        "features": features, "weak": weak, "val_features": val_features, "val_labels": val_labels,
-        "test_features": test_features, "test_labels": test_labels, "clean_labels": clean_labels,
-        "items": items, "val_items": val_items,
-    }  # fmt: skip
+    who: Lead, ws: Store, form: Annotated[UploadedCampaign, Form(media_type="multipart/form-data")]
+) -> CampaignSummary:
+    """Make a campaign from uploaded files. The answer comes when the files are checked and stored; the model follows."""
     with upload_folder(ws.home) as root:
-        paths = {key: saved(root / key, upload) for key, upload in sent.items() if upload is not None}
-        pictures = None
-        if media:
-            pictures = root / "media"
-            for picture in media:
-                saved(pictures, picture)
-        files = CampaignFiles(**paths, media=pictures)
-        return CampaignView.model_validate(service.create_campaign(ws, name, files, chosen.settings(), who.name))
-
-
-def _settings_json(text: str | None) -> CampaignSettingsForm:
-    try:
-        return CampaignSettingsForm.model_validate_json(text) if text else CampaignSettingsForm()
-    except ValueError as error:
-        raise InvalidInputError(
-            f"settings cannot be read: {str(error).splitlines()[-1].strip()}", code="input"
-        ) from None
+        stored = {name: [saved(root / name, one) for one in part] for name, part in form.files().items()}
+        paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
+        return service.create_campaign(
+            ws, form.name, CampaignFiles(**paths), Settings.of(form.settings.given()), who.name
+        )
 
 
 @routes.post(
@@ -127,7 +77,7 @@ def _settings_json(text: str | None) -> CampaignSettingsForm:
         changes=True,
     ),
 )
-def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignView:
+def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignSummary:
     """Make a campaign from a folder of the server: features.npy, weak.csv, val_features.npy, val_labels.csv, …"""
     if "\x00" in form.folder:
         raise InvalidInputError("the folder's name holds a null character", code="file")
@@ -135,31 +85,31 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
     if not options.folder_allowed(folder):
         below = f"below {options.import_root}" if options.import_root else "set by LABELCHEF_IMPORT_ROOT"
         raise WebError(403, f"campaigns are made from folders {below} only; upload the files instead", code="folder")
-    made = service.create_from_folder(ws, form.name, folder, form.settings.settings(), who.name)
-    return CampaignView.model_validate(made)
+    return service.create_from_folder(ws, form.name, folder, Settings.of(form.settings.given()), who.name)
 
 
 @routes.get("/campaigns/{campaign}", tags=["campaigns"], responses=answers(Policy.MEMBER, CAMPAIGN))
-def campaign_summary(campaign: CampaignPath, who: Member, ws: Store) -> CampaignView:
+def campaign_summary(campaign: CampaignPath, who: Member, ws: Store) -> CampaignSummary:
     """A campaign in one line."""
-    return CampaignView.model_validate(shown_to(who, service.summary(ws, campaign)))
+    return shown_to(who, service.summary(ws, campaign))
 
 
 @routes.get("/campaigns/{campaign}/status", tags=["campaigns"], responses=answers(Policy.LEAD, CAMPAIGN))
-def status(campaign: CampaignPath, _: Lead, ws: Store) -> StatusView:
+def status(campaign: CampaignPath, _: Lead, ws: Store) -> CampaignStatus:
     """A campaign in full: settings, rounds, the open batch, people."""
-    return StatusView.model_validate(service.status(ws, campaign))
+    return service.status(ws, campaign)
 
 
 @routes.get(
     "/campaigns/{campaign}/rounds",
     tags=["campaigns"],
-    responses=answers(Policy.MEMBER, CAMPAIGN, (422, "cursor", "a cursor that is none")),
+    responses=answers(Policy.MEMBER, CAMPAIGN, (422, "cursor", "not a cursor of this list")),
 )
-def rounds(campaign: CampaignPath, _: Member, ws: Store, after: Cursor = None, limit: Limit = 200) -> PageOf[RoundView]:
+def rounds(
+    campaign: CampaignPath, _: Member, ws: Store, after: Cursor = None, limit: Limit = 200
+) -> Page[RoundSummary]:
     """The rounds with their metrics, newest first."""
-    found = [RoundView.model_validate(one) for one in service.rounds(ws, campaign)]
-    return part_of(found, lambda one: one.number, after, limit, falling=True)
+    return part_of(service.rounds(ws, campaign), lambda one: one.number, after, limit, falling=True)
 
 
 @routes.get("/campaigns/{campaign}/changes", tags=["campaigns"], responses=answers(Policy.MEMBER, CAMPAIGN))

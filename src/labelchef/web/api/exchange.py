@@ -1,4 +1,4 @@
-"""Labels and votes out, votes in, the report, the replay, selectors compared."""
+"""Export of labels and votes, import of votes, report, replay, comparison of selectors."""
 
 import tempfile
 from enum import StrEnum
@@ -9,16 +9,18 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
+from labelchef.domain.comparisons import Comparison
 from labelchef.services import campaigns, replaying
 from labelchef.services.compare import comparing
 from labelchef.services.exchange import exports, imports, reporting
+from labelchef.services.replaying import ReplayOutcome
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.labelling import CampaignPath
 from labelchef.web.forms import CompareForm
 from labelchef.web.policies import CAMPAIGN, Lead, Policy, Store, answers, router
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
-from labelchef.web.views import ComparisonView, ImportView, ReplayView
+from labelchef.web.views import ImportView
 
 routes = router()
 uploads = router(UploadRoute)
@@ -57,7 +59,7 @@ _TABLE: dict[int | str, dict[str, Any]] = {
     responses={**answers(Policy.LEAD, CAMPAIGN), **_TABLE},
 )
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
-    """Every training item with its label as it stands."""
+    """Every training item with its present label."""
     return _file(ws, campaign, "labels", format)
 
 
@@ -103,9 +105,9 @@ def import_votes(
     _: Lead,
     ws: Store,
     file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet of item, annotator, label.")],
-    dry_run: Annotated[bool, Form(description="Check only.")] = False,
+    dry_run: Annotated[bool, Form(description="Check the file; store nothing.")] = False,
 ) -> ImportView:
-    """Take votes from another tool: all of them, or none."""
+    """Import votes of another tool. If one line cannot be used, nothing is stored."""
     with upload_folder() as folder:
         counts = imports.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
     return ImportView(counts=counts, dry_run=dry_run)
@@ -131,9 +133,9 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
 
 
 @routes.post("/campaigns/{campaign}/replay", tags=["exchange"], responses=answers(Policy.LEAD, CAMPAIGN, changes=True))
-def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayView:
-    """Run the history again from the ledger and compare it, hash by hash."""
-    return ReplayView.model_validate(replaying.replay(ws, campaign))
+def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
+    """Run the history again from the ledger and compare the hashes."""
+    return replaying.replay(ws, campaign)
 
 
 @routes.post(
@@ -149,6 +151,6 @@ def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayView:
         changes=True,
     ),
 )
-def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> ComparisonView:
-    """Replay selectors on the labels the campaign has; it answers when all are done."""
-    return ComparisonView.model_validate(comparing.compare(ws, campaign, form.selectors, form.batch_size))
+def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> Comparison:
+    """Replay selectors on the labels of the campaign; the answer comes when all replays are done."""
+    return comparing.compare(ws, campaign, form.selectors, form.batch_size)

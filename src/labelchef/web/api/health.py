@@ -1,4 +1,4 @@
-"""Whether the server can do its work: it answers, its database too, and its worker is there."""
+"""Whether the server works: it answers, its database answers, its worker runs."""
 
 from fastapi import Request
 
@@ -14,12 +14,14 @@ routes = router()
 @routes.get(
     "/health",
     tags=["server"],
-    responses=answers(Policy.PUBLIC, (503, "worker", "the worker has ended, so no round goes on")),
+    responses=answers(Policy.PUBLIC, (503, "worker", "the worker has ended, so rounds do not continue")),
 )
 def health(request: Request, _: Anyone, ws: Store) -> HealthView:
-    """Whether the server, its database and its worker are well; 503 if one is not."""
+    """Whether the server, its database and its worker work; 503 if one does not."""
     worker = getattr(request.app.state, "worker", None)
     if worker is not None and not worker.alive:
-        raise WebError(503, "the worker has ended, so no round goes on; the log says why. Restart it", code="worker")
+        raise WebError(
+            503, "the worker has ended, so rounds do not continue; the log says why. Restart the server", code="worker"
+        )
     accounts.has_lead(ws)
     return HealthView(status="ok", version=labelchef.__version__)

@@ -1,4 +1,4 @@
-"""Labelling: what is next, votes, taking back, leaving to others."""
+"""Labelling: next items, votes, undo, skip."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from fastapi import Path
 from labelchef.services.labelling import tasks, votes
 from labelchef.web.forms import NextForm, SkipForm, UndoForm, VoteForm
 from labelchef.web.policies import CAMPAIGN, ITEM, Member, Policy, Store, answers, router
-from labelchef.web.views import NextView, ReceiptView, TaskView, VotedView, next_view, task_view
+from labelchef.web.views import NextView, TaskView, VotedView, next_view, task_view
 
 routes = router()
 CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", max_length=200)]
@@ -16,7 +16,7 @@ ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes
 
 @routes.post("/campaigns/{campaign}/next", tags=["labelling"], responses=answers(Policy.MEMBER, CAMPAIGN, changes=True))
 def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -> NextView:
-    """The items this person labels next, held for them for a while; or why there is none."""
+    """The items this person labels next, reserved for them for a while; or why there is none."""
     return next_view(who, campaign, tasks.next_tasks(ws, campaign, who.name, n=form.n))
 
 
@@ -29,14 +29,14 @@ def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -
         ITEM,
         (409, "not_asked", "the item is not being asked"),
         (409, "decided", "the item is decided already"),
-        (409, "taken", "the item was given to others, as many as are asked"),
+        (409, "taken", "enough other people have the item"),
         (409, "request_id", "the request_id was used for another vote"),
         (422, "label", "no such class"),
         changes=True,
     ),
 )
 def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> VotedView:
-    """Store a vote and hand out what comes next. Again with the same `request_id` it is the same vote."""
+    """Store a vote and return the next items. A second request with the same `request_id` stores nothing new."""
     receipt, after = votes.vote_and_next(
         ws,
         campaign,
@@ -49,7 +49,7 @@ def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> Vote
         request_id=form.request_id,
         hidden=form.blind,
     )
-    return VotedView(vote=ReceiptView.model_validate(receipt), next=next_view(who, campaign, after))
+    return VotedView(vote=receipt, next=next_view(who, campaign, after))
 
 
 @routes.post(
@@ -59,13 +59,13 @@ def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> Vote
         Policy.MEMBER,
         CAMPAIGN,
         (409, "nothing_to_undo", "there is no vote to take back"),
-        (409, "not_asked", "sent again, and the item is not being asked any more"),
+        (409, "not_asked", "the request was sent before, and the item is not being asked any more"),
         (409, "request_id", "the request_id was used for a vote"),
         changes=True,
     ),
 )
 def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None = None) -> TaskView:
-    """Take back this person's last vote; the item is theirs to label again. With the same `request_id`, once."""
+    """Take back this person's last vote; they may label the item again. The same `request_id` takes back one vote only."""
     request_id = None if form is None else form.request_id
     return task_view(campaign, votes.undo_vote(ws, campaign, who.name, request_id=request_id))
 
@@ -74,11 +74,11 @@ def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None =
     "/campaigns/{campaign}/skip",
     tags=["labelling"],
     responses=answers(
-        Policy.MEMBER, CAMPAIGN, ITEM, (409, "not_leased", "the item is not with this person"), changes=True
+        Policy.MEMBER, CAMPAIGN, ITEM, (409, "not_leased", "the item is not reserved for this person"), changes=True
     ),
 )
 def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> NextView:
-    """Leave an item to others; it comes back to this person last."""
+    """Leave an item to others; this person gets it again only after all others."""
     tasks.skip(ws, campaign, who.name, form.item)
     return next_view(who, campaign, tasks.next_tasks(ws, campaign, who.name, n=form.n))
 

@@ -4,73 +4,63 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
+from labelchef.domain.campaigns import Account, CampaignStatus, CampaignSummary, LedgerEntry, Page
 from labelchef.services import campaigns as service
 from labelchef.services.labelling import decisions, history
 from labelchef.services.people import membership
 from labelchef.web.api.labelling import CampaignPath
-from labelchef.web.forms import ItemForm, ResolveForm, SettingsForm
+from labelchef.web.forms import ItemForm, ResolveForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import CAMPAIGN, ITEM, Lead, Policy, Store, answers, router
-from labelchef.web.views import (
-    AccountView,
-    CampaignView,
-    ConflictView,
-    LedgerView,
-    PageOf,
-    StatusView,
-    conflict_view,
-    page_view,
-)
+from labelchef.web.settings import ChangedSettings
+from labelchef.web.views import ConflictView, conflict_view
 
 routes = router()
 _STATE = (409, "state", "the campaign is not in a state for this")
-_CURSOR = (422, "cursor", "a cursor that is none")
+_CURSOR = (422, "cursor", "not a cursor of this list")
 AccountPath = Annotated[str, Path(description="Name of the account.", max_length=200)]
 
 
 @routes.patch(
     "/campaigns/{campaign}/settings",
     tags=["lead"],
-    responses=answers(Policy.LEAD, CAMPAIGN, (422, "settings", "a value that cannot be used"), changes=True),
+    responses=answers(Policy.LEAD, CAMPAIGN, (422, "settings", "a value that is not allowed"), changes=True),
 )
-def change_settings(campaign: CampaignPath, form: SettingsForm, who: Lead, ws: Store) -> StatusView:
-    """Change budget, batch size, target and the like; it holds from the next batch on."""
-    service.change_settings(ws, campaign, who.name, **form.changes())
-    return StatusView.model_validate(service.status(ws, campaign))
+def change_settings(campaign: CampaignPath, form: ChangedSettings, who: Lead, ws: Store) -> CampaignStatus:
+    """Change settings that may change while a campaign runs; a change holds from the next batch on."""
+    service.change_settings(ws, campaign, who.name, **form.given())
+    return service.status(ws, campaign)
 
 
 @routes.post(
     "/campaigns/{campaign}/pause", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _STATE, changes=True)
 )
-def pause(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
-    """Let people wait; votes so far stay."""
-    service.pause(ws, campaign, who.name)
-    return CampaignView.model_validate(service.summary(ws, campaign))
+def pause(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignSummary:
+    """Hand out no more items; votes so far stay."""
+    return service.pause(ws, campaign, who.name)
 
 
 @routes.post(
     "/campaigns/{campaign}/resume", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _STATE, changes=True)
 )
-def resume(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
-    """Go on after a pause or a stop."""
-    service.resume(ws, campaign, who.name)
-    return CampaignView.model_validate(service.summary(ws, campaign))
+def resume(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignSummary:
+    """Continue after a pause or a stop."""
+    return service.resume(ws, campaign, who.name)
 
 
 @routes.post(
     "/campaigns/{campaign}/stop", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _STATE, changes=True)
 )
-def stop(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignView:
+def stop(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignSummary:
     """End the campaign; everything so far is kept."""
-    service.stop(ws, campaign, who.name)
-    return CampaignView.model_validate(service.summary(ws, campaign))
+    return service.stop(ws, campaign, who.name)
 
 
 @routes.get("/campaigns/{campaign}/conflicts", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
 def conflicts(
     campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50
-) -> PageOf[ConflictView]:
-    """Items whose votes came to nothing, with the votes, by round."""
+) -> Page[ConflictView]:
+    """Items whose votes led to no decision, with the votes, by round."""
     found = [conflict_view(campaign, one) for one in decisions.conflicts(ws, campaign)]
     return part_of(found, lambda view: (view.round, view.key), after, limit)
 
@@ -88,7 +78,7 @@ def conflicts(
     ),
 )
 def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> None:
-    """Decide an item; the model follows with the next round."""
+    """Decide an item; the model is updated with the next round."""
     decisions.resolve(ws, campaign, form.item, form.label, who.name)
 
 
@@ -106,7 +96,7 @@ def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> 
     ),
 )
 def reopen(campaign: CampaignPath, form: ItemForm, who: Lead, ws: Store) -> None:
-    """Take a decision back: the item has its weak label again, and is asked first in the next batch."""
+    """Take a decision back: the item gets its weak label again, and is asked first in the next batch."""
     decisions.reopen(ws, campaign, form.item, who.name)
 
 
@@ -120,17 +110,15 @@ def ledger(
     kind: Annotated[str | None, Query(pattern="^(vote|decision|change)$")] = None,
     item: Annotated[str | None, Query(max_length=500)] = None,
     person: Annotated[str | None, Query(max_length=100)] = None,
-) -> PageOf[LedgerView]:
+) -> Page[LedgerEntry]:
     """Votes, decisions and changes, newest first."""
-    page = history.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
-    return page_view(page, LedgerView.model_validate)
+    return history.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
 
 
 @routes.get("/campaigns/{campaign}/members", tags=["lead"], responses=answers(Policy.LEAD, CAMPAIGN, _CURSOR))
-def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[AccountView]:
+def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[Account]:
     """The members of a campaign, by name."""
-    views = [AccountView.model_validate(one) for one in membership.members(ws, campaign)]
-    return part_of(views, lambda view: view.name, after, limit)
+    return part_of(membership.members(ws, campaign), lambda one: one.name, after, limit)
 
 
 @routes.put(

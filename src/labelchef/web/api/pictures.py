@@ -1,4 +1,4 @@
-"""Images of items and charts: shown, never run."""
+"""Images of items, and charts; the browser never runs them as scripts."""
 
 import io
 import struct
@@ -40,13 +40,13 @@ class Theme(StrEnum):
             CAMPAIGN,
             ITEM,
             (404, "image", "the item has no image"),
-            (415, "image", "not an image that is shown"),
+            (415, "image", "not an image of a supported type"),
         ),
         200: {"description": "The image.", "content": {kind: {} for kind in SAFE_TYPES.values()}},
     },
 )
 def item_image(campaign: CampaignPath, item: ItemPath, _: Member, ws: Store) -> Response:
-    """The image of an item. Its type is what its content was decoded as, whatever the file is called."""
+    """The image of an item. Its type comes from its content, not from the name of the file."""
     path = tasks.media(ws, campaign, item)
     try:
         stat = path.stat()
@@ -96,7 +96,7 @@ def chart(
     ws: Store,
     theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
 ) -> Response:
-    """A chart of the campaign as it stands, drawn once a round."""
+    """A chart of the campaign, drawn once per round."""
     drawn = charts.draw(ws, campaign, chart, theme.value)
     headers = {
         "Cache-Control": "private, no-cache",

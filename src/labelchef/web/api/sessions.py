@@ -1,14 +1,18 @@
 """Signing in and out, accounts, API tokens."""
 
+from dataclasses import asdict
+
 from fastapi import Request, Response
 
+from labelchef.domain.campaigns import Account, Page
 from labelchef.services.people import accounts
+from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.web import identity
 from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Anyone, Lead, Options, Policy, SignedIn, Store, answers, router
 from labelchef.web.problems import WebError
-from labelchef.web.views import AccountView, NewTokenView, PageOf, SessionView, TokenView
+from labelchef.web.views import NewTokenView, SessionView
 
 routes = router()
 _ACCOUNT = (404, "account", "no such account")
@@ -19,7 +23,7 @@ _ACCOUNT = (404, "account", "no such account")
     tags=["session"],
     responses=answers(
         Policy.PUBLIC,
-        (401, "credentials", "the name and the password do not belong together"),
+        (401, "credentials", "the name or the password is wrong"),
         (403, "laptop", "this server has no accounts: open the link it printed"),
         (429, "throttled", "too many wrong passwords; Retry-After says when to try again"),
         changes=True,
@@ -35,14 +39,14 @@ def sign_in(
     address = request.client.host if request.client else "unknown"
     signed = accounts.sign_in(ws, form.name, form.password, address=address)
     identity.set_cookie(response, options, signed)
-    return SessionView(account=AccountView.model_validate(signed.account), csrf=identity.csrf_token(signed.token))
+    return SessionView(account=signed.account, csrf=identity.csrf_token(signed.token))
 
 
 @routes.get("/session", tags=["session"], responses=answers(Policy.SIGNED_IN))
 def session(who: SignedIn) -> SessionView:
     """Who is signed in."""
     csrf = None if who.session is None else identity.csrf_token(who.session)
-    return SessionView(account=AccountView.model_validate(who.account), csrf=csrf)
+    return SessionView(account=who.account, csrf=csrf)
 
 
 @routes.delete("/session", status_code=204, tags=["session"], responses=answers(Policy.SIGNED_IN, changes=True))
@@ -58,7 +62,7 @@ def sign_out(who: SignedIn, response: Response, ws: Store, options: Options) -> 
     tags=["session"],
     responses=answers(
         Policy.SIGNED_IN,
-        (401, "credentials", "the current password is another"),
+        (401, "credentials", "the current password is wrong"),
         (403, "token_session", "API tokens cannot change passwords"),
         (429, "throttled", "too many wrong passwords; Retry-After says when to try again"),
         changes=True,
@@ -67,7 +71,7 @@ def sign_out(who: SignedIn, response: Response, ws: Store, options: Options) -> 
 def change_password(
     form: PasswordForm, who: SignedIn, request: Request, response: Response, ws: Store, options: Options
 ) -> SessionView:
-    """Change one's own password, by the current one; every session ends, and a new one begins here."""
+    """Change your own password; needs the current one. All sessions end, and a new one starts."""
     if who.session is None:
         raise WebError(403, "sign in to change a password; an API token is not enough", code="token_session")
     address = request.client.host if request.client else "unknown"
@@ -75,13 +79,15 @@ def change_password(
     accounts.set_password(ws, who.name, form.password, revoke_tokens=False)
     signed = accounts.sign_in(ws, who.name, form.password, address=address)
     identity.set_cookie(response, options, signed)
-    return SessionView(account=AccountView.model_validate(signed.account), csrf=identity.csrf_token(signed.token))
+    return SessionView(account=signed.account, csrf=identity.csrf_token(signed.token))
 
 
-@routes.get("/tokens", tags=["session"], responses=answers(Policy.SIGNED_IN, (422, "cursor", "a cursor that is none")))
-def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[TokenView]:
-    """One's own API tokens, without their secrets."""
-    tokens = [TokenView.model_validate(token) for token in accounts.list_api_tokens(ws, who.name)]
+@routes.get(
+    "/tokens", tags=["session"], responses=answers(Policy.SIGNED_IN, (422, "cursor", "not a cursor of this list"))
+)
+def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[ApiTokenInfo]:
+    """Your own API tokens, without their secrets."""
+    tokens = accounts.list_api_tokens(ws, who.name)
     return part_of(tokens, lambda token: (token.created_at.timestamp(), token.id), after, limit)
 
 
@@ -89,14 +95,14 @@ def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 5
     "/tokens",
     status_code=201,
     tags=["session"],
-    responses=answers(Policy.SIGNED_IN, (403, "token_session", "API tokens cannot make others"), changes=True),
+    responses=answers(Policy.SIGNED_IN, (403, "token_session", "API tokens cannot make API tokens"), changes=True),
 )
 def create_token(form: TokenForm, who: SignedIn, ws: Store) -> NewTokenView:
-    """Make an API token; its secret is told this once."""
+    """Make an API token; its secret is shown only once."""
     if who.session is None:
         raise WebError(403, "sign in to make a token; an API token is not enough", code="token_session")
     secret, token = accounts.create_api_token(ws, who.name, form.label)
-    return NewTokenView(**TokenView.model_validate(token).model_dump(), secret=secret)
+    return NewTokenView(**asdict(token), secret=secret)
 
 
 @routes.delete(
@@ -110,13 +116,10 @@ def revoke_token(token: str, who: SignedIn, ws: Store) -> None:
     accounts.revoke_api_token(ws, who.name, token)
 
 
-@routes.get("/accounts", tags=["people"], responses=answers(Policy.LEAD, (422, "cursor", "a cursor that is none")))
-def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> PageOf[AccountView]:
+@routes.get("/accounts", tags=["people"], responses=answers(Policy.LEAD, (422, "cursor", "not a cursor of this list")))
+def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[Account]:
     """All accounts, by name."""
-    found = sorted(accounts.list_accounts(ws), key=lambda account: account.name)
-    return part_of(
-        [AccountView.model_validate(account) for account in found], lambda account: account.name, after, limit
-    )
+    return part_of(accounts.list_accounts(ws), lambda account: account.name, after, limit)
 
 
 @routes.post(
@@ -125,9 +128,9 @@ def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -
     tags=["people"],
     responses=answers(Policy.LEAD, (409, "account", "the name is taken"), changes=True),
 )
-def create_account(form: AccountForm, _: Lead, ws: Store) -> AccountView:
+def create_account(form: AccountForm, _: Lead, ws: Store) -> Account:
     """Make an account."""
-    return AccountView.model_validate(accounts.create_account(ws, form.name, form.role, form.password))
+    return accounts.create_account(ws, form.name, form.role, form.password)
 
 
 @routes.patch(
@@ -136,12 +139,12 @@ def create_account(form: AccountForm, _: Lead, ws: Store) -> AccountView:
     responses=answers(
         Policy.LEAD,
         _ACCOUNT,
-        (409, "account", "nobody deactivates themselves"),
-        (409, "last_lead", "the last active lead stays"),
+        (409, "account", "you cannot deactivate your own account"),
+        (409, "last_lead", "the last active lead cannot be deactivated"),
         changes=True,
     ),
 )
-def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> AccountView:
+def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Account:
     """Deactivate, activate, or give a new password; a deactivated account's sessions and tokens end at once."""
     if form.active is False and name == who.name:
         raise WebError(409, "you cannot deactivate yourself; ask another lead", code="account")
@@ -149,7 +152,7 @@ def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Acco
         accounts.set_password(ws, name, form.password)
     if form.active is not None:
         accounts.set_active(ws, name, form.active)
-    return AccountView.model_validate(accounts.find_account(ws, name))
+    return accounts.find_account(ws, name)
 
 
 @routes.delete(

@@ -58,7 +58,7 @@ function show(found) {
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...found.standings.map(row)));
   const better = found.metric === "loss" ? "less is better" : "more is better";
   const figure = el("figure", { class: "card" }, el("h2", {}, `${form.dataset.metric} per label`), chart(found),
-    el("figcaption", { class: "soft small" }, `On ${found.samples} ${JUDGES[found.split]} (${better}), after a share of ${found.labels} labels, ${found.batch_size} a round. Area is the mean on the way; dashed is the order in which this campaign had its answers.`));
+    el("figcaption", { class: "soft small" }, `On ${found.samples} ${JUDGES[found.split]} (${better}), after a share of ${found.labels} labels, ${found.batch_size} a round. Area is the mean of the curve; the dashed line is the order in which this campaign got its answers.`));
   $("#compared").replaceChildren(figure, el("div", { class: "scroll", tabindex: "0" }, table),
     el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, note))));
 }
@@ -68,7 +68,7 @@ form.addEventListener("submit", async (event) => {
   const button = $("button", form);
   const selectors = $$("input[name=selectors]:checked", form).map((box) => box.value);
   told.className = "told";
-  told.textContent = "Replaying the selectors; with many labels this takes minutes. Leave this page open…";
+  told.textContent = "Replaying the selectors; with many labels this takes minutes. Keep this page open…";
   button.disabled = true;
   try {
     show(await call("POST", campaignPath(form.dataset.campaign, "/compare"), selectors.length ? { selectors } : {}));

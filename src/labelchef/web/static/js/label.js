@@ -1,4 +1,4 @@
-// The Label page: one key is a vote, saved, and the next item is there.
+// The Label page: one key stores a vote and shows the next item.
 import { call, campaignPath } from "./api.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { neighbour, showItem } from "./item.js";
@@ -8,14 +8,14 @@ import { Outbox } from "./outbox.js";
 
 const root = $("#label");
 const campaign = root.dataset.campaign;
-const HELD = 3; // items held at once: the one on the screen and what comes after
+const HELD = 3; // items reserved at once: the one on the screen and the next ones
 let queue = [];
 let current = null;
 let shownAt = 0;
 let drawnFor = null; // the class list the buttons were drawn for
 let hidden = readHidden();
 let undoing = false;
-let undoId = null; // the same until the server has answered: a vote is taken back once
+let undoId = null; // the same until the server has answered, so that only one vote is taken back
 let sleeping = null;
 
 const outbox = new Outbox({
@@ -34,7 +34,7 @@ function readHidden() {
   try { return localStorage.getItem(`labelchef-blind-${campaign}`) === "yes"; } catch { return false; }
 }
 
-/** The server's word on what this person holds. */
+/** The items that the server has reserved for this person. */
 function take(answer) {
   const sent = outbox.items;
   queue = answer.tasks.filter((task) => task.item !== current?.item && !sent.has(task.item));
@@ -119,7 +119,7 @@ function drawReason(task) {
   $("#blind").hidden = task.blind;
   $("#why-shown").hidden = blind;
   $("#why-blind").textContent = task.blind
-    ? "This item is shown blind: say what you see. The suggestion stays hidden, so that its pull on people can be measured."
+    ? "This item is shown blind. The suggestion stays hidden, to measure how much suggestions influence people."
     : "You have hidden the suggestion (b shows it again).";
   if (blind) return;
   $("#suggestion").textContent = task.suggestion === null ? "none" : task.classes[task.suggestion];
@@ -142,7 +142,7 @@ function effect(task) {
   if (task.influence === null) return "";
   const size = Math.abs(task.influence).toPrecision(2);
   return task.influence < 0
-    ? `Cleaning it so is expected to lower the validation loss (influence −${size}).`
+    ? `This label is expected to lower the validation loss (influence −${size}).`
     : `Little change is expected (influence ${size}).`;
 }
 
@@ -155,7 +155,7 @@ function vote(label) {
   if (!current || undoing) return;
   const button = $$(".class").find((candidate) => Number(candidate.dataset.position) === label);
   if (button) flash(button);
-  if (document.activeElement?.closest("#classes, .actions")) $("#item").focus({ preventScroll: true }); // Enter is for the suggestion again
+  if (document.activeElement?.closest("#classes, .actions")) $("#item").focus({ preventScroll: true }); // Enter accepts the suggestion again
   const body = { item: current.item, label, seconds: (performance.now() - shownAt) / 1000, request_id: requestId(), blind: hidden, n: HELD };
   if ($("#note").value.trim()) body.note = $("#note").value.trim();
   body.seconds = Math.min(body.seconds, 3600);
@@ -214,7 +214,7 @@ function toggleHidden() {
   if (current) { const since = shownAt; show(current); shownAt = since; }
 }
 
-/** Nothing to do: say why, and come back by itself. */
+/** Nothing to do: show why, and continue automatically when there is. */
 function wait(why) {
   current = null;
   root.classList.add("idle");
@@ -273,7 +273,7 @@ document.addEventListener("keydown", (event) => {
     : { u: undo, Backspace: undo, s: skip, a: () => vote(null), n: openNote, b: toggleHidden, "/": () => $("#find").focus(), "?": () => $("#help").showModal() }[event.key];
   if (!act) return;
   event.preventDefault();
-  if (event.repeat && (position >= 0 || event.key === "Enter")) return; // a held key is one vote
+  if (event.repeat && (position >= 0 || event.key === "Enter")) return; // a key that is held down is one vote
   act();
 });
 

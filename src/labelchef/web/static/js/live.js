@@ -1,4 +1,4 @@
-// Being told of changes by a long poll; one at a time, and none while the tab is hidden.
+// Watch for changes by a long poll: one at a time, and none while the tab is hidden.
 import { call, campaignPath } from "./api.js";
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -1,4 +1,4 @@
-// What a person did, on its way to the server: in order, one at a time, again until it is acknowledged.
+// Requests that wait for the server: sent in order, one at a time, and repeated until acknowledged.
 import { call } from "./api.js";
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -1,4 +1,4 @@
-// What every page has: theme, sign-out, forms that call the API, times in local words, parts that renew themselves.
+// On every page: theme, sign-out, forms that call the API, local times, parts that are updated.
 import { call } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
@@ -16,22 +16,47 @@ document.addEventListener("click", (event) => {
   if (opener) document.getElementById(opener.dataset.dialog).showModal();
 });
 
-/** The values of a form as the API takes them: numbers as numbers, ticks as true and false, nothing for what is empty. */
+/**
+ * The values of a form as JSON: numbers as numbers, ticks as true and false. An empty field is left out, or sends what its
+ * data-empty holds. A name with a dot, such as settings.budget, is a value inside an object.
+ */
 function values(form) {
   const body = {};
   for (const field of form.elements) {
-    if (!field.name || field.disabled || (field.type === "radio" && !field.checked)) continue;
+    if (!field.name || field.disabled || field.type === "file" || (field.type === "radio" && !field.checked)) continue;
     let value = field.value;
     if (field.type === "checkbox") value = field.checked;
-    else if (field.type === "number" || field.dataset.type === "number") value = value === "" ? null : Number(value);
-    else if (field.dataset.type === "boolean") value = value === "true";
+    else if (value === "" && "empty" in field.dataset) value = JSON.parse(field.dataset.empty);
     else if (value === "" && !field.required) continue;
-    if (value === null && !("clears" in field.dataset)) continue;
+    else if (field.type === "number") value = Number(value);
+    else if (field.dataset.type === "boolean") value = value === "true";
     const path = field.name.split(".");
     let at = body;
     for (const step of path.slice(0, -1)) at = at[step] ??= {};
     at[path.at(-1)] = value;
   }
+  return body;
+}
+
+/** A form with files as parts: its settings are one part of JSON, and files that were not chosen are left out. */
+function parts(form, submitter) {
+  const data = new FormData(form, submitter);
+  for (const key of new Set(data.keys())) {
+    const kept = data.getAll(key).filter((value) => (value instanceof File ? value.size || value.name : value !== ""));
+    data.delete(key);
+    if (!key.startsWith("settings.")) for (const value of kept) data.append(key, value);
+  }
+  const { settings } = values(form);
+  if (settings) data.set("settings", JSON.stringify(settings));
+  return data;
+}
+
+/** The body of a form's request; data-body names the part of its values that is sent. */
+function bodyOf(form, submitter) {
+  if (form.enctype === "multipart/form-data") return parts(form, submitter);
+  const all = values(form);
+  const body = form.dataset.body ? all[form.dataset.body] : all;
+  if (submitter?.name) body[submitter.name] = submitter.dataset.number !== undefined ? Number(submitter.value) : submitter.value;
   return body;
 }
 
@@ -58,6 +83,11 @@ const AFTER = {
   replay: (form, answer) => tell(form, answer.message, answer.agrees ? "good" : "bad"),
 };
 
+// A field that is not valid cannot get the focus inside a closed box: open the boxes around it.
+document.addEventListener("invalid", (event) => {
+  for (let box = event.target.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+}, true);
+
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.dataset.api) return;
@@ -65,8 +95,7 @@ document.addEventListener("submit", async (event) => {
   if (form.dataset.confirm && !confirm(form.dataset.confirm)) return;
   const [method, path] = form.dataset.api.split(" ");
   const buttons = $$("button", form).filter((button) => !button.disabled);
-  const body = form.enctype === "multipart/form-data" ? filled(new FormData(form, event.submitter)) : values(form);
-  if (event.submitter?.name && !(body instanceof FormData)) body[event.submitter.name] = event.submitter.dataset.number !== undefined ? Number(event.submitter.value) : event.submitter.value;
+  const body = bodyOf(form, event.submitter);
   buttons.forEach((button) => { button.disabled = true; });
   tell(form, form.dataset.busy ?? "…", "");
   try {
@@ -80,16 +109,6 @@ document.addEventListener("submit", async (event) => {
   }
 });
 
-/** A form without the files that were not chosen. */
-function filled(data) {
-  for (const key of new Set(data.keys())) {
-    const kept = data.getAll(key).filter((value) => (value instanceof File ? value.size || value.name : value !== ""));
-    data.delete(key);
-    for (const value of kept) data.append(key, value);
-  }
-  return data;
-}
-
 $("#sign-out")?.addEventListener("click", async () => {
   await call("DELETE", "/api/session").catch(() => null);
   location.assign("/sign-in");
@@ -100,7 +119,7 @@ function localTimes(root = document) {
   for (const time of $$("time[datetime]", root)) time.textContent = words.format(new Date(time.dateTime));
 }
 
-/** Fetch this page again and swap the parts marked data-live; what is being typed in stays. */
+/** Fetch this page again and replace the parts marked data-live, except a part in which the user is typing. */
 let renewing = null;
 export function renew() {
   renewing ??= (async () => {
@@ -123,7 +142,7 @@ export function renew() {
   return renewing;
 }
 
-/** A chart that did not change keeps its element, so that nothing blinks. */
+/** A chart that did not change keeps its element, so that it does not flicker. */
 function keepShown(part, image) {
   const shown = $(`img[data-name="${CSS.escape(image.dataset.name)}"]`, part);
   if (shown && shown.getAttribute("src") === image.getAttribute("src")) image.replaceWith(shown);

@@ -1,4 +1,4 @@
-// Classic and small, in the head: the chosen theme is there before the first paint.
+// A classic script in the head, so that the chosen theme is set before the first paint.
 (() => {
   try {
     const theme = localStorage.getItem("labelchef-theme");

@@ -1,0 +1,127 @@
+"""Options that several commands share: one for each setting of a campaign, one for each file of its data.
+
+A command gets a group of options as one value:
+
+    @takes(files=file_options(...), settings=setting_options())
+    def init(name: ..., files: dict[str, Path], settings: Settings) -> None: ...
+
+The options of the settings come from `domain.settings.OPTIONS`; a new setting needs no change here.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
+
+Result = TypeVar("Result")
+
+CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
+"""The settings of `labelchef clean`; its voters come from --strategy."""
+Strategy = Annotated[
+    str | None,
+    typer.Option(help="one: three people; two: the suggestion alone; three: the suggestion and two people."),
+]
+FILES = {
+    "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
+    "weak": "Weak labels: a probability for each sample and class; the headers name the classes.",
+    "val_features": "Validation features.",
+    "val_labels": "Trusted validation labels: one per sample, or a column 'label'.",
+    "test_features": "Test features; the selection never sees them.",
+    "test_labels": "Test labels.",
+    "clean_labels": "Training labels known from the start, -1 where unknown.",
+    "truth": "True training labels; people are simulated from them.",
+    "votes": "Recorded votes: a table of item, annotator, label (-1: ambiguous).",
+    "items": "What people see: a table with the columns id, text and image; every other column is shown as a field.",
+    "val_items": "The same for the validation samples.",
+    "media": "Folder of the images.",
+}
+"""Name → help of every file a campaign can be made of."""
+REQUIRED = ("features", "weak", "val_features", "val_labels")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options of the command line, and how the command's value is made of them."""
+
+    options: tuple[inspect.Parameter, ...]
+    make: Callable[[dict[str, Any]], object]
+
+
+def takes(**groups: Group) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Replace parameters of a command by groups of options."""
+
+    def decorate(command: Callable[..., Result]) -> Callable[..., Result]:
+        signature = inspect.signature(command)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            group = groups.get(parameter.name)
+            parameters += (parameter,) if group is None else group.options
+
+        @functools.wraps(command)
+        def run(**given: Any) -> Result:
+            for name, group in groups.items():
+                given[name] = group.make({option.name: given.pop(option.name) for option in group.options})
+            return command(**given)
+
+        ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        run.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
+    """One option per setting; the command gets `Settings`.
+
+    If the voters are among the settings, --strategy is added, which sets them.
+    """
+    defaults = Settings().as_dict()
+    chosen = {name: OPTIONS[name] for name in names}
+    parameters = [_parameter(name, _annotation(option), defaults[name]) for name, option in chosen.items()]
+    if "people" in chosen:
+        parameters.append(_parameter("strategy", Strategy, None))
+
+    def make(given: dict[str, Any]) -> Settings:
+        strategy = given.pop("strategy", None)
+        values = {name: _value(chosen[name], value) for name, value in given.items()}
+        if strategy is not None:
+            values["people"], values["suggestion_votes"] = voters_of(strategy)
+        return Settings.of(values)
+
+    return Group(tuple(parameters), make)
+
+
+def file_options(names: Iterable[str], *, required: Iterable[str] = ()) -> Group:
+    """One option per file; the command gets name → path of those that were given."""
+    needed = set(required)
+    parameters = [
+        _parameter(name, Annotated[Path, typer.Option(help=FILES[name])])
+        if name in needed
+        else _parameter(name, Annotated[Path | None, typer.Option(help=FILES[name])], None)
+        for name in names
+    ]
+    return Group(tuple(parameters), lambda given: {name: path for name, path in given.items() if path is not None})
+
+
+def _parameter(name: str, annotation: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _annotation(option: Option) -> object:
+    """The type of an option; what has 'auto' is read as text, and `Option.check` reads the number."""
+    kind: Any = str if option.auto else option.kind
+    told = option.help
+    if option.none:
+        told += f" {'Empty' if kind is str else '0'}: {option.none}."
+    return Annotated[kind | None if option.none else kind, typer.Option(help=told)]
+
+
+def _value(option: Option, given: Any) -> Any:
+    """What the command line gave; 0 or an empty text is None where None is allowed."""
+    return None if option.none and given in (0, "") else given
