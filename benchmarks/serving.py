@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from labelchef.services.exchange.campaign_files import CampaignData
 from rich.console import Console
 from rich.table import Table
 
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, replaying
@@ -58,15 +59,15 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
     y = rng.integers(0, 3, items + 1000)
     X = (rng.normal(size=(items + 1000, features)) + 1.2 * np.eye(3, features)[y]).astype(np.float32)
     weak = 0.7 * np.eye(3)[np.where(rng.random(items) < 0.35, rng.integers(0, 3, items), y[:items])] + 0.1
-    data = CampaignData(
-        X=X[:items],
-        weak=weak / weak.sum(axis=1, keepdims=True),
-        classes=("harmless", "spam", "unclear"),
+    classes = np.array(["harmless", "spam", "unclear"])
+    texts = {"id": [f"m{k}" for k in range(items)], "text": [f"Message {k}: is it spam?" for k in range(items)]}
+    data = CampaignData.of(
+        X[:items],
+        weak / weak.sum(axis=1, keepdims=True),
         X_val=X[items:],
-        y_val=y[items:],
-        items=pd.DataFrame(
-            {"id": [f"m{k}" for k in range(items)], "text": [f"Message {k}: is it spam?" for k in range(items)]}
-        ),
+        y_val=classes[y[items:]],
+        classes=classes.tolist(),
+        contents=Contents(pd.DataFrame(texts)),
     )
     names = [f"annotator-{k:02d}" for k in range(people)]
     with open_workspace(home) as ws:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from labelchef.annotators import Annotator, CallableAnnotator, RecordedVotes, SimulatedAnnotators, make_strategy
-from labelchef.annotators.strategies import people_needed
 from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.settings import voters_of
 
 ERROR_RATE = 0.05
 NO_VOTE = -2
@@ -62,7 +62,7 @@ class Problem:
         """Who votes under one of the paper's strategies; 'two' asks nobody. 'none': nobody has an answer."""
         if strategy == "none":
             return CallableAnnotator(lambda batch: np.full(len(batch), UNRESOLVED))
-        n_people = people_needed(strategy)
+        n_people, _ = voters_of(strategy)
         return make_strategy(strategy, self._people(n_people, seed) if n_people else None)
 
     def _people(self, n_people: int, seed: int) -> Annotator:

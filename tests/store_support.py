@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
-from labelchef.services.exchange.campaign_files import CampaignData
 
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Task, Waiting
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign
@@ -43,7 +44,32 @@ def small_data(n_train: int = 60, n_val: int = 30, seed: int = 0, **others: Any)
     weak = rng.dirichlet(np.ones(len(CLASSES)), n_train)
     items = pd.DataFrame({"text": [f"text {k}" for k in range(n_train)], "colour": ["red"] * n_train})
     given: dict[str, Any] = {"items": items, **others}
-    return CampaignData(X[:n_train], weak, CLASSES, X[n_train:], y[n_train:], **given)
+    return campaign_data(X[:n_train], weak, X[n_train:], y[n_train:], **given)
+
+
+def campaign_data(
+    X: Any,
+    weak: Any,
+    X_val: Any,
+    y_val: Any,
+    *,
+    X_test: Any = None,
+    y_test: Any = None,
+    clean: Any = None,
+    items: pd.DataFrame | None = None,
+    val_items: pd.DataFrame | None = None,
+    media: Path | None = None,
+    classes: tuple[str, ...] = CLASSES,
+) -> CampaignData:
+    """Data of a campaign from arrays and class positions."""
+
+    def names(ids: Any) -> list[str | None] | None:
+        return None if ids is None else [None if k < 0 else classes[k] for k in ids]
+
+    return CampaignData.of(
+        X, weak, X_val=X_val, y_val=names(y_val), X_test=X_test, y_test=names(y_test), y_clean=names(clean),
+        classes=classes, contents=Contents(items, val_items, media),
+    )  # fmt: skip
 
 
 def make(ws: Workspace, name: str = "Small", data: CampaignData | None = None, **settings: Any) -> str:

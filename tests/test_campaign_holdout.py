@@ -1,18 +1,19 @@
 """Campaigns whose validation has two parts, and campaigns whose validation has one."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from labelchef.services.exchange.campaign_files import CampaignData
 
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.holdout import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings
-from labelchef.services import fold
+from labelchef.services import trained
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
 from labelchef.services.charts import _metric
 from labelchef.services.exchange import reporting
@@ -39,7 +40,7 @@ def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
     assert settings(ws, campaign).holdout == "auto"
     closed = [one for one in rounds(ws, campaign) if one.validation]
     assert len(closed) == 3
-    judges = draw_judges(data().y_val, len(CLASSES), "auto", 0)
+    judges = draw_judges(data().validation[1], len(CLASSES), "auto", 0)
     for one in closed:
         assert one.validation is not None
         assert one.validation != one.steering
@@ -62,14 +63,14 @@ def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
     before = [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)]
     outcome = replay(ws, campaign)
     assert outcome.agrees, outcome.message
-    ws.folded.clear()
+    ws.trained.clear()
     label_all(ws, campaign, "ann", n=170)
     assert [(one.validation, one.steering, one.gain) for one in rounds(ws, campaign)][: len(before) - 1] == before[:-1]
     with ws.reading() as connection:
         row = campaign_table.find_campaign(connection, campaign)
-    folded = fold.current(ws, row)
+    session = trained.trained_now(ws, row).session
     newest = [one for one in rounds(ws, campaign) if one.gain][-1]
-    assert folded.cleaner.gains() == newest.gain
+    assert session.gains_by_split()["validation"] == newest.gain
 
 
 def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
@@ -89,10 +90,10 @@ def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:
     """Validation whose judges are all mislabelled: what steers is near perfect, and the campaign does not finish."""
     given = data()
-    judges = draw_judges(given.y_val, len(CLASSES), "auto", 0)
-    X = given.X_val.copy()
+    judges = draw_judges(given.validation[1], len(CLASSES), "auto", 0)
+    X = given.validation[0].copy()
     X[judges] = -9.0 * X[judges]
-    wrong = CampaignData(given.X, given.weak, CLASSES, X, given.y_val, items=given.items)
+    wrong = replace(given, validation=(X, given.validation[1]))
     stuck = make(ws, "Stuck", wrong, target=0.6, target_metric="accuracy", budget=40)
     label_all(ws, stuck, "ann", rounds=3, n=170)
     last = [one for one in rounds(ws, stuck) if one.validation][-1]

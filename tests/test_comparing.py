@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from labelchef.services.exchange.campaign_files import CampaignData
 from sklearn.metrics import f1_score
 
 from labelchef import LabelCleaner
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.curves import DRAWS, drawn_areas
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.holdout import draw_judges
 from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
@@ -28,7 +28,7 @@ from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
-from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
+from tests.store_support import CLASSES, campaign_data, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
 N, N_VAL, SIZE = 90, 160, 6
@@ -41,7 +41,7 @@ def noisy() -> CampaignData:
     """Classes that overlap, so that orders differ."""
     data = small_data(N, N_VAL)
     rng = np.random.default_rng(7)
-    return CampaignData(data.X + 2 * rng.normal(size=data.X.shape), data.weak, CLASSES, data.X_val, data.y_val)
+    return campaign_data(data.X + 2 * rng.normal(size=data.X.shape), data.weak, *data.validation)
 
 
 def labelled(
@@ -245,7 +245,7 @@ def test_labels_given_with_the_data_are_no_answers(shared: Workspace) -> None:
     data = noisy()
     given = np.full(N, UNRESOLVED)
     given[:50] = TRUTH[:50]
-    labelled_data = CampaignData(data.X, data.weak, CLASSES, data.X_val, data.y_val, clean=given)
+    labelled_data = campaign_data(data.X, data.weak, *data.validation, clean=given)
     campaign = labelled(shared, "Given", labelled_data, rounds=4, budget=24)
     known = answers.known_answers(shared, row_of(shared, campaign))
     assert len(known) == 24
@@ -298,9 +298,8 @@ def test_intervals_are_those_of_a_bootstrap_over_the_samples(rng: np.random.Gene
 def test_less_loss_is_better_and_a_test_set_judges(shared: Workspace) -> None:
     data = noisy()
     extra = small_data(N, N_VAL, seed=0)
-    both = CampaignData(
-        data.X, data.weak, CLASSES, data.X_val[80:], data.y_val[80:], extra.X_val[:80], extra.y_val[:80]
-    )
+    (X_val, y_val), (X_extra, y_extra) = data.validation, extra.validation
+    both = campaign_data(data.X, data.weak, X_val[80:], y_val[80:], X_test=X_extra[:80], y_test=y_extra[:80])
     campaign = labelled(shared, "Loss", both, rounds=4, budget=24, target_metric="loss")
     found = comparing.compare(shared, campaign, ["margin", "increm_infl"])
     assert (found.split, found.samples) == ("test", 80)
@@ -315,7 +314,7 @@ def test_less_loss_is_better_and_a_test_set_judges(shared: Workspace) -> None:
 
 def test_too_few_judges_are_said(shared: Workspace) -> None:
     data = noisy()
-    small = CampaignData(data.X, data.weak, CLASSES, data.X_val[:40], data.y_val[:40])
+    small = campaign_data(data.X, data.weak, data.validation[0][:40], data.validation[1][:40])
     campaign = labelled(shared, "Few judges", small, rounds=4, budget=24)
     found = comparing.compare(shared, campaign, ["margin"])
     assert (found.split, found.samples) == ("steering", 40)

@@ -186,7 +186,7 @@ def test_votes_come_back_after_a_restart_as_they_stood(ws: Workspace) -> None:
     label_all(ws, campaign, "ann")
     before = records(ws, campaign)
     assert before[:2] == closed
-    ws.folded.clear()  # as a new process finds it
+    ws.trained.clear()  # as a new process finds it
     assert records(ws, campaign) == before
     contrary(ws, campaign, "bob")
     label_all(ws, campaign, "ann")
@@ -208,7 +208,7 @@ def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: W
     assert {who for position, who, _ in last if position == third} == {"ann", "lead"}
     assert other not in {position for position, _, _ in last}
     assert (item, "ann", label) in records(ws, campaign)[1]
-    ws.folded.clear()
+    ws.trained.clear()
     assert records(ws, campaign)[2] == last
     assert replay(ws, campaign).agrees
 
@@ -223,7 +223,7 @@ def test_a_campaign_closed_before_votes_were_kept_still_opens(ws: Workspace) -> 
             known.pop(fold.VOTES_UP_TO, None)
             old = json.dumps(known).replace("'", "''").replace("%", "%%")
             connection.exec_driver_sql(f"UPDATE round SET diagnostics = '{old}' WHERE id = {row.id}")
-    ws.folded.clear()
+    ws.trained.clear()
     assert records(ws, campaign)[1] == []
     advance(ws, campaign)
     assert replay(ws, campaign).agrees

@@ -73,7 +73,7 @@ class Scene:
         elif what == "advance":
             advance(self.ws, self.campaign)
         elif what == "reload":
-            self.ws.folded.clear()
+            self.ws.trained.clear()
 
     def check(self) -> None:
         for table, before in self.before.items():

@@ -15,9 +15,9 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from labelchef.services.exchange.campaign_files import CampaignData
 from PIL import Image
 
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
@@ -25,6 +25,7 @@ from labelchef.services.people import accounts, membership
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions
+from tests.store_support import campaign_data
 
 PASSWORD = "a long enough password"
 NASTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> & {{ 7*7 }}'
@@ -45,8 +46,8 @@ def small_data(media: Path | None = None, *, n: int = 60, pictures: bool = False
         for k in range(n):
             Image.new("L", (8, 8), color=k).save(media / f"p{k}.png")
         items["image"] = [f"p{k}.png" for k in range(n)]
-    return CampaignData(
-        X=X[:n], weak=weak, classes=("cat", "dog", "<b>cow</b>"), X_val=X[n:], y_val=y[n:], items=items,
+    return campaign_data(
+        X[:n], weak, X[n:], y[n:], classes=("cat", "dog", "<b>cow</b>"), items=items,
         val_items=val_items, media=media if pictures else None,
     )  # fmt: skip
 

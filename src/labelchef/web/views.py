@@ -17,7 +17,7 @@ from labelchef.domain.campaigns import Account, CampaignState, Origin, OwnVote, 
 from labelchef.domain.comparisons import Comparison, Standing
 from labelchef.domain.validation import Gain
 from labelchef.services.people.accounts import ApiTokenInfo
-from labelchef.services.replaying import ReplayOutcome, ReplayedRound
+from labelchef.services.replaying import ReplayedRound, ReplayOutcome
 from labelchef.web.identity import Who
 
 _RECORDS: dict[type, tuple[str, ...]] = {
