@@ -31,9 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("campaign")
     data = small_data()
     np.save(made / "features.npy", data.X)
-    np.save(made / "val_features.npy", data.X_val)
+    np.save(made / "val_features.npy", data.validation[0])
     pd.DataFrame(data.weak, columns=CLASSES).to_csv(made / "weak.csv", index=False)
-    pd.DataFrame({"label": [CLASSES[k] for k in data.y_val]}).to_csv(made / "val_labels.csv", index=False)
+    pd.DataFrame({"label": [CLASSES[k] for k in data.validation[1]]}).to_csv(made / "val_labels.csv", index=False)
     pd.DataFrame({"text": [f"[bold]text {k}" for k in range(60)]}).to_csv(made / "items.csv", index=False)
     return made
 

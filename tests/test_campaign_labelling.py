@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 import sqlalchemy as sa
-from labelchef.services.rounds import step as rounds_step
 
 from labelchef.domain.campaigns import CampaignState, Origin, RoundKind, RoundState, Waiting, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
@@ -16,6 +15,7 @@ from labelchef.services.labelling.history import ledger
 from labelchef.services.labelling.tasks import next_tasks, skip, task
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.replaying import replay
+from labelchef.services.trained import step as rounds_step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, waits

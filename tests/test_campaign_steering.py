@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
+from labelchef.campaign import steps
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
-from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError, StoreError
+from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, StoreError
 from labelchef.domain.settings import Settings
-from labelchef.services import fold
-from labelchef.services import rounds as worker_rounds
+from labelchef.ledger.sql import SqlLedger
+from labelchef.services import trained
 from labelchef.services.campaigns import (
     change_settings,
     create_campaign,
@@ -97,7 +98,7 @@ def test_stopping_and_going_on(ws: Workspace) -> None:
 
 def test_stopping_while_the_model_follows(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = make(ws, batch_size=2)
-    real = fold.select
+    real = steps.select
 
     def stopping(*arguments: object) -> object:
         stop(ws, campaign, "lead")
@@ -106,7 +107,7 @@ def test_stopping_while_the_model_follows(ws: Workspace, monkeypatch: pytest.Mon
     for one in tasks(ws, campaign, "ann"):
         cast_vote(ws, campaign, "ann", one.item, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(fold, "select", stopping)
+        patch.setattr(steps, "select", stopping)
         advance(ws, campaign)
     assert status(ws, campaign).open_round is None
     resume(ws, campaign, "lead")
@@ -117,17 +118,21 @@ def test_stopping_while_the_model_follows(ws: Workspace, monkeypatch: pytest.Mon
 
 def test_settings_changed_while_the_model_follows_count(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = make(ws, batch_size=2, budget=4)
-    real = worker_rounds._plan
     changes = iter([{"batch_size": 1}, {"budget": 5, "batch_size": 2}, {"budget": 5}])
 
-    def changing(*arguments: object, **named: object) -> object:
-        plan = real(*arguments, **named)  # type: ignore[arg-type]
-        change = next(changes, None)
-        if change is not None:
-            change_settings(ws, campaign, "lead", **change)
-        return plan
+    def changing(write: Any) -> Any:
+        """What was planned is written after a lead changed the settings."""
 
-    monkeypatch.setattr(worker_rounds, "_plan", changing)
+        def late(*arguments: object) -> object:
+            change = next(changes, None)
+            if change is not None:
+                change_settings(ws, campaign, "lead", **change)
+            return write(*arguments)
+
+        return late
+
+    for name in ("open", "end"):
+        monkeypatch.setattr(SqlLedger, name, changing(getattr(SqlLedger, name)))
     label_all(ws, campaign, "ann")
     seen = status(ws, campaign)
     assert seen.open_round is not None
@@ -143,13 +148,13 @@ def test_settings_changed_while_the_model_follows_count(ws: Workspace, monkeypat
 
 def test_a_budget_raised_while_the_last_model_follows_is_no_end(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = make(ws, batch_size=2, budget=2)
-    written = worker_rounds._write_model
+    written = SqlLedger._write_model
 
     def late(*arguments: object) -> object:
         change_settings(ws, campaign, "lead", budget=3)
         return written(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker_rounds, "_write_model", late)
+    monkeypatch.setattr(SqlLedger, "_write_model", late)
     label_all(ws, campaign, "ann")
     seen = status(ws, campaign)
     assert seen.summary.state == CampaignState.RUNNING
@@ -178,14 +183,14 @@ def test_reopening_goes_on_with_a_finished_campaign(ws: Workspace) -> None:
 
 def test_an_item_reopened_while_the_last_model_follows_is_asked(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = make(ws, data=small_data(n_train=6), budget=None, batch_size=6)
-    written = worker_rounds._write_model
+    written = SqlLedger._write_model
 
     def late(*arguments: object) -> object:
         monkeypatch.undo()
         reopen(ws, campaign, "3", "lead")
         return written(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker_rounds, "_write_model", late)
+    monkeypatch.setattr(SqlLedger, "_write_model", late)
     label_all(ws, campaign, "ann", n=6)
     assert [t.item for t in tasks(ws, campaign, "ann")] == ["3"]
     assert replay(ws, campaign).agrees
@@ -401,20 +406,26 @@ def test_a_changed_array_is_refused(ws: Workspace) -> None:
         replay(ws, campaign)
 
 
-def test_a_history_that_does_not_repeat_is_not_built_upon(ws: Workspace) -> None:
+def test_a_history_that_does_not_repeat_is_reported_and_stops_nothing(ws: Workspace) -> None:
     campaign = make(ws, batch_size=2)
     label_all(ws, campaign, "ann")
     for one in tasks(ws, campaign, "ann"):
         cast_vote(ws, campaign, "ann", one.item, 0)
     with ws.writing() as connection:
         connection.execute(sa.text("UPDATE round SET labels_hash = 'other' WHERE number = 1"))
+        connection.execute(sa.text("UPDATE round SET selection_hash = 'other' WHERE number = 2"))
     outcome = replay(ws, campaign)
     assert not outcome.agrees
-    assert [r.number for r in outcome.rounds if not r.agrees] == [1]
-    ws.trained.clear()
-    with pytest.raises(LabelchefError, match="round 1: the labels computed again"):
-        advance(ws, campaign)
-    assert status(ws, campaign).summary.state == CampaignState.FAILED
+    assert [(r.number, r.selection, r.labels) for r in outcome.rounds if not r.agrees] == [
+        (1, True, False),
+        (2, False, None),
+    ]
+    ws.trained.clear()  # as a new process finds it
+    advance(ws, campaign)
+    assert status(ws, campaign).summary.spent == 4
+    label_all(ws, campaign, "ann")
+    assert status(ws, campaign).summary.spent == 6
+    assert [r.number for r in replay(ws, campaign).rounds if not r.agrees] == [1, 2]
 
 
 def test_a_worker_outlives_a_failing_campaign(ws: Workspace) -> None:
@@ -430,19 +441,19 @@ def test_a_worker_outlives_a_failing_campaign(ws: Workspace) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("no more files"), MemoryError()])
-def test_a_worker_outlives_a_campaign_that_cannot_be_folded(
+def test_a_worker_outlives_a_campaign_that_cannot_be_rebuilt(
     ws: Workspace, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     broken = make(ws, "Broken", batch_size=1)
     whole = make(ws, "Whole", batch_size=1)
-    real, sick = fold.current, summary(ws, broken).id
+    real, sick = trained.trained_now, summary(ws, broken).id
 
-    def failing(ws: Workspace, campaign: Any) -> fold.Folded:
+    def failing(ws: Workspace, campaign: Any) -> trained.Trained:
         if campaign.public_id == sick:
             raise error
         return real(ws, campaign)
 
-    monkeypatch.setattr(fold, "current", failing)
+    monkeypatch.setattr(trained, "trained_now", failing)
     cast_vote(ws, whole, "ann", tasks(ws, whole, "ann")[0].item, 0)
     assert not Worker(ws).alive
     with Worker(ws) as worker:
@@ -495,9 +506,9 @@ def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> 
     (folder / "media" / "deep").mkdir(parents=True)
     data = small_data()
     np.save(folder / "features.npy", data.X)
-    np.save(folder / "val_features.npy", data.X_val)
+    np.save(folder / "val_features.npy", data.validation[0])
     pd.DataFrame(data.weak, columns=CLASSES).to_csv(folder / "weak.csv", index=False)
-    pd.DataFrame({"label": [CLASSES[k] for k in data.y_val]}).to_csv(folder / "val_labels.csv", index=False)
+    pd.DataFrame({"label": [CLASSES[k] for k in data.validation[1]]}).to_csv(folder / "val_labels.csv", index=False)
     (folder / "media" / "deep" / "a.png").write_bytes(b"png")
     items = pd.DataFrame({"id": [f"i{k}" for k in range(60)], "image": ["deep/a.png"] + [""] * 59, "n": range(60)})
     items.to_csv(folder / "items.csv", index=False)

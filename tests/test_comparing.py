@@ -10,19 +10,21 @@ import pytest
 from sklearn.metrics import f1_score
 
 from labelchef import LabelCleaner
+from labelchef.campaign import start
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.curves import DRAWS, drawn_areas
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.session import Session
 from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
 from labelchef.selectors.ranking import RankingSelector
-from labelchef.services import campaigns, fold
-from labelchef.services.compare import answers, comparing, comparison_files
+from labelchef.services import campaigns, trained
+from labelchef.services.compare import answers, comparing, comparison_files, orders
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
@@ -84,12 +86,12 @@ def by_hand(pool: Sequence[int], truth: Any, selector: str, **changes: Any) -> t
     settings = {**CHOSEN, **changes}
     cleaner = LabelCleaner(
         selector=selector, look_ahead=False, gamma=settings["gamma"], l2=settings["l2"], holdout="auto", budget=None
-    ).fit(data.X, data.weak, X_val=data.X_val, y_val=[CLASSES[k] for k in data.y_val], classes=CLASSES)
-    judges = draw_judges(data.y_val, len(CLASSES), "auto", 0)
+    ).fit(data.X, data.weak, X_val=data.validation[0], y_val=[CLASSES[k] for k in data.validation[1]], classes=CLASSES)
+    judges = draw_judges(data.validation[1], len(CLASSES), "auto", 0)
 
     def measured() -> float:
-        predicted = [CLASSES.index(name) for name in cleaner.predict(data.X_val[judges])]
-        return float(f1_score(data.y_val[judges], predicted, average="macro"))
+        predicted = [CLASSES.index(name) for name in cleaner.predict(data.validation[0][judges])]
+        return float(f1_score(data.validation[1][judges], predicted, average="macro"))
 
     curve = [measured()]
     while known:
@@ -142,19 +144,19 @@ def test_all_begin_and_end_alike_and_differ_between(found: Comparison) -> None:
 def test_everyone_ends_with_the_labels_of_the_campaign(
     shared: Workspace, done: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[LabelCleaner] = []
-    new = fold.new_cleaner
+    made: list[Session] = []
+    new = start.new_session
 
-    def kept(*arguments: Any) -> LabelCleaner:
+    def kept(*arguments: Any) -> Session:
         made.append(new(*arguments))
         return made[-1]
 
-    now = fold.current(shared, row_of(shared, done)).cleaner.labels_
-    monkeypatch.setattr(fold, "new_cleaner", kept)
+    now = trained.trained_now(shared, row_of(shared, done)).session.labels.Y
+    monkeypatch.setattr(orders, "new_session", kept)
     comparing.compare(shared, done, NAMES, 9, repeats=2)
-    assert [str(getattr(c.selector, "name", c.selector)) for c in made] == [AS_ASKED, *NAMES, "random"]
-    for cleaner in made:
-        np.testing.assert_array_equal(cleaner.labels_, now)
+    assert [session.selector.name for session in made] == [AS_ASKED, *NAMES, "random"]
+    for session in made:
+        np.testing.assert_array_equal(session.labels.Y, now)
 
 
 def test_chance_is_repeated_with_one_split_and_one_first_model(shared: Workspace, done: str, found: Comparison) -> None:
@@ -184,7 +186,7 @@ def test_selectors_say_whether_they_draw_chance(name: str) -> None:
         pytest.skip(str(missing))
     data = small_data()
     cleaner = LabelCleaner(selector=made, gamma=0.8, l2=0.05, look_ahead=False, holdout=0.0)
-    cleaner.fit(data.X, data.weak, X_val=data.X_val, y_val=data.y_val)
+    cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1])
     session = cleaner._session
     context = session.context(~session.labels.cleaned)
     before = context.rng.bit_generator.state
@@ -197,7 +199,7 @@ def test_samples_nobody_can_answer_for_are_never_asked() -> None:
     data = small_data()
     askable = np.arange(60) % 2 == 0
     cleaner = LabelCleaner(gamma=0.8, l2=0.05, holdout=0.0, budget=None, batch_size=7)
-    cleaner.fit(data.X, data.weak, X_val=data.X_val, y_val=data.y_val, askable=askable)
+    cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1], askable=askable)
     np.testing.assert_array_equal(np.isnan(cleaner.scores()), ~askable)
     result = cleaner.run(lambda batch: TRUTH[batch.indices])
     np.testing.assert_array_equal(cleaner.cleaned_, askable)
@@ -205,7 +207,7 @@ def test_samples_nobody_can_answer_for_are_never_asked() -> None:
     assert result.message == "nothing left to clean"
     for wrong in ([True] * 59, [1] * 60):
         with pytest.raises(InvalidInputError, match="expected true or false for each of 60 samples"):
-            cleaner.fit(data.X, data.weak, X_val=data.X_val, y_val=data.y_val, askable=wrong)
+            cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1], askable=wrong)
     with pytest.raises(InvalidInputError, match="split is 'train'"):
         cleaner.judged("train")
 

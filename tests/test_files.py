@@ -10,8 +10,10 @@ import pytest
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.files import whole_file
+from labelchef.domain.settings import Settings
 from labelchef.io import artefacts, tables
 from labelchef.io.digits import RULES, describe, load_digits_demo, rule_votes
+from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.sources import vote_shares
 
 
@@ -167,22 +169,20 @@ def test_models_round_trip(tmp_path: Path) -> None:
 
 
 def ledger_line(number: int) -> str:
+    metrics = {"loss": 0.5, "accuracy": 0.5, "f1_macro": 0.5}
     entry = {
-        "round": number,
-        "items": [number],
-        "suggested": [0],
-        "influence": [-1.0],
-        "by_answer": [[-1.0, 2.0]],
-        "votes": [],
-        "decided": [1],
-    }
-    return json.dumps({**entry, "support": [1.0], "seconds": {"select": 0.5}, "diagnostics": {"candidates": 3}}) + "\n"
+        "round": number, "items": [number], "suggested": [1], "influence": [-0.5], "by_answer": [[-1.0, 2.0]], "votes": [],
+        "decided_items": [number], "decided": [1], "support": [1.0], "changed": [], "asked": 1, "spent": number,
+        "cleaned": number, "validation": metrics, "steering": metrics, "test": None, "predicted_change": None,
+        "realised_change": -0.1, "selection": {"candidates": 3}, "construction": {}, "seconds": {"select": 0.5},
+    }  # fmt: skip
+    return json.dumps(entry) + "\n"
 
 
 def test_a_ledger_cut_off_in_its_last_line_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "rounds.jsonl"
     path.write_text(ledger_line(1) + ledger_line(2) + ledger_line(3)[:20])
-    assert [d.decisions.items.tolist() for d in artefacts.read_ledger(path)] == [[1], [2]]
+    assert [d.decisions.items.tolist() for d in JsonLinesLedger(Settings(), path=path).resume()] == [[1], [2]]
     assert path.read_text() == ledger_line(1) + ledger_line(2)
 
 
@@ -192,8 +192,8 @@ def test_a_ledger_cut_off_in_its_last_line_goes_on(tmp_path: Path) -> None:
 def test_a_damaged_ledger_is_refused(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "rounds.jsonl"
     path.write_text(ledger_line(1) + damage + ledger_line(3))
-    with pytest.raises(InvalidInputError, match=r"line 2 is no round 2"):
-        artefacts.read_ledger(path)
+    with pytest.raises(InvalidInputError, match=r"line 2 is not round 2"):
+        JsonLinesLedger(Settings(), path=path).resume()
     assert ledger_line(3) in path.read_text()
 
 

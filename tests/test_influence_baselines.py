@@ -273,7 +273,7 @@ def test_duti_takes_no_account_of_gamma(gamma: float) -> None:
 def record(votes: Votes) -> RoundRecord:
     nothing = np.empty(0, dtype=np.int64)
     return RoundRecord(
-        1, Batch(nothing, nothing, np.empty(0)), votes, Decisions(nothing, nothing, np.empty(0)), nothing, 0, 0,
+        1, Batch(nothing, nothing, np.empty(0)), votes, Decisions(nothing, nothing, np.empty(0)), nothing, 0, 0, 0,
         Metrics(0.0, 0.0, 0.0), Metrics(0.0, 0.0, 0.0), None, np.nan, np.nan, ConstructionDiagnostics(), {},
     )  # fmt: skip
 

@@ -11,27 +11,31 @@ import pytest
 
 from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
-from labelchef.io.artefacts import read_ledger
-from labelchef.services import campaigns, charts, fold
-from labelchef.services.clean import CleanInputs, CleanSettings, clean
+from labelchef.domain.settings import Settings
+from labelchef.ledger.jsonl import JsonLinesLedger
+from labelchef.services import campaigns, charts, trained
+from labelchef.services.clean import Answers, CleanOutcome, clean
 from labelchef.services.exchange import exports, reporting
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
-from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
-from tests.store_support import label_all, make, small_data, tasks, truth_of
+from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
 NOT_SUGGESTING = ("random", "o2u", "active_lab")
 
 
-def inputs() -> CleanInputs:
-    data, y = small_data(), truth_of(90)
-    return CleanInputs(data.X, data.weak, data.X_val, data.y_val, truth=y[:60].tolist())
+def cleaned(
+    folder: Path, strategy: str = "one", *, report: bool = True, resume: bool = False, **chosen: Any
+) -> CleanOutcome:
+    """A campaign in files, with people who know the truth of `small_data`."""
+    truth = [CLASSES[k] for k in truth_of(90)[:60]]
+    settings = Settings.with_strategy(strategy, **chosen)
+    return clean(small_data(), Answers(truth), settings, folder, report=report, resume=resume)
 
 
 def strict(text: str) -> Any:
@@ -49,13 +53,13 @@ def cells(page: str) -> list[str]:
 
 @pytest.mark.parametrize("selector", [*NOT_SUGGESTING, "cleanlab_quality"])
 def test_files_of_a_selector_without_predictions(selector: str, tmp_path: Path) -> None:
-    done = clean(inputs(), CleanSettings(selector=selector, budget=20), tmp_path / "out")
+    done = cleaned(tmp_path / "out", selector=selector, budget=20)
     lines = [strict(line) for line in (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()]
     suggests = selector == "cleanlab_quality"
     for line in lines:
         assert line["influence"] == [None] * 10
         assert all((label == -1) != suggests for label in line["suggested"])
-    past = read_ledger(tmp_path / "out" / "rounds.jsonl")
+    past = JsonLinesLedger(Settings(), path=tmp_path / "out" / "rounds.jsonl").resume()
     assert np.isnan(past[0].batch.influence).all()
     strict((tmp_path / "out" / "summary.json").read_text())
     history = pd.read_csv(tmp_path / "out" / "history.csv")
@@ -73,9 +77,9 @@ def test_files_of_a_selector_without_predictions(selector: str, tmp_path: Path) 
 def test_a_campaign_in_files_goes_on_with_the_same_choices(tmp_path: Path) -> None:
     for selector in ("random", "active_lab"):
         whole, parts = tmp_path / f"{selector}-whole", tmp_path / f"{selector}-parts"
-        clean(inputs(), CleanSettings(selector=selector, budget=40), whole, report=False)
-        clean(inputs(), CleanSettings(selector=selector, budget=20), parts, report=False)
-        clean(inputs(), CleanSettings(selector=selector, budget=40), parts, report=False, resume=True)
+        cleaned(whole, selector=selector, budget=40, report=False)
+        cleaned(parts, selector=selector, budget=20, report=False)
+        cleaned(parts, selector=selector, budget=40, report=False, resume=True)
         one, two = (
             [strict(line)["items"] for line in (folder / "rounds.jsonl").read_text().splitlines()]
             for folder in (whole, parts)
@@ -87,14 +91,15 @@ def test_a_campaign_in_files_goes_on_with_the_same_choices(tmp_path: Path) -> No
 @pytest.mark.parametrize("selector", NOT_SUGGESTING)
 def test_a_strategy_without_its_voter_leaves_nothing_behind(selector: str, strategy: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="suggests no labels") as refused:
-        clean(inputs(), CleanSettings(selector=selector, strategy=strategy), tmp_path / "out")
+        cleaned(tmp_path / "out", strategy, selector=selector)
     assert refused.value.code == "suggestion"
     assert not (tmp_path / "out").exists()
 
 
 def test_the_table_of_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with LiveProgress("f1_macro") as live:
-        clean(inputs(), CleanSettings(selector="random", budget=10), tmp_path / "out", watcher=live.watcher())
+        settings, answers = Settings(selector="random", budget=10), Answers([CLASSES[k] for k in truth_of(90)[:60]])
+        clean(small_data(), answers, settings, tmp_path / "out", watcher=live.watcher())
     told = capsys.readouterr().out
     assert "suggestion kept –, best influence –" in told
     assert "nan" not in told
@@ -103,9 +108,11 @@ def test_the_table_of_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_chosen_and_refused_on_the_command_line(tmp_path: Path) -> None:
     data = small_data()
     np.save(tmp_path / "features.npy", data.X)
-    np.save(tmp_path / "val_features.npy", data.X_val)
-    pd.DataFrame(data.weak, columns=data.classes).to_csv(tmp_path / "weak.csv", index=False)
-    pd.DataFrame({"label": [data.classes[k] for k in data.y_val]}).to_csv(tmp_path / "val_labels.csv", index=False)
+    np.save(tmp_path / "val_features.npy", data.validation[0])
+    pd.DataFrame(data.weak, columns=data.names.names).to_csv(tmp_path / "weak.csv", index=False)
+    pd.DataFrame({"label": [data.names.names[k] for k in data.validation[1]]}).to_csv(
+        tmp_path / "val_labels.csv", index=False
+    )
     env = {"LABELCHEF_HOME": str(tmp_path / "home")}
     told = labelchef(
         "init", "No", "--folder", tmp_path, "--selector", "random", "--strategy", "three", check=2, env=env
@@ -167,7 +174,7 @@ def contrary(ws: Workspace, campaign: str, person: str) -> None:
 def records(ws: Workspace, campaign: str) -> list[Any]:
     with ws.reading() as connection:
         row = campaign_table.find_campaign(connection, campaign)
-    return [list(record.votes) for record in fold.current(ws, row).cleaner.rounds_]
+    return [list(record.votes) for record in trained.trained_now(ws, row).session.rounds]
 
 
 def test_votes_come_back_after_a_restart_as_they_stood(ws: Workspace) -> None:
@@ -210,20 +217,4 @@ def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: W
     assert (item, "ann", label) in records(ws, campaign)[1]
     ws.trained.clear()
     assert records(ws, campaign)[2] == last
-    assert replay(ws, campaign).agrees
-
-
-def test_a_campaign_closed_before_votes_were_kept_still_opens(ws: Workspace) -> None:
-    campaign = make(ws)
-    label_all(ws, campaign, "ann")
-    with ws.writing() as connection:
-        rows = connection.exec_driver_sql("SELECT id, diagnostics FROM round").all()
-        for row in rows:
-            known = row.diagnostics if isinstance(row.diagnostics, dict) else json.loads(row.diagnostics)
-            known.pop(fold.VOTES_UP_TO, None)
-            old = json.dumps(known).replace("'", "''").replace("%", "%%")
-            connection.exec_driver_sql(f"UPDATE round SET diagnostics = '{old}' WHERE id = {row.id}")
-    ws.trained.clear()
-    assert records(ws, campaign)[1] == []
-    advance(ws, campaign)
     assert replay(ws, campaign).agrees

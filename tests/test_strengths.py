@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from labelchef import LabelCleaner
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.holdout import draw_judges
 from labelchef.campaign.tuning import GAMMAS, tune
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import Settings
-from labelchef.domain.strengths import as_gamma, as_l2
+from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services.campaigns import create_campaign, settings
-from labelchef.services.clean import CleanInputs, CleanSettings, clean
+from labelchef.services.clean import Answers, clean
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
@@ -69,21 +69,22 @@ def test_numbers_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize("value", ["Auto", "", None, True, -0.1, 1.1, float("nan"), float("inf"), [0.5]])
 def test_what_is_no_gamma(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="expected 'auto' or a number from 0 to 1"):
-        as_gamma(value)
+        OPTIONS["gamma"].check("gamma", value)
 
 
 @pytest.mark.parametrize("value", ["Auto", "", None, False, 0, -1.0, float("nan"), float("inf"), {}])
 def test_what_is_no_l2(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="expected 'auto' or a number above 0"):
-        as_l2(value)
+        OPTIONS["l2"].check("l2", value)
 
 
 def test_a_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
     data = small_data(60, 140)
     made = create_campaign(ws, "Chosen", data, Settings(people=1, seed=2), "lead")
     kept = settings(ws, made.slug)
-    steer = ~draw_judges(data.y_val, len(CLASSES), "auto", 2)
-    alone = tune(data.X, data.weak, np.full(len(data.X), -1), data.X_val[steer], data.y_val[steer], seed=2)
+    steer = ~draw_judges(data.validation[1], len(CLASSES), "auto", 2)
+    X_val, y_val = data.validation
+    alone = tune(data.X, data.weak, np.full(len(data.X), -1), X_val[steer], y_val[steer], seed=2)
     assert (kept.gamma, kept.l2) == (alone.gamma, alone.l2)
     advance(ws, made.slug)
     assert replay(ws, made.slug).agrees
@@ -93,34 +94,35 @@ def test_a_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
 
 def test_a_folder_goes_on_with_what_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = problem()
-    given = CleanInputs(data["X"], data["Y_weak"], data["X_val"], data["y_val"], truth=data["y"].tolist())
-    first = clean(given, CleanSettings(budget=20), tmp_path / "out", report=False)
+    given = CampaignData.of(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"])
+    answers, settings = Answers(truth=data["y"].tolist()), Settings.with_strategy("one", budget=20)
+    first = clean(given, answers, settings, tmp_path / "out", report=False)
     stored = json.loads((tmp_path / "out" / "campaign.json").read_text())
-    assert stored["settings"]["gamma"] == "auto"
-    assert stored["chosen"] == {"gamma": first.settings.gamma, "l2": first.settings.l2}
+    assert stored["asked"]["gamma"] == "auto"
+    assert (stored["gamma"], stored["l2"]) == (first.settings.gamma, first.settings.l2)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["settings"]["l2"] == first.settings.l2
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("chosen again")
 
-    monkeypatch.setattr("labelchef.cleaner.tune", never)
-    later = clean(given, CleanSettings(budget=40), tmp_path / "out", report=False, resume=True)
+    monkeypatch.setattr("labelchef.campaign.start.tune", never)
+    later = clean(given, answers, replace(settings, budget=40), tmp_path / "out", report=False, resume=True)
     assert later.settings == replace(first.settings, budget=40)
     assert int(later.history["spent"].iloc[-1]) == 40
 
 
-def test_a_folder_from_before_goes_on_with_its_numbers(tmp_path: Path) -> None:
-    """Then there was nothing but numbers, and no note of what was chosen."""
+def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     data = problem()
-    given = CleanInputs(data["X"], data["Y_weak"], data["X_val"], data["y_val"], truth=data["y"].tolist())
-    old = CleanSettings(budget=20, gamma=0.8, l2=0.01, selector="increm_infl")
-    clean(given, old, tmp_path / "out", report=False)
+    given = CampaignData.of(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"])
+    answers, settings = Answers(truth=data["y"].tolist()), Settings.with_strategy("one", budget=20)
+    clean(given, answers, settings, tmp_path / "out", report=False)
     path = tmp_path / "out" / "campaign.json"
     stored = json.loads(path.read_text())
-    del stored["chosen"]
+    del stored["format"]
     path.write_text(json.dumps(stored))
-    with pytest.raises(InvalidInputError, match="with other settings"):
-        clean(given, CleanSettings(budget=40), tmp_path / "out", report=False, resume=True)
-    later = clean(given, replace(old, budget=40), tmp_path / "out", report=False, resume=True)
-    assert (later.settings.gamma, later.settings.l2) == (0.8, 0.01)
+    before = (tmp_path / "out" / "rounds.jsonl").read_bytes()
+    with pytest.raises(InvalidInputError, match=r"written by another version of labelchef \(format 0\.1") as refused:
+        clean(given, answers, settings, tmp_path / "out", report=False, resume=True)
+    assert refused.value.code == "out"
+    assert (tmp_path / "out" / "rounds.jsonl").read_bytes() == before

@@ -93,8 +93,8 @@ def test_items_and_people_may_have_slashes(
     ws: Workspace, as_person: Sign, campaign: CampaignSummary, tmp_path: Path
 ) -> None:
     data = small_data(tmp_path / "media", pictures=True)
-    assert data.items is not None
-    data.items["id"] = [f"set/{k % 2}/p {k}.png" for k in range(len(data.items))]
+    assert data.contents.items is not None
+    data.contents.items["id"] = [f"set/{k % 2}/p {k}.png" for k in range(len(data.contents.items))]
     made = campaigns.create_campaign(ws, "Paths", data, campaigns.settings(ws, campaign.slug), "lead")
     worker.advance(ws, made.slug)
     accounts.create_account(ws, "lab/ann", Role.ANNOTATOR, PASSWORD)
@@ -324,12 +324,13 @@ def upload_files(folder: Path) -> dict[str, Path]:
     data = small_data()
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "features.npy", data.X)
-    np.save(folder / "val_features.npy", data.X_val)
-    header = ",".join(data.classes)
+    np.save(folder / "val_features.npy", data.validation[0])
+    names = [str(name) for name in data.names.names]
+    header = ",".join(names)
     (folder / "weak.csv").write_text(header + "\n" + "\n".join(",".join(map(str, row)) for row in data.weak))
-    (folder / "val_labels.csv").write_text("label\n" + "\n".join(data.classes[k] for k in data.y_val))
-    assert data.items is not None
-    data.items.to_csv(folder / "items.csv", index=False)
+    (folder / "val_labels.csv").write_text("label\n" + "\n".join(names[k] for k in data.validation[1]))
+    assert data.contents.items is not None
+    data.contents.items.to_csv(folder / "items.csv", index=False)
     return {name.stem: name for name in folder.iterdir()}
 
 

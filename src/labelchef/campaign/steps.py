@@ -179,8 +179,7 @@ def run(
     State changes only in whole rounds: after an interrupt, call it again and it goes on with the round that was cut off.
     """
     stepper = Stepper(ledger, lambda: session, ledger.withdraw, aggregator or MajorityVote(), rules, on_round)
-    ledger.withdraw()
-    ledger.ended = None
+    ledger.reopen()
     while ledger.ended is None:
         if stepper.step() is None:
             assert ledger.selected is not None, "a campaign that is not over waits for votes"

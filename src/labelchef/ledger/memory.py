@@ -94,6 +94,11 @@ class MemoryLedger:
         self.selected = self._votes = self._decisions = None
         self._seconds = {}
 
+    def reopen(self) -> None:
+        """Go on after an end or an interrupt, with settings that may have changed."""
+        self.withdraw()
+        self.ended = None
+
     def rounds(self) -> Sequence[RoundRecord]:
         """The closed rounds in order, round 0 first."""
         return self.history

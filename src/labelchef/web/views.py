@@ -12,12 +12,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
+from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, Origin, OwnVote, VoteReceipt, Waiting, WaitReason
 from labelchef.domain.comparisons import Comparison, Standing
 from labelchef.domain.validation import Gain
 from labelchef.services.people.accounts import ApiTokenInfo
-from labelchef.services.replaying import ReplayedRound, ReplayOutcome
+from labelchef.services.replaying import ReplayOutcome
 from labelchef.web.identity import Who
 
 _RECORDS: dict[type, tuple[str, ...]] = {
