@@ -1,23 +1,23 @@
-"""DUTI: the smallest change of labels that suits the trusted samples (Zhang, Zhu & Wright 2018; paper appendix, eq. 'DUTI').
+"""DUTI: the smallest change of the labels that fits the trusted samples (Zhang, Zhu & Wright 2018; paper appendix, eq. 'DUTI').
 
     min over Y' of  Φ(Y') = L_val(Ŵ) + (1/N) Σ_i ℓ(Ŵ; x_i, y'_i) + (κ/N) Σ_i (1 − y'_i[y_i])
     where  Ŵ = argmin_W (1/N) Σ_i ℓ(W; x_i, y'_i) + (λ/2)‖W‖²,   rows y'_i of samples not cleaned anywhere on the simplex
 
 y_i is the weak label rounded to its most probable class, as the paper adapts DUTI to probabilistic labels, and Y' starts there.
-All samples weigh one, as where the paper compares it: DUTI has no notion of a sample that gains weight when cleaned. At the
+All samples have weight one, as in the paper's comparison: DUTI does not know samples that gain weight when cleaned. At the
 inner optimum (1/N) Σ ∇ℓ = −λŴ, and the implicit function theorem gives, up to a constant over the classes of a sample,
 
     G[i, c] = N ∂Φ/∂Y'[i, c] = S[i, c] − log P[i, c] − κ [c = y_i],      S = X U,   H U = g_val − λŴ
 
-One step is Y' ← Π(Y' − η G), Π onto the simplex; W is brought to its new optimum from where it stands (Newton), U riding along.
-η is doubled if Φ fell enough, else the step is taken back and η quartered. Φ is not convex: this finds a solution near the
-labels as given, which need not be the best of all. There the label of sample i has left y_i only if
+One step is Y' ← Π(Y' − η G), Π onto the simplex; W is then brought to its new optimum by Newton's method, which updates U too.
+η is doubled if Φ fell enough; else the step is undone and η divided by four. Φ is not convex: this finds a local solution near
+the labels as given, which need not be the global one. There the label of sample i has left y_i only if
 
     k_i = max over c ≠ y_i of (G + κ[c = y_i])[i, y_i] − G[i, c]
 
-the penalty that would hold it there, is κ at least. So samples are ranked by k_i, largest first: the order in which labels
-leave as the penalty falls, which is the source's own order. Where κ is not given, it is the k at the start of the
-`flagged`-th sample: the source lowers κ until it has as many labels as it wants, the paper wants 100.
+the penalty that would keep it there, is at least κ. So samples are ranked by k_i, largest first: the order in which labels
+leave y_i as the penalty falls, which is the order of the source. Where κ is not given, it is the `flagged`-th largest k at the
+start: the source lowers κ until enough labels have changed, and the paper takes 100.
 
 Shapes: Y', G, S, P (N, C); W, U (D, C); k (N,).
 """
@@ -44,12 +44,12 @@ _ADJOINT_TOL = 1e-4
 _ADJOINT_ITERATIONS = 300
 _SUFFICIENT = 1e-4
 _GROWTH, _SHRINKAGE = 2.0, 4.0
-_STILL = 1e-3  # largest move of a label entry that is no move
+_STILL = 1e-3  # smaller moves of a label entry count as none
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels y' with what follows from them: the inner model, H U = g_val − λŴ, and Φ without its penalty."""
+    """Labels Y' with what is computed from them: the inner model, U of H U = g_val − λŴ, and Φ without its penalty."""
 
     Y: Float64s
     point: Point
@@ -66,14 +66,14 @@ class Bilevel:
     y: Ints
     free: Bools
     tol: float = 1e-3
-    """How near an inner model is brought to its optimum, relative to 1 + ‖W‖."""
+    """Tolerance of the inner models, relative to 1 + ‖W‖."""
 
     def begin(self) -> Labels:
-        """Where Y' starts: every label as given."""
+        """The start: every label as given."""
         return self._complete(self.context.objective, self.context.point, self.context.validation)
 
     def move(self, last: Labels, Y: Float64s) -> Labels:
-        """The inner optimum under other labels, from the last one."""
+        """The inner optimum under other labels, starting from the last one."""
         objective = Objective(
             self.context.objective.engine, RowLabels(Y, self.context.objective.labels.weight), self.context.objective.l2
         )
@@ -135,7 +135,7 @@ class Bilevel:
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the descent ended after so many inner solves; `settled` if no label wanted to move any more."""
+    """The end of the descent, after `solves` inner solves; `settled` if a further step would move no label."""
 
     labels: Labels
     penalty: float
@@ -145,7 +145,7 @@ class Solution:
 
 
 def descend(problem: Bilevel, *, penalty: float | None, flagged: int, solves: int) -> Solution:
-    """Projected gradient steps from the labels as given, with `solves` inner solves at most."""
+    """Projected gradient steps from the labels as given, with at most `solves` inner solves."""
     labels = problem.begin()
     k = problem.holding(labels)[problem.free]
     if penalty is None:
@@ -168,7 +168,7 @@ def descend(problem: Bilevel, *, penalty: float | None, flagged: int, solves: in
 
 
 def _first_step(k: Float64s, penalty: float) -> float:
-    """η at which the average label that wants to leave can leave at once; never huge where they hardly want to."""
+    """η with which the average label that is going to change can change in one step; bounded where the slopes are small."""
     leaving = k[k > penalty] - penalty
     wish = float(leaving.mean()) if len(leaving) else 0.0
     return 2.0 / (max(wish, 0.1 * float(np.abs(k).mean()) if len(k) else 0.0) or 1.0)
@@ -188,13 +188,13 @@ def onto_simplex(Z: Float64s) -> Float64s:
 
 @dataclass
 class DutiSelector(RankingSelector):
-    """The samples whose labels leave first. Suggests the class that y' ends at, which may be the one it began with."""
+    """The samples whose labels change first. Suggests the class that y' ends at, which may be the given one."""
 
     penalty: float | None = None
-    """κ; None sets it so that `flagged` labels want to leave at first."""
+    """κ; None sets it so that `flagged` labels would leave at the start."""
     flagged: int = 100
     solves: int = 8
-    """Inner solves at most, with their adjoint: one for each step, and one for each step that was too long."""
+    """Largest number of inner solves, each with its adjoint: one for each step, also for one that was too long."""
     name: ClassVar[str] = "duti"
     suggests: ClassVar[bool] = True
     needs: ClassVar[str] = "a validation set; rounds weak labels; takes no account of γ"
@@ -217,5 +217,5 @@ class DutiSelector(RankingSelector):
 def bilevel(context: SelectionContext) -> Bilevel:
     """DUTI's problem in a campaign."""
     hard = rounded(context, equal_weights=True)
-    keeper = replace(hard.keeper)  # what is learned under moved labels stays here
+    keeper = replace(hard.keeper)  # a copy: it learns from changed labels
     return Bilevel(hard, keeper, hard_classes(hard), ~context.cleaned)

@@ -4,9 +4,9 @@ Deleting sample i takes its weight r_i from the objective, ΔF = −(r_i/N) ℓ_
 
     D_i = r_i V·∇ℓ_i = r_i (P[i] − Y[i]) · S[i] ≈ N · (validation loss without i − with it),      V = H⁻¹ g_val,  S = X V
 
-The paper writes −V·∇ℓ_i, Koh & Liang's effect of *adding* weight, and calls samples harmful if it is negative; leave-one-out
-refits decide for the sign above. Most harmful first: the sample whose deletion would lower the validation loss the most.
-Samples are ranked by D_i / r_i, the paper's formula: weak samples all have weight γ, and an order remains where γ is 0.
+The paper writes −V·∇ℓ_i, Koh & Liang's effect of *adding* weight, and calls samples harmful if it is negative; the sign above
+is the one that agrees with leave-one-out refits. Most harmful first: the sample whose deletion would lower the loss most.
+Samples are ranked by D_i / r_i, the paper's formula: all weak samples have weight γ, and there is an order even for γ = 0.
 
 Shapes: S, P, Y (n, C); D (n,).
 """
@@ -35,7 +35,7 @@ def deletion_influence(S: Float64s, P: Float64s, Y: Float64s) -> Float64s:
 
 @dataclass
 class InflDSelector(InfluenceSelector):
-    """The samples the model would do best without. Suggests no label: deletion says nothing about which is right."""
+    """The samples whose deletion would lower the validation loss most. Suggests no label."""
 
     name: ClassVar[str] = "infl_d"
     suggests: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class InflDSelector(InfluenceSelector):
     needs: ClassVar[str] = "a validation set"
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
-        """Score everything; the batch's influence is that of deleting the sample with the weight it has."""
+        """Score all samples; `influence` is that of deleting the sample with its present weight."""
         labels = context.objective.labels
         scores = deletion_influence(direction.products(context), context.probabilities, labels.Y)
         indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)

@@ -3,7 +3,7 @@
     T(i, c) = −V · ∂(∇_w ℓ_i)/∂y_c = S[i, c] − P[i] · S[i],      V = H⁻¹ g_val,  S = X V
 
 T(i, c) is the derivative of N times the validation loss with respect to the label mass y_c of sample i, per unit of weight:
-a slope, which takes no account of how far the label would move (e_c − y) nor of the weight it would gain (1 − γ). It is INFL's
+a slope, which ignores how far the label would move (e_c − y) and the weight it would gain (1 − γ). It is INFL's
 formula (A) at γ = 0. As in INFL, the score of a sample is min_c T(i, c), the suggested label argmin_c S[i, c].
 
 Shapes: S, P, T (n, C).
@@ -39,7 +39,7 @@ class InflYSelector(InfluenceSelector):
     needs: ClassVar[str] = "a validation set"
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
-        """Score everything. A slope is no predicted change, so the batch's influence is left open."""
+        """Score all samples. A slope is not a predicted change, so `influence` is NaN."""
         slopes = label_slopes(direction.products(context), context.probabilities)
         indices = smallest(np.where(context.eligible, slopes.min(axis=1), np.inf), batch_size)
         diagnostics = direction.diagnostics(int(np.count_nonzero(context.eligible)), began)

@@ -1,11 +1,11 @@
-"""O2U-Net (Huang et al., ICCV 2019; the paper's O2U): the samples whose loss stays high while the model swings.
+"""O2U-Net (Huang et al., ICCV 2019; the paper's O2U): the samples whose loss stays high in cyclic training.
 
 The learning rate runs through cycles, from its largest value down to its smallest along a line,
 
     η_e = η₁ − (e / (E − 1)) (η₁ − η₂),    e = 0 … E − 1,     η₁ = 1/L,  η₂ = η₁/100,  L = ½ λ_max(X_BᵀX_B / |B|) + λ
 
-and jumps back. The jump throws the model out of where it fits everything, noise included, into underfitting; what is
-learned late in a cycle and lost early in the next has a high mean loss. One step on a mini-batch B of rows is
+and jumps back. At the end of a cycle the model fits everything, noise included; the jump brings it back to underfitting.
+Samples that are fitted late in a cycle and lost early in the next have a high mean loss. One step on a mini-batch B of rows is
 
     W ← W − η_e [ (1/|B|) Σ_B r_i x_i ⊗ (P_i − Y_i) + λ W ],
 
@@ -13,9 +13,9 @@ the descent of the paper's eq. (1). After every epoch the loss of each sample is
 
     score_i = −(1/T) Σ_t ℓ_i(W_t),   smallest first, t over the T epochs of all cycles.
 
-O2U-Net subtracts the mean loss of each epoch; that is the same for all samples and changes no order, so it is left out.
-The present model takes the place of its pre-training. ℓ_i is the cross-entropy against the label as it is, soft or hard
-(the paper changes nothing but the objective): a vague label has at least its own entropy as loss, and is asked early.
+O2U-Net also subtracts the mean loss of each epoch; this is the same for all samples and does not change the order, so it is left
+out. Training starts from the present model in place of a pre-trained one. ℓ_i is the cross-entropy against the label as it is,
+soft or hard (the paper changes only the objective): the loss of a soft label is at least its entropy, so it is asked early.
 
 Shapes: X (N, D), W (D, C), in contrast form Z (k, D) with k = C − 1; losses (N,).
 """
@@ -33,22 +33,20 @@ from labelchef.domain.numbers import check_whole
 from labelchef.selectors.protocol import SelectionContext
 from labelchef.selectors.ranking import Ranking, RankingSelector
 
-_RATE_ROWS = 256  # enough to see the largest curvature of the data
+_RATE_ROWS = 256  # enough to estimate the largest curvature of the data
 _LOWEST = 0.01  # η₂ of η₁, as in the source
 
 
 @dataclass
 class O2USelector(RankingSelector):
-    """High mean loss over cycles of the learning rate. Small mini-batches make the model swing, as the source wants."""
+    """Samples with a high mean loss over cycles of the learning rate. Mini-batches are small, as in the source."""
 
     cycles: int = 3
     epochs: int = 8
     minibatch: int = 64
     name: ClassVar[str] = "o2u"
     chance: ClassVar[bool] = True
-    needs: ClassVar[str] = (
-        "weak labels, soft or hard; with gamma 0 the weak ones teach nothing and only their loss counts"
-    )
+    needs: ClassVar[str] = "weak labels, soft or hard; with gamma 0 they are not trained on, and only their loss counts"
 
     def __post_init__(self) -> None:
         for what, least in (("cycles", 1), ("epochs", 2), ("minibatch", 1)):
@@ -77,7 +75,7 @@ def _epoch(objective: Objective, Z: Float64s, order: Ints, size: int, rate: floa
 
 
 def _largest_rate(objective: Objective, rows: Ints) -> float:
-    """1/L, the largest rate at which a step cannot overshoot, measured on a few rows."""
+    """1/L, the largest rate with which a step cannot raise the loss, estimated on a few rows."""
     X = objective.engine.rows(rows)
     gram = X @ X.T if len(X) <= X.shape[1] else X.T @ X
     return 1.0 / (0.5 * float(np.linalg.eigvalsh(gram)[-1]) / len(X) + objective.l2)

@@ -1,7 +1,7 @@
-"""A campaign as those methods see it that know hard labels only.
+"""A campaign with hard labels, for methods that cannot use soft ones.
 
-Every weak label is rounded to its most probable class (the lowest of equal ones), and the model brought to the optimum under
-these labels, from where it stands. A campaign that is there already is returned as it is.
+Every weak label is rounded to its most probable class (the lowest class id of equal ones), and the model is brought to the
+optimum under these labels. A campaign that already has hard labels and is at its optimum is returned as it is.
 """
 
 import warnings
@@ -17,11 +17,11 @@ from labelchef.engines import RowLabels
 from labelchef.selectors.protocol import SelectionContext
 
 INNER_TOL = 1e-4
-"""How near the model is brought to its optimum, relative to 1 + ‖W‖."""
+"""Tolerance of the model on rounded labels, relative to 1 + ‖W‖."""
 
 INNER_SWEEPS = 300
 
-_MUCH_HEAVIER = 2.0  # from here on a factor of the lighter samples is worth less than a new one costs
+_MUCH_HEAVIER = 2.0  # if the weights grow by this factor, a new frozen Hessian pays
 
 
 def hard_classes(context: SelectionContext) -> Ints:
@@ -30,7 +30,7 @@ def hard_classes(context: SelectionContext) -> Ints:
 
 
 def rounded(context: SelectionContext, *, equal_weights: bool = False) -> SelectionContext:
-    """The campaign with rounded labels, all of weight one if `equal_weights`; what is learned there stays there."""
+    """The context with rounded labels, all of weight one if `equal_weights`. The given context is not changed."""
     old = context.objective.labels
     labels = RowLabels(
         np.eye(old.Y.shape[1])[hard_classes(context)],
@@ -52,7 +52,7 @@ def rounded(context: SelectionContext, *, equal_weights: bool = False) -> Select
 
 
 def check_inner(found: Minimum) -> None:
-    """Warn if a model on rounded labels is not where it should be."""
+    """Warn if the model on rounded labels did not converge."""
     if not found.converged:
         warnings.warn(
             f"the model on rounded labels stopped at ‖∇F‖ = {found.point.gradient_norm:.1e} (asked: {found.tolerance:.1e}); "

@@ -1,20 +1,20 @@
-"""TARS: what asking is expected to gain, over all that annotators may say (Dolatshah et al. 2018; paper appendix, 'TARS').
+"""TARS: the expected gain of asking, over all decisions of the annotators (Dolatshah et al. 2018; paper appendix, 'TARS').
 
-TARS knows hard labels: weak ones are rounded, ỹ_i = argmax Y[i], and the model is that of the rounded labels. A sample's value
+TARS uses hard labels: weak ones are rounded, ỹ_i = argmax Y[i], and the model is that of the rounded labels. A sample's value
 is the expected change of the validation loss over the decisions d that n annotators may come to,
 
     E_i = Σ_d O[ỹ_i, d] I(i, d),      O[ỹ, d] = Σ_t Pr(t | ỹ) B[t, d]                            smallest first
 
     I(i, d)     INFL's formula (A) at the rounded label, in place of the source's model refitted for each outcome
-    A[t, a]     how often a person says a where t is right: votes so far on samples that are clean now against their label,
-                on top of a prior of `prior_votes` votes a class with `prior_error` errors
-    B[t, d]     how often the majority of n people with confusion A says d; ties are no decision and change nothing
+    A[t, a]     how often a person says a where t is right: counted from the votes on samples that are clean now, added to
+                a prior of `prior_votes` votes for each class, of which the share `prior_error` is wrong
+    B[t, d]     how often the majority of n people with confusion A says d; a tie is no decision and changes nothing
     Pr(t | ỹ)   ∝ π[t] T[t, ỹ],  π the class shares of validation
     T = R J     confusion of the rounded weak labels: R[t, m] what the model predicts for validation samples of class t,
                 J[m, ỹ] which rounded weak labels go with its prediction on training samples not cleaned yet
 
-T is exact if the model is right everywhere (T = J), and if it repeats the weak labels (T = R). R, J and π count from one
-(Laplace). B sums over counts of votes, not over all Cⁿ outcomes: with c_a ~ multinomial(n, A[t]),
+T is exact if the model is right everywhere (T = J), and if it repeats the weak labels (T = R). All counts of R, J and π start
+at one (Laplace). B is a sum over counts of votes, not over all Cⁿ outcomes: with c ~ multinomial(n, A[t]),
 
     B[t, d] = Σ_k n! · [zⁿ] (A[t, d] z)ᵏ/k! · Π_{a≠d} Σ_{j<k} (A[t, a] z)ʲ/j!
 
@@ -38,13 +38,13 @@ from labelchef.selectors.direction import Direction, InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext
 
 LARGEST_PANEL = 99
-"""Annotators an item that are reckoned with; the majority of more is as good as that of these."""
+"""Largest number of annotators for one item; the majority of more is practically the same."""
 
 _NOT_PEOPLE = (SUGGESTION, "undo")
 
 
 def majority_shares(A: Float64s, n: int) -> Float64s:
-    """B for n annotators of confusion A; rows fall short of one by the probability of a tie.
+    """B for n annotators of confusion A; each row sums to one minus the probability of a tie.
 
     >>> majority_shares(np.array([[0.9, 0.1], [0.2, 0.8]]), 3).round(3).tolist()
     [[0.972, 0.028], [0.104, 0.896]]
@@ -67,7 +67,7 @@ def majority_shares(A: Float64s, n: int) -> Float64s:
 def annotator_confusion(
     context: SelectionContext, *, prior_error: float = 0.05, prior_votes: float = 20.0
 ) -> tuple[Float64s, int | None]:
-    """A, and how many people voted on an item so far (None before any did)."""
+    """A, and the mean number of people who voted on an item so far (None before any vote)."""
     C, truth = context.objective.labels.Y.shape[1], hard_classes(context)
     counts = prior_votes * np.where(np.eye(C, dtype=bool), 1.0 - prior_error, prior_error / (C - 1))
     votes, asked = 0, 0
@@ -93,7 +93,7 @@ def posterior_of_truth(context: SelectionContext, weak: Ints) -> Float64s:
 
 
 def _shares(given: Ints, seen: Ints, C: int) -> Float64s:
-    """How often each class is seen where another is given, counted from one."""
+    """The share of each `seen` class among the samples of each `given` class; counts start at one."""
     counts = np.ones((C, C))
     np.add.at(counts, (given, seen), 1.0)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
@@ -101,10 +101,10 @@ def _shares(given: Ints, seen: Ints, C: int) -> Float64s:
 
 @dataclass
 class TarsSelector(InfluenceSelector):
-    """The samples whose cleaning is expected to lower the validation loss the most. Suggests no label: it asks."""
+    """The samples whose cleaning is expected to lower the validation loss most, over all answers. Suggests no label."""
 
     annotators: int = 3
-    """People asked about an item, until the votes so far tell."""
+    """People asked about an item; replaced by the mean so far once there are votes."""
     prior_error: float = 0.05
     prior_votes: float = 20.0
     name: ClassVar[str] = "tars"
@@ -129,7 +129,7 @@ class TarsSelector(InfluenceSelector):
         return replace(batch, diagnostics=spent)
 
     def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
-        """E of everything; the batch's influence is E."""
+        """E of all samples; `influence` is E."""
         labels, S = context.objective.labels, direction.products(context)
         change = influence_matrix(S, context.probabilities, labels.Y, labels.weight)
         weak = hard_classes(context)
@@ -139,7 +139,7 @@ class TarsSelector(InfluenceSelector):
         return Batch(indices, np.full(len(indices), UNRESOLVED), scores[indices], diagnostics)
 
     def outcomes(self, context: SelectionContext) -> Float64s:
-        """O: which decision follows how often on a rounded weak label."""
+        """O: how often each decision follows a rounded weak label."""
         A, seen = annotator_confusion(context, prior_error=self.prior_error, prior_votes=self.prior_votes)
         B = majority_shares(A, min(seen or self.annotators, LARGEST_PANEL))
         return np.asarray(posterior_of_truth(context, hard_classes(context)) @ B)

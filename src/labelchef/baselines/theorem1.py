@@ -1,12 +1,12 @@
-"""Increm-INFL as the paper has it (Theorem 1, Algorithm 1): kept to reproduce and compare, not the default.
+"""Increm-INFL as in the paper (Theorem 1, Algorithm 1), to reproduce its results and to compare with.
 
-Provenance at initialisation: ‖H(w0, z)‖ of every sample, in closed form for softmax, and the gradients at w0 in their compact
-form, x ⊗ (p0 − y), that is p0. At a round, I_0 needs the products X·v of the present v with every sample, as the paper's
-cached gradients do: a pass over all samples, which here comes with the solve. Then Algorithm 1: the b smallest I_0, L the
-largest upper bound among them, candidates all whose lower bound is below L; candidates are read and evaluated exactly.
+Provenance, stored in the first round: ‖H(w0, z)‖ of every sample, in closed form for softmax, and the gradients at w0, which are
+x ⊗ (p0 − y), so that p0 is enough. In a round, I_0 needs the products X·v of the present v with every sample, as the paper's
+cached gradients do: a pass over all samples, which is part of the solve here. Then Algorithm 1: take the b smallest I_0, let L
+be the largest upper bound among them; candidates are all samples whose lower bound is below L, and are evaluated exactly.
 
-The theorem's Hessians are integrals along the way from w0; like the paper, this takes them at w0, so unlike `infl`
-it gives no guarantee. The first round evaluates everything, as the authors' code does.
+The theorem's Hessians are integrals along the path from w0; like the paper, this takes them at w0, so unlike `infl`
+it gives no guarantee. The first round evaluates all samples, as the authors' code does.
 """
 
 from collections.abc import Callable

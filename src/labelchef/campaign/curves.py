@@ -1,15 +1,15 @@
-"""Curves of a metric against labels: what is under them, when they reach a level, and how sure that is.
+"""Curves of a metric against the number of labels: the area below, when a level is reached, and bootstrap draws of the area.
 
-A curve is straight between its points (a_t, v_t), t = 0 … T, of which a_t labels had been asked and v_t was measured.
+A curve is linear between its points (a_t, v_t), t = 0 … T: after a_t labels were asked, the metric was v_t.
 
     area = (1/a_T) ∫₀^{a_T} v(a) da = Σ_t w_t v_t,      w_t ≥ 0 the trapezoids' weights, Σ_t w_t = 1
 
-is the mean of the metric on the way. What v_t would be on other samples of the same kind is drawn by the bootstrap:
+is the mean of the metric over the curve. How v_t varies with the samples it is measured on is drawn by the bootstrap:
 
     m ~ Multinomial(n, 1/n each),      area* = Σ_t w_t metric(y, P_t; m)
 
 with y (n,) the true classes, P_t (n,) those predicted at t. Curves drawn from one seed share their m, so the difference
-of two is paired: what they have in common cancels.
+of two is paired: the noise they share cancels.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from labelchef.campaign.gain import Judged, drawn_metrics
 from labelchef.domain.arrays import Float64s, Ints
 
 DRAWS = 1000
-_BLOCK = 50  # draws at a time: (block, n) is all that is held of them
+_BLOCK = 50  # draws at a time, to bound memory: (block, n)
 
 
 def area(asked: Sequence[float], values: Sequence[float], labels: float) -> float:
-    """Mean of the curve from the start to so many labels: the area under it over its width.
+    """Mean of the curve from the start to `labels` labels: the area under it divided by its width.
 
     >>> area([0, 10, 20], [0.0, 1.0, 1.0], 20)
     0.75
@@ -53,7 +53,7 @@ def labels_to_reach(asked: Sequence[float], values: Sequence[float], level: floa
 def drawn_areas(
     y: Ints, curve: Sequence[Judged], asked: Sequence[float], metric: str, n_classes: int, seed: int
 ) -> Float64s:
-    """(DRAWS,) areas of a curve on samples drawn again; the same draws for the same seed and y."""
+    """(DRAWS,) areas of a curve on resampled samples; the same draws for the same seed and y."""
     rng, n, weights = np.random.default_rng(seed), len(y), _weights(asked)
     found = np.zeros(DRAWS)
     for start in range(0, DRAWS, _BLOCK):
@@ -68,7 +68,7 @@ def drawn_areas(
 
 
 def _weights(asked: Sequence[float]) -> Float64s:
-    """Of each point in the area.
+    """The weight of each point in the area.
 
     >>> _weights([0, 10, 20]).tolist()
     [0.25, 0.5, 0.25]

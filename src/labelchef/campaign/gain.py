@@ -1,16 +1,16 @@
-"""What cleaning brought, with an interval: two models on the same labelled samples.
+"""The gain of cleaning, with an interval: two models on the same labelled samples.
 
 y, a, b (n,) are the true classes and the predictions of the first and of the present model. Only the counts of the
 triples (y, a, b) matter for accuracy and F1, so the bootstrap draws counts:
 
     m ~ Multinomial(n, (counts + s) / (n + 1)),   gain* = metric(y, b; m) − metric(y, a; m),
 
-and the interval holds the middle 95 % of the gains*. Both metrics come from one draw, so what the models share cancels.
-s adds half a sample that got better and half one that got worse, spread over the classes as y is (as Agresti and Min
-do for paired shares): without them two models that agree on all samples would seem proven equal, however few the samples.
+and the interval holds the middle 95 % of the gains*. Both metrics come from the same draw, so the noise they share cancels.
+s adds half a sample that got better and half a sample that got worse, spread over the classes as y is (as Agresti and Min
+do for paired shares): without it, the interval of two models that agree on all samples would have no width, however few they are.
 F1 of class c is 2 TP_c / (T_c + P_c); the macro-F1 of a draw is its mean over the classes that occur in y or are predicted.
 
-The change of the loss is a mean of differences, and has Student's interval.
+The change of the loss is a mean of differences; its interval is Student's.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from labelchef.domain.validation import Gain
 
 _DRAWS = 2000
 LEVEL = 0.95
-"""Of every interval."""
+"""Confidence level of every interval."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _drawn_gains(y: Ints, a: Ints, b: Ints, n_classes: int, rng: np.random.Gener
 
 
 def _better_and_worse(y: Ints, n_classes: int) -> tuple[Ints, Float64s]:
-    """Half a sample that got better and half one that got worse; wrong predictions name the commonest other class."""
+    """Half a sample that got better and half one that got worse; the wrong class is the most frequent other class."""
     share = np.bincount(y, minlength=n_classes) / len(y)
     order = np.argsort(-share, kind="stable")
     true = np.flatnonzero(share)
@@ -80,7 +80,7 @@ def drawn_metrics(draws: Float64s, true: Ints, predicted: Ints, n_classes: int) 
 
 
 def between(values: Float64s, level: float = LEVEL) -> tuple[float, float]:
-    """What holds the middle of drawn values."""
+    """The interval that holds the middle share `level` of drawn values."""
     tail = 100 * (1 - level) / 2
     low, high = np.percentile(values, [tail, 100 - tail])
     return float(low), float(high)

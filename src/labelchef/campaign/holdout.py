@@ -1,7 +1,7 @@
 """Which validation samples steer the selection, and which judge it.
 
-Selection lowers the loss on the samples it sees, so their metrics rise faster than those of samples it does not see, the
-more the fewer they are. Samples that judge are drawn by class from the seed, before anything is trained.
+Selection lowers the loss on the samples it sees (the steering samples), so metrics on them improve faster than on other samples,
+and the more so the fewer they are. The samples held out for judging are drawn by class from the seed, before training.
 """
 
 import warnings
@@ -13,15 +13,15 @@ from labelchef.domain.errors import JudgeWarning
 from labelchef.domain.validation import AUTO, FEWEST, FEWEST_OF_A_CLASS
 
 _SPLIT_FROM = 100
-_DRAW = 0x5EED  # apart from other uses of the seed
+_DRAW = 0x5EED  # keeps these random numbers apart from other uses of the seed
 
 
 def holdout_size(per_class: Ints) -> Ints:
     """'auto': how many samples of each class judge, given how many there are.
 
-    Half of each class, but 5 of it steer if there are 5: a gain on half as many samples has an interval 1.4 times as
-    wide, and so has the direction that steers its noise; neither part is the one to starve. Below 100 samples there is
-    no sense in halves: 50 are the fewest that can judge, and with fewer to steer the selection itself gets worse.
+    Half of each class, but at least 5 of it steer, if there are 5. With half as many samples, the interval of a gain is 1.4
+    times as wide, and so is the noise of the gradient that steers, so both parts get the same share. Below 100 samples all of
+    them steer: 50 are the fewest that can judge, and with fewer steering samples the selection itself gets worse.
 
     >>> holdout_size(np.array([60, 7, 40])).tolist(), holdout_size(np.array([60, 30])).tolist()
     ([30, 2, 20], [0, 0])
@@ -32,7 +32,7 @@ def holdout_size(per_class: Ints) -> Ints:
 
 
 def share_size(per_class: Ints, share: float) -> Ints:
-    """How many samples of each class judge for a given share: by largest remainder, one of each class always steers.
+    """How many samples of each class judge for a given share: by largest remainder; at least one of each class steers.
 
     >>> share_size(np.array([10, 5, 1]), 0.3).tolist()
     [3, 2, 0]
@@ -59,9 +59,9 @@ def draw_judges(y: Ints, n_classes: int, holdout: float | str, seed: int) -> Boo
 
 
 def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: bool, stacklevel: int = 3) -> None:
-    """Warn where nothing judges, or too little. `read` says whether a target or rule reads what is judged.
+    """Warn if no samples judge, or too few. `read` says whether a target or stopping rule reads the metrics.
 
-    `holdout=0` was asked for: it is warned of only if something reads the metrics.
+    `holdout=0` is a choice of the user: it is warned about only if something reads the metrics.
     """
     remedy = "Add trusted samples, or give judges of your own: fit(…, X_judge=…, y_judge=…)"
     if len(judging) == 0:

@@ -1,7 +1,7 @@
 """The steps of a round on data in memory: select → (annotate → aggregate) → construct → evaluate.
 
-A session holds the state of a campaign and moves it in two steps, `select` and `decide`. Either a step is done or it
-has left no trace: an interrupt in the middle of `decide` gives the labels back as they were.
+A session holds the state of a campaign. Two steps change it, `select` and `decide`. A step that fails or is interrupted
+changes nothing: an interrupt in the middle of `decide` restores the labels.
 """
 
 import time
@@ -36,12 +36,12 @@ from labelchef.domain.validation import Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
-_LOSS_ROWS = 512  # of validation at a time, for all epochs together
+_LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 MOST_ATTEMPTS = 2
-"""How often a sample is asked before it is given up as unresolved."""
+"""How often a sample is asked; if it is still unresolved then, it is given up."""
 
 
 class Split:
@@ -57,7 +57,7 @@ class Split:
 
     @cached_property
     def examples(self) -> Examples:
-        """The samples themselves."""
+        """The samples and their class ids."""
         engine = self._objective.engine
         return Examples(engine.rows(np.arange(engine.n_rows)), self._y)
 
@@ -92,11 +92,11 @@ class Split:
         return evaluate(self.settled(W), self._y, self._n_classes)
 
     def gains(self, first: Float64s, last: Float64s, seed: int) -> dict[str, Gain]:
-        """What the last parameters are better at than the first ones, with intervals."""
+        """The gain of each metric from the first parameters to the last ones, with intervals."""
         return gains(self._y, self.judged(first), self.judged(last), self._n_classes, seed)
 
     def judged(self, W: Float64s) -> Judged:
-        """Quality at W, and the samples one by one."""
+        """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
         losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self._y]
         return Judged(self.metrics(W), A.argmax(axis=1), losses)
@@ -109,9 +109,9 @@ class Session:
     objective: Objective
     labels: LabelTable
     steering: Split
-    """The validation samples that selection sees; no other labelled sample reaches selector or constructor."""
+    """The validation samples that selection sees; selector and constructor see no other labelled samples."""
     judging: Split | None
-    """Those it never sees; None where there are none, and those that steer judge too."""
+    """The validation samples held out for judging; None if there are none: then the steering samples judge too."""
     test: Split | None
     selector: Selector
     constructor: Constructor
@@ -126,10 +126,10 @@ class Session:
     """The last V that the selector handed over."""
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
     _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
-    """Of each round not taken back: its items, and the labels and attempts they had before."""
+    """For each round that was not undone: its items, and the labels and attempts they had before."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Some serialisers copy an array for each place that names it; the labels have one owner."""
+        """Share the labels with the objective again: some serialisers copy an array for each reference to it."""
         self.__dict__.update(state)
         self.objective = replace(self.objective, labels=self.labels.rows)
 
@@ -166,7 +166,7 @@ class Session:
         return record
 
     def gains(self, split: Split) -> dict[str, Gain]:
-        """Of each metric on `split`: the model as it stands against the first one."""
+        """The gain of each metric on `split`, from the first model to the present one."""
         assert self._first is not None, "start() comes first"
         return split.gains(self._first, self.parameters, self.seed)
 
@@ -184,9 +184,9 @@ class Session:
         return None if part is None else (part.examples.y, part.judged(self.parameters))
 
     def select(self, batch_size: int) -> Batch:
-        """The samples to ask next: the best of those never asked, then of those asked in vain.
+        """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
 
-        Asked twice within a round, it answers the same.
+        Calling it again in the same round returns the same batch.
         """
         if batch_size not in self._selected:
             self._selected[batch_size] = self._select(batch_size)
@@ -241,7 +241,7 @@ class Session:
             self.construction.keeper,
             np.random.default_rng(
                 [self.seed, len(self.rounds)]
-            ),  # of the round alone: asked again, it chooses the same
+            ),  # depends on seed and round only: a repeated selection is the same
             self.labels.cleaned,
             self.steering.examples,
             self.rounds,
@@ -286,9 +286,9 @@ class Session:
         return record
 
     def undo(self) -> bool:
-        """Give the samples of the last round that was not taken back yet the labels they had before it.
+        """Undo the last round that was not undone yet: its samples get back the labels they had before it.
 
-        False if there is none. The taking back is written down as a round of its own.
+        False if there is no such round. Undoing is recorded as a round of its own.
         """
         if not self._undoable:
             return False
@@ -317,7 +317,7 @@ class Session:
 
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
-        """Labels assigned and everything that follows written down; or, if that does not end well, nothing of it."""
+        """Assign the labels; if anything in the `with` block fails, restore them and the state of the session."""
         before, closed = (self._construction, self._selected, self._undoable), len(self.rounds)
         try:
             with self.labels.assigned(decisions.items, decisions.labels) as change:

@@ -1,4 +1,4 @@
-"""When to stop: small rules that compose with `&` and `|`.
+"""Stopping rules, which combine with `&` and `|`.
 
 >>> rule = TargetReached("f1_macro", 0.9) | (MaxRounds(50) & Plateau("loss", patience=5))
 >>> print(rule)
@@ -17,21 +17,21 @@ from labelchef.domain.settings import METRICS
 
 @dataclass(frozen=True)
 class Progress:
-    """What a rule may look at: the rounds so far, and the batch just selected (None before selection)."""
+    """The input of a rule: the rounds so far, and the batch just selected (None before selection)."""
 
     rounds: Sequence[RoundRecord]
     batch: Batch | None = None
 
 
 class StoppingRule(ABC):
-    """Base of all rules. A rule says whether it is `met`, and in `str()` what it waits for.
+    """Base of all rules: `met` is whether to stop, `str()` describes the condition.
 
-    Metrics are those of the validation samples that judge.
+    Metrics are those on the validation samples held out for judging.
     """
 
     @property
     def reads_metrics(self) -> bool:
-        """Whether it looks at a metric, which someone should judge then."""
+        """Whether it reads a metric, so that validation samples should be held out for it."""
         return False
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Either(StoppingRule):
 
 @dataclass(frozen=True)
 class TargetReached(StoppingRule):
-    """A metric on validation is good enough."""
+    """A metric on validation has reached a value."""
 
     metric: str
     value: float
@@ -107,7 +107,7 @@ class TargetReached(StoppingRule):
 
 @dataclass(frozen=True)
 class MaxRounds(StoppingRule):
-    """So many rounds were made."""
+    """This number of rounds was made."""
 
     rounds: int
 
@@ -121,7 +121,7 @@ class MaxRounds(StoppingRule):
 
 @dataclass(frozen=True)
 class Plateau(StoppingRule):
-    """The metric has not bettered its best by `min_delta` for `patience` rounds."""
+    """The metric has not improved on its best value by more than `min_delta` for `patience` rounds."""
 
     metric: str
     patience: int = 5
@@ -144,9 +144,9 @@ class Plateau(StoppingRule):
 
 @dataclass(frozen=True)
 class NoPredictedGain(StoppingRule):
-    """Not even the best sample of the batch is predicted to lower the validation loss.
+    """No sample of the batch is predicted to lower the validation loss: `batch.influence` is nowhere negative.
 
-    Never met where the selector predicts nothing: NaN is no gain, nor is it none.
+    Never met where the selector predicts nothing (NaN).
     """
 
     def met(self, progress: Progress) -> bool:

@@ -1,19 +1,19 @@
-"""gamma and l2 from the data: cross-validation over the trusted samples.
+"""Choose gamma and l2 by cross-validation over the trusted samples.
 
-Each fold of the trusted samples is predicted by a model of the weak samples and of the other folds, which stand in for
-what people will have cleaned. On M of the N training samples, drawn where there are more than `ROWS`,
+Each fold of the trusted samples is predicted by a model trained on the weak samples and the other folds, which represent the
+samples that people will clean. On M of the N training samples, drawn if there are more than `ROWS`,
 
     F(W) = (1/M) [ γ Σ_weak ℓ_i + (M/N) Σ_trusted ℓ_j ] + (l2/2) ‖W‖²
 
-and the trial (γ, l2) is judged by the cross-entropy of the held-out predictions at their best temperature,
+and the trial (γ, l2) is scored by the cross-entropy of the held-out predictions at their best temperature,
 
     min_T  mean_j CE( softmax(T · A_j), y_j )
 
-Soft weak labels make logits small, and a plain cross-entropy would reward whatever makes them larger: a small l2, a small γ.
-At the best temperature only the direction of the logits counts.
+Soft weak labels make logits small, and a plain cross-entropy would favour anything that makes them larger, such as a small l2
+or a small γ. At the best temperature only the direction of the logits counts.
 
 l2 is searched in multiples of the mean squared length of a row, so that the scale of the features does not matter. The
-search goes along one line at a time: l2, then γ, then l2 about the best.
+search varies one value at a time: l2, then γ, then l2 next to the best one.
 
 Shapes: X (M + n, D) weak rows above trusted ones; A (n, C) held-out logits.
 """
@@ -35,25 +35,25 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
 
 GAMMAS = (1.0, 0.3, 0.1, 0.03)
-"""Weights of a weak label that are tried."""
+"""Values of gamma that are tried."""
 
 RELATIVE_L2 = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-"""Strengths that are tried, times the mean squared length of a row of X."""
+"""Values of l2 that are tried, divided by the mean squared length of a row of X."""
 
 ROWS, COLUMNS = 4000, 512
-"""Training samples and directions that stand for all where there are more."""
+"""Largest numbers of training samples and of directions that are used."""
 
 FOLDS = 4
 
 _LARGEST_LENGTH = 1e30  # squared; sums of products of single-precision features must not overflow
-_SWEEPS = 25  # a trial; the temperature takes care of what is left of the way
+_SWEEPS = 25  # for one fold of a trial; the temperature corrects for a scale that has not converged
 _TOL = 1e-2
 _COLDEST, _HOTTEST = -6.0, 6.0  # log T
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A pair that was tried and what it came to: cross-entropy at the best temperature."""
+    """A pair that was tried, and its cross-entropy at the best temperature."""
 
     gamma: float
     l2: float
@@ -62,7 +62,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The chosen pair, everything that was tried, and how long that took."""
+    """The chosen pair, all trials, and the time they took."""
 
     gamma: float
     l2: float
@@ -82,7 +82,7 @@ def tune(
     bias: bool = True,
     seed: int = 0,
 ) -> Tuned:
-    """Choose what is None of `gamma` and `l2`; `clean` holds class ids of samples that are clean already, −1 elsewhere.
+    """Choose `gamma` or `l2`, or both, where None; `clean` holds class ids of samples that are clean already, −1 elsewhere.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 400)
@@ -95,8 +95,8 @@ def tune(
     began = time.perf_counter()
     if len(y_trusted) < 2:
         raise InvalidInputError(
-            f"{len(y_trusted)} validation sample steers, too few to choose gamma and l2 by; expected two or more. Add "
-            "trusted samples, or give gamma and l2 as numbers",
+            f"{len(y_trusted)} validation sample steers, too few to choose gamma and l2 by cross-validation; expected two or "
+            "more. Add trusted samples, or give gamma and l2 as numbers",
             code="val",
         )
     search = _Search(X, Y, clean, X_trusted, y_trusted, bias=bias, seed=seed)
@@ -111,7 +111,7 @@ def tune(
 
 
 class _Search:
-    """Trials on one stack of rows, weak above trusted; a fold is left out by giving its rows no weight."""
+    """Trials on one stack of rows, weak above trusted; the rows of the fold that is left out get weight zero."""
 
     def __init__(
         self, X: Floats, Y: Float64s, clean: Ints, X_trusted: Floats, y_trusted: Ints, *, bias: bool, seed: int
@@ -133,7 +133,7 @@ class _Search:
         self.trials: dict[tuple[float, float], Trial] = {}
 
     def best(self, pairs: list[tuple[float, float]]) -> Trial:
-        """The best of some pairs; equal ones by the stronger regularisation."""
+        """The best of some pairs; of equal ones, the one with the larger l2."""
         for gamma, l2 in pairs:
             if (gamma, l2) not in self.trials:
                 self.trials[gamma, l2] = Trial(gamma, l2, self._loss(gamma, l2))
@@ -151,7 +151,7 @@ class _Search:
         return tempered_loss(A, self._y)
 
     def _fitted(self, fold: int, gamma: float, objective: Objective) -> Float64s:
-        """Logits of every row at the optimum, or near it; each fold starts from its last model."""
+        """Logits of every row at or near the optimum; each fold starts from its last model."""
         start = objective.at(self._warm.get(fold, np.zeros(objective.shape)))
         if gamma not in self._frozen:
             self._frozen[gamma] = freeze(objective, start.logits)
@@ -180,20 +180,20 @@ def tempered_loss(A: Float64s, y: Ints) -> float:
 
 
 def _mean_squared_length(rows: Floats) -> float:
-    """Of the rows, in float64 whatever they are stored in; 1 where all are zero."""
+    """Mean squared length of the rows, computed in float64; 1 if all are zero."""
     total = sum(
         float(np.einsum("ij,ij->", part, part)) for part in (r.astype(np.float64) for r in np.array_split(rows, 16))
     )
     if not total / len(rows) < _LARGEST_LENGTH:
         raise InvalidInputError(
-            f"features up to {float(np.abs(rows).max()):.3g} are too large to square; expected a scale near 1. Divide them",
+            f"features up to {float(np.abs(rows).max()):.3g} are too large to square; expected a scale near 1. Scale them",
             code="features",
         )
     return total / len(rows) or 1.0
 
 
 def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
-    """Folds with every class in each where there are enough of it."""
+    """Folds that contain every class, if each class has enough samples; else any folds."""
     folds = min(FOLDS, len(y))
     seed = int(rng.integers(1 << 31))
     if np.bincount(y)[np.unique(y)].min() >= folds:
@@ -202,7 +202,7 @@ def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
 
 
 def _fewer_columns(rows: Floats) -> Floats:
-    """The rows in the directions of most variance, lengths kept; as they are where there are few columns."""
+    """The rows projected on the `COLUMNS` directions of largest variance; unchanged if there are no more columns than that."""
     if rows.shape[1] <= COLUMNS:
         return rows
     R = rows.astype(np.float64)
@@ -211,7 +211,7 @@ def _fewer_columns(rows: Floats) -> Floats:
 
 
 def _row_basis(rows: Float64s) -> Float64s:
-    """Eigenvectors of RᵀR for the largest eigenvalues, by way of the smaller R Rᵀ."""
+    """Eigenvectors of RᵀR with the largest eigenvalues, computed from the smaller matrix R Rᵀ."""
     g, U = np.linalg.eigh(rows @ rows.T)
     kept = g > 1e-12 * g[-1]
     return np.asarray((rows.T @ U[:, kept]) / np.sqrt(g[kept]))

@@ -1,15 +1,15 @@
-"""Who chooses on a network: INFL and its kin by forward mode, O2U by its own training, and those who ask for probabilities.
+"""Selectors for a network: INFL and its variants by forward mode, O2U by its own training, and those on probabilities.
 
 With S[i] = J_i v of `networks.influence` in the place of X V:
 
-    expected_infl   Σ_c Q[i, c] I(i, c), less its spread                  suggests argmax_c Q
+    expected_infl   Σ_c Q[i, c] I(i, c) − β sd_Q I(i, ·)                  suggests argmax_c Q
     infl            min_c I(i, c), formula (A)                            suggests argmin_c
     infl_y          min_c S[i, c] − P[i]·S[i]   (A) at γ = 0              suggests argmin_c
     infl_d          (P[i] − Y[i])·S[i]          N · change of the validation loss without i, at weight 1
     o2u             minus the mean loss of i over epochs of a cyclic learning rate
 
-Q = softmax(A − η S) as in `core.posterior`: the trusted samples' logits move by T = J v along v, so that the validation loss
-bends by vᵀ H_val v = mean_j Var_{P_j} T_j in the Gauss–Newton sense, and the damped curvature stands for H.
+Q = softmax(A − η S) as in `core.posterior`. Along v, the logits of the trusted samples change by T = J v; the curvature of the
+validation loss is vᵀ H_val v = mean_j Var_{P_j} T_j in the Gauss–Newton approximation, and the damped curvature replaces H.
 """
 
 import copy
@@ -40,12 +40,12 @@ from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.appraisal import BestCase, Expected
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
-"""Selectors of the convex pipeline that run on a network as they are: its probabilities are all they look at."""
+"""Selectors of the convex model which work on a network too: they use only its probabilities."""
 
 
 @dataclass(frozen=True)
 class Products:
-    """S = J v, logits A and P (N, C) at the model as it stands, with the solve behind them and the step η it allows."""
+    """S = J v, logits A and probabilities P (N, C) of the present model, with the solution for v and the step η."""
 
     S: Float64s
     A: Float64s
@@ -57,18 +57,18 @@ class Products:
 
 @dataclass
 class Direction:
-    """v and its products, solved once a model; the last v starts the next solve."""
+    """v and its products, computed once for each model; the last v starts the next solve."""
 
     model: NetworkModel
     settings: InfluenceSettings
     seed: int
     progress: bool = False
-    """Whether to show a bar while v is solved for."""
+    """Whether to show a progress bar during the solve for v."""
     _v: torch.Tensor | None = field(default=None, init=False, repr=False)
     _last: tuple[Point, Products] | None = field(default=None, init=False, repr=False)
 
     def at(self, context: SelectionContext) -> Products:
-        """Asked again about the same model, it is not computed again."""
+        """The products at the model of `context`; kept until the model changes."""
         if self._last is None or self._last[0] is not context.point:
             self._last = (context.point, self._compute(context))
         return self._last[1]
@@ -90,7 +90,7 @@ class Direction:
 
 @dataclass
 class NetworkInfluenceSelector(ABC):
-    """A selector along v. Each sample stands for itself: there is no look-ahead."""
+    """A selector that ranks by S = J v. Samples are scored one by one: there is no look-ahead."""
 
     direction: Direction
     name: ClassVar[str]
@@ -98,7 +98,7 @@ class NetworkInfluenceSelector(ABC):
     looks_ahead: ClassVar[bool] = False
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The eligible samples of the smallest scores; equal scores by index."""
+        """The eligible samples with the smallest scores; equal scores by index."""
         began, found = time.perf_counter(), self.direction.at(context)
         scores, suggested, influence = self.rank(found, context.objective.labels.Y, context.objective.labels.weight)
         indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
@@ -117,7 +117,7 @@ class NetworkInfluenceSelector(ABC):
 
     @abstractmethod
     def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """Scores (smallest first), suggested class ids and predicted changes, (N,) each."""
+        """Scores (smallest first), suggested class ids and influences, (N,) each."""
 
 
 class NetworkInflSelector(NetworkInfluenceSelector):
@@ -126,53 +126,53 @@ class NetworkInflSelector(NetworkInfluenceSelector):
     name: ClassVar[str] = "infl"
 
     def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """Formula (A): the score is the predicted change."""
+        """Formula (A): the score is the influence of the best answer."""
         best = BestCase().of(found.A, found.S, Y, weight)
         return best.worth, best.answers.argmax(axis=1), best.influence
 
 
 @dataclass
 class NetworkExpectedInflSelector(NetworkInfluenceSelector):
-    """Influence in expectation over what people will say. `optimism` is the share of its spread that counts."""
+    """Influence in expectation over the answers of people. `optimism` is β, the weight of its spread."""
 
     optimism: float = 1.0
     name: ClassVar[str] = "expected_infl"
 
     def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """The predicted change is the expectation; the spread counts in the order alone."""
+        """The influence is the expectation; the spread affects only the order."""
         expected = Expected(found.eta, self.optimism).of(found.A, found.S, Y, weight)
         return expected.worth, expected.answers.argmax(axis=1), expected.influence
 
 
 class NetworkInflYSelector(NetworkInfluenceSelector):
-    """INFL-Y: a slope in the label, so no change is predicted."""
+    """INFL-Y: a slope with respect to the label, so `influence` is NaN."""
 
     name: ClassVar[str] = "infl_y"
 
     def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:  # noqa: ARG002
-        """Whatever the label is now, and its weight."""
+        """Uses neither the present label nor its weight."""
         slopes = label_slopes(found.S, found.P)
         return np.asarray(slopes.min(axis=1)), slopes.argmin(axis=1), np.full(len(slopes), np.nan)
 
 
 class NetworkInflDSelector(NetworkInfluenceSelector):
-    """INFL-D: the samples the network would do best without."""
+    """INFL-D: the samples whose deletion would lower the validation loss most."""
 
     name: ClassVar[str] = "infl_d"
     suggests: ClassVar[bool] = False
 
     def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """Ranked at weight 1, so that an order remains where γ is 0."""
+        """Ranked as if the weight were 1, so that there is an order even for γ = 0."""
         scores = deletion_influence(found.S, found.P, Y)
         return scores, np.full(len(Y), UNRESOLVED), weight * scores
 
 
 @dataclass
 class NetworkO2USelector:
-    """O2U-Net (Huang et al. 2019): the samples whose loss stays high while the learning rate swings.
+    """O2U-Net (Huang et al. 2019): the samples whose loss stays high in cyclic training.
 
-    From the present weights, `cycles` times over, the rate falls from ten times that of training to a tenth of it within
-    `epochs` and jumps back; the mean loss of each sample over all these epochs, against its label as it is, is its score.
+    Training starts from the present weights. In each of `cycles` cycles, the learning rate falls from ten times that of training
+    to a tenth of it within `epochs` epochs. Samples are ranked by their mean loss over all epochs, against the present label.
     """
 
     model: NetworkModel
@@ -185,7 +185,7 @@ class NetworkO2USelector:
     looks_ahead: ClassVar[bool] = False
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The eligible samples of the highest mean loss."""
+        """The eligible samples with the highest mean loss."""
         began, labels = time.perf_counter(), context.objective.labels
         swinging = replace(self.model, task=copy.deepcopy(self.model.task))
         total = np.zeros(len(labels.Y))
@@ -214,11 +214,11 @@ ALONG_V: dict[str, type[NetworkInfluenceSelector]] = {
 }
 
 NETWORK_SELECTORS = (*ALONG_V, "o2u", *ON_PROBABILITIES)
-"""Names accepted by `NetworkCleaner(selector=…)`; with constructor 'last_layer' all of `labelchef.selectors` are."""
+"""Names accepted by `NetworkCleaner(selector=…)`; with constructor 'last_layer', those of the convex model."""
 
 
 def choose_selector(chosen: Any, direction: Direction, training: TrainingSettings) -> Selector:
-    """A selector for a network: one along v, O2U, one that needs probabilities only, or one of the user's own."""
+    """A selector for a network: one that uses v, O2U, one that needs only probabilities, or a user's own."""
     name = chosen if isinstance(chosen, str) else str(getattr(chosen, "name", ""))
     if isinstance(chosen, str) and chosen in ALONG_V:
         return ALONG_V[chosen](direction)
@@ -228,7 +228,7 @@ def choose_selector(chosen: Any, direction: Direction, training: TrainingSetting
     if convex or name.endswith("+look_ahead") or (isinstance(chosen, str) and name not in ON_PROBABILITIES):
         raise InvalidInputError(
             f"selector {name!r} cannot choose on a network; expected one of {', '.join(NETWORK_SELECTORS)}, or "
-            "constructor='last_layer', which is the convex model and takes all of labelchef.selectors",
+            "constructor='last_layer', which is the convex model and takes every selector",
             code="selector",
         )
     return make_selector(chosen)

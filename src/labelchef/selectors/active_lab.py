@@ -1,23 +1,23 @@
-"""ActiveLab (Goh & Mueller 2023) through the cleanlab library: where one more label would tell most.
+"""ActiveLab (Goh & Mueller 2023), computed by the cleanlab library: the samples for which one more label tells most.
 
     score_i = [ (Σ_{j ∈ A_i} w_j + w_M) q_i + w̄ / C ] / (Σ_{j ∈ A_i} w_j + w_M + w̄),   smallest first
 
-A_i who labelled i, w_j and w_M the trust in annotator j and in the model as estimated from their agreement, w̄ its mean over
-annotators, q_i CROWDLAB's quality of the consensus label; all of it is `cleanlab.multiannotator.get_active_learning_scores`.
-Its two inputs are ours:
+A_i are the annotators of sample i, w_j and w_M the trust in annotator j and in the model as estimated from their agreement,
+w̄ the mean of w_j, q_i CROWDLAB's quality of the consensus label. `cleanlab.multiannotator.get_active_learning_scores`
+computes all of it from two inputs, which are made here:
 
 - P (N, C), out-of-fold probabilities of our own model (`out_of_fold`).
-- labels (N, M), an annotator a column, NaN where they said nothing:
-  *the weak label* is one annotator, with its most probable class; where several are equally probable it abstains. Kept for
-  cleaned samples too: there it meets the votes of people, which is how the trust in it is learned.
-  *Everyone who voted* is one; of each sample the votes that its last decision rests on count. 'Ambiguous' abstains. The
-  suggestion, where it votes, is left out: it is the model's voice, which has its own weight.
-  *Clean labels nobody voted on*, known with the data, are one more.
+- labels (N, M), one column for each annotator, NaN where there is no label:
+  *The weak labels* are one annotator, which gives the most probable class, or nothing where several are equally probable.
+  This column also has the weak labels of cleaned samples: comparing them with the votes of people shows how far to trust them.
+  *Each person who voted* is an annotator; for each sample, the votes behind its last decision count. 'Ambiguous' is no label.
+  Votes of the suggestion are left out: they come from the model, which has its own weight w_M.
+  *Clean labels without votes*, which were given with the data, are one more annotator.
 
-A sample that nobody labelled is scored as the library scores unlabelled ones. The library breaks exact ties of P by a coin
-nobody has seeded; so P is kept above 1e-12 and bent by a billionth in favour of the lower class id.
+A sample without any label is scored as the library scores unlabelled ones. The library breaks exact ties of P by random
+numbers without a seed; so P is kept above 1e-12 and changed by a billionth in favour of the lower class id.
 
-ActiveLab says where to ask, not what the answer is: there is no suggestion.
+ActiveLab scores where to ask, not what the answer is: there is no suggestion.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from labelchef.selectors.out_of_fold import out_of_fold
 from labelchef.selectors.protocol import SelectionContext
 from labelchef.selectors.ranking import Ranking, RankingSelector
 
-_NO_PERSON = (SUGGESTION, "undo")  # workers of a record that are no annotators
+_NO_PERSON = (SUGGESTION, "undo")  # workers in a record which are not people
 _FLOOR, _BEND = 1e-12, 1e-9
 
 
@@ -58,7 +58,7 @@ class ActiveLabSelector(RankingSelector):
         labels = annotations(context)
         known = ~np.isnan(labels).all(axis=1)
         score = cleanlab_module("multiannotator").get_active_learning_scores
-        with quietly():  # that annotators agree on nothing is no news early on
+        with quietly():  # it warns that annotators do not agree, which is normal in the first rounds
             labelled, others = score(
                 labels[known] if known.any() else None,
                 P[known] if known.any() else None,
@@ -70,7 +70,7 @@ class ActiveLabSelector(RankingSelector):
 
 
 def annotations(context: SelectionContext) -> Float64s:
-    """(N, M): what each annotator said of each sample, NaN for nothing; annotators who said nothing are left out."""
+    """(N, M): the label of each annotator for each sample, NaN for none; annotators without labels are left out."""
     Y = context.objective.labels.Y
     weak = Y if context.weak is None else context.weak
     votes = votes_that_count(context.rounds)

@@ -1,4 +1,4 @@
-"""The cleanlab library as an extra: found, and of a version whose licence fits.
+"""The optional library cleanlab: whether it is installed, in a version whose licence fits.
 
 cleanlab is licensed under the AGPL below 2.8 and under the Apache licence from 2.8 on; older ones are not imported.
 """
@@ -21,7 +21,7 @@ _quiet = threading.Lock()
 
 
 def require_cleanlab(selector: str) -> None:
-    """Say early, and without importing it, what is missing."""
+    """Refuse a missing or old cleanlab, without importing it."""
     try:
         version = importlib.metadata.version("cleanlab")
     except importlib.metadata.PackageNotFoundError:
@@ -35,15 +35,15 @@ def require_cleanlab(selector: str) -> None:
 
 
 def cleanlab_module(name: str) -> Any:
-    """A module of cleanlab; its import takes seconds, so it is left to the first selection."""
+    """A module of cleanlab, imported at the first selection because the import takes seconds."""
     return importlib.import_module(f"cleanlab.{name}")
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Let the library keep its advice to itself: it warns and, with no way to tell it not to, prints.
+    """Suppress what the library warns about and prints; it has no option for that.
 
-    What other threads print meanwhile is printed.
+    Output of other threads is not suppressed.
     """
     with _quiet, warnings.catch_warnings(), contextlib.redirect_stdout(_Muted(sys.stdout)):
         warnings.simplefilter("ignore", UserWarning)
@@ -51,21 +51,21 @@ def quietly() -> Iterator[None]:
 
 
 class _Muted(io.TextIOBase):
-    """A stream that swallows what the thread that made it writes, and passes on the rest."""
+    """A stream that drops what its own thread writes, and passes on what other threads write."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._thread = stream, threading.get_ident()
 
     def write(self, text: str) -> int:
-        """Write, or do as if."""
+        """Write the text, or drop it."""
         return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
 
     def flush(self) -> None:
-        """Flush what is behind."""
+        """Flush the underlying stream."""
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Whether a terminal is behind."""
+        """Whether the underlying stream is a terminal."""
         return bool(self._stream.isatty())
 
 

@@ -1,4 +1,4 @@
-"""cleanlab's label quality (Northcutt et al. 2021; Kuan & Mueller 2022) as a selector: labels least likely right first.
+"""cleanlab's label quality (Northcutt et al. 2021; Kuan & Mueller 2022) as a selector: labels least likely to be right first.
 
     y_i      = argmax_c Y[i, c]                    the given label: a clean one, or the weak one rounded (equal: the first)
     score_i  = cleanlab.rank.get_label_quality_scores(y, P, method)[i],   smallest first
@@ -6,8 +6,8 @@
                confidence_weighted_entropy: entropy of P[i] over the self-confidence, turned and scaled
     suggest  = argmax_c P[i, c]
 
-P (N, C) are out-of-fold probabilities of our own model (`out_of_fold`), trained on soft labels and weights as always:
-rounding concerns the label that is judged, not those the model learns from. Cleaned samples teach, and are not asked.
+P (N, C) are out-of-fold probabilities of our own model (`out_of_fold`), trained on soft labels and weights as always: only
+the label that is scored is rounded, not those that the model is trained on. Cleaned samples are trained on, not asked.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy"
 
 @dataclass
 class CleanlabQualitySelector(RankingSelector):
-    """Labels that cleanlab holds for least likely right."""
+    """Labels that are least likely right by cleanlab's quality score."""
 
     method: str = "self_confidence"
     folds: int = 5
@@ -47,17 +47,19 @@ class CleanlabQualitySelector(RankingSelector):
         require_cleanlab(self.name)
 
     def rank(self, context: SelectionContext) -> Ranking:
-        """The library's quality of every given label, and the class the other folds hold for most probable."""
+        """The library's quality of every given label, and the most probable class by the models of the other folds."""
         P = out_of_fold(context, self.folds)
         given = context.objective.labels.Y.argmax(axis=1)
         scores: Float64s = np.asarray(
             cleanlab_module("rank").get_label_quality_scores(given, P, method=self.method), dtype=np.float64
         )
         top = np.sort(P, axis=1)[:, -2:]
-        suggested = np.where(top[:, 1] > top[:, 0], P.argmax(axis=1), UNRESOLVED)  # equals are no suggestion
+        suggested = np.where(
+            top[:, 1] > top[:, 0], P.argmax(axis=1), UNRESOLVED
+        )  # no suggestion where two are equally probable
         return Ranking(scores, suggested)
 
 
 def check_folds(folds: object) -> None:
-    """Refuse what is no number of folds."""
+    """Refuse anything but a whole number of 2 folds or more."""
     check_whole(folds, "folds", 2)

@@ -1,4 +1,4 @@
-"""What all influence-based selectors share: V = H⁻¹ g_val, solved once a round and carried to the next."""
+"""Common parts of the influence-based selectors: V = H⁻¹ g_val, solved once for each selection."""
 
 import time
 import warnings
@@ -22,14 +22,14 @@ from labelchef.selectors.protocol import SelectionContext
 
 @dataclass(frozen=True)
 class Direction:
-    """The solution of H V = g_val with what it cost: sweeps and seconds."""
+    """The solution of H V = g_val, with its cost in sweeps and seconds."""
 
     solution: LinearSolution
     sweeps: float
     seconds: float
 
     def diagnostics(self, candidates: int, began: float, slack: float = float("inf")) -> SelectionDiagnostics:
-        """Diagnostics of a selection along this V that began then and ends now."""
+        """Diagnostics of a selection along this V that began at `began` and ends now."""
         return SelectionDiagnostics(
             iterations=self.solution.iterations,
             residual=self.solution.residual,
@@ -48,13 +48,13 @@ class Direction:
 
 @dataclass
 class InfluenceSelector(ABC):
-    """A selector that solves for V and then chooses along it. `tol` is the relative residual of H V = g_val."""
+    """A selector that solves H V = g_val, up to the relative residual `tol`, and ranks samples by S = X V."""
 
     name: ClassVar[str]
     suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = True
     needs: ClassVar[str] = "a validation set"
-    """What it asks of the data, for the documentation."""
+    """What it needs of the data, for the documentation."""
 
     tol: float = 1e-6
     max_iterations: int = 500
@@ -67,8 +67,8 @@ class InfluenceSelector(ABC):
         batch = self.select_along(context, direction, batch_size, began)
         return replace(batch, by_answer=by_answer(context, direction.solution.linear, batch.indices))
 
-    def appraisal(self, context: SelectionContext, V: Float64s) -> Appraisal:  # noqa: ARG002 (others look at both)
-        """How influences come to a worth: INFL takes the best case."""
+    def appraisal(self, context: SelectionContext, V: Float64s) -> Appraisal:  # noqa: ARG002 (others use both)
+        """How the influences of a sample become a worth: INFL takes the best case."""
         return BestCase()
 
     @abstractmethod
@@ -84,7 +84,7 @@ def by_answer(context: SelectionContext, linear: Linear, rows: Ints) -> Float64s
 
 
 def solve_direction(context: SelectionContext, *, tol: float, max_iterations: int) -> Direction:
-    """Solve H V = g_val from what rode along with the model; warn if it does not converge."""
+    """Solve H V = g_val, starting from the V that was updated with the model; warn if it does not converge."""
     began, sweeps = time.perf_counter(), context.objective.engine.sweeps
     solution = solve_spd(
         context.objective,

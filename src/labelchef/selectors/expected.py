@@ -1,14 +1,14 @@
-"""Expected influence: what asking is worth when a person answers (method note, section 8).
+"""Expected influence: the influence of asking, in expectation over the answers (docs/method.md).
 
     E(i) = Σ_c Q[i, c] I(i, c)            Q of `core.posterior`, I of `core.influence`
     ranked by E(i) − β sd_Q I(i, ·)       most negative first; β = `optimism`
     suggestion  argmax_c Q[i, c]
 
-INFL ranks by the answer that would help most, and the person may answer otherwise. Here every answer counts by how
-probable it is, and the suggestion is the answer to be expected. The spread of what the answers would do stands for what
-can be learnt by asking: β = 0 is the plain expectation, a large β comes near to INFL's best case.
+INFL ranks by the answer that would help most, but the person may answer otherwise. Here every answer counts by its
+probability, and the suggestion is the most probable answer. The spread of the influences over the answers measures what can
+be learnt by asking: β = 0 is the plain expectation, a large β comes near to INFL's best case.
 
-All of it reads off A = X W and S = X V, which are there when V is: one pass over those small arrays, none over X.
+Everything is computed from A = X W and S = X V, which are known once V is: one pass over those small arrays, none over X.
 """
 
 from dataclasses import dataclass, field
@@ -27,14 +27,14 @@ from labelchef.selectors.protocol import SelectionContext
 
 @dataclass
 class ExpectedInflSelector(InfluenceSelector):
-    """Influence in expectation over what people will say. `optimism` is β, the share of its spread that counts."""
+    """Influence in expectation over the answers of people. `optimism` is β, the weight of its spread."""
 
     optimism: float = 1.0
     name: ClassVar[str] = "expected_infl"
     _last: tuple[Float64s, Expected] | None = field(default=None, init=False, repr=False)
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Expected:
-        """With the step that V allows; look-ahead asks again about the same V."""
+        """With the step η that belongs to V; kept, because look-ahead asks again for the same V."""
         if self._last is None or self._last[0] is not V:
             N = context.objective.engine.n_rows
             eta = step_towards_trusted(context.trusted.X, context.validation, V, N)

@@ -1,18 +1,18 @@
-"""Batches whose picks account for each other (method note, section 6).
+"""Batches in which each pick accounts for those before it (docs/method.md).
 
-INFL scores samples one by one; a batch of its best is full of near-copies. Look-ahead takes the best, moves the model
-by the step that cleaning it would cause, and scores again before it takes the next:
+INFL scores samples one by one, and the best of them are often near-copies of each other. Look-ahead takes the best one,
+moves the model by the step that cleaning it would cause, and scores again before it takes the next:
 
     ΔG = (1/N) x_i ⊗ [(p_i − a_i) − γ (p_i − y_i)]        the gradient of the cleaned sample, known at once
-    W ← W − M⁻¹ ΔG                                         one solve with the frozen Hessian
+    W ← W − M⁻¹ ΔG                                         one solve with the frozen Hessian M
     V ← V + M⁻¹ (g_val(W) − g_val(W_before))               another; H itself is left as it is
     A ← A + X ΔW,  S ← S + X ΔV                            for the rows of a pool only
 
-The pool holds the best samples by plain INFL: `pool`·b or, for b > 25, b²/5. No pass over X is made for the steps. M and H
-stay as they are, which is good for some twenty labels; after every `renew` picks the model is therefore taken to its true
-optimum under the labels assumed so far, V is solved there (a few sweeps), and the steps go on. `batch.influence[j]` is what
-sample j is predicted to add after those before it. The answer a_i that is assumed for a pick is the appraisal's: the class
-that would help most for INFL, the answers to be expected for the expected influence.
+The pool holds the best samples by the plain selection: `pool`·b or, for b > 25, b²/5. The steps make no pass over X. M and H
+are not updated by them, which is accurate enough for about twenty labels; so after every `renew` picks the model is brought to
+its true optimum under the labels assumed so far, V is solved there (a few sweeps), and the steps go on. `batch.influence[j]`
+and `batch.by_answer[j]` are what sample j is predicted to add after those before it. The answer a_i that is assumed for a pick
+comes from the appraisal: the class that would help most for INFL, the distribution Q[i] for the expected influence.
 """
 
 import time
@@ -32,21 +32,21 @@ from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext
 
 LARGEST_BATCH = 100
-"""Who asks for more than this, or for more than half of what is left, wants a ranking and gets plain INFL's."""
+"""Batches larger than this, or than half of the eligible samples, are plain rankings without look-ahead."""
 
 LARGEST_POOL = 2000
 
 _RENEW_TOL = 1e-4
 _RENEW_RESIDUAL = 1e-3
 _RENEW_SWEEPS = 100
-_AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative, is taken to be there
+_AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative to 1 + ‖W‖, counts as optimal
 
 
 @dataclass
 class _Ahead:
     """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows.
 
-    W and g_val are also kept where the engine is, so that a step takes one way there and one back.
+    `W_there` and `g_there` are W and g_val as arrays of the engine's kind, so that a step needs one transfer each way.
     """
 
     W: Float64s
@@ -60,7 +60,7 @@ class _Ahead:
 
 @dataclass
 class LookAheadSelector:
-    """Any influence-based selector, its batch spread out by look-ahead."""
+    """An influence-based selector, with look-ahead within its batches."""
 
     base: InfluenceSelector
     pool: int = 5
@@ -69,7 +69,7 @@ class LookAheadSelector:
 
     @property
     def name(self) -> str:
-        """That of the underlying selector, and what is laid over it."""
+        """The name of the underlying selector, with '+look_ahead'."""
         return f"{self.base.name}+look_ahead"
 
     @property
@@ -86,7 +86,7 @@ class LookAheadSelector:
         solved: list[Linear] = []
         pool = self.base.select(replace(context, carry=solved.append), self._pool_size(batch_size))
         context.carry(solved[-1])
-        context = replace(context, keeper=replace(context.keeper))  # what is learned under assumed labels stays here
+        context = replace(context, keeper=replace(context.keeper))  # a copy: it learns from assumed labels
         batch = self._pick(context, solved[-1], pool.indices, min(batch_size, len(pool)))
         diagnostics = replace(
             pool.diagnostics,
@@ -97,7 +97,7 @@ class LookAheadSelector:
         return replace(batch, diagnostics=diagnostics)
 
     def _pool_size(self, batch_size: int) -> int:
-        """Large batches crowd each other more, so each of their picks gets more to choose from."""
+        """Picks of a large batch overlap more, so each has more samples to choose from."""
         return min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)
 
     def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> Batch:
@@ -110,7 +110,7 @@ class LookAheadSelector:
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
             of = appraisal.of(ahead.A, ahead.S, Y, gamma)
-            i = int(np.lexsort((rows, of.worth, ~left))[0])  # those left first, whatever their worth
+            i = int(np.lexsort((rows, of.worth, ~left))[0])  # those not picked yet come first
             picks[n], answers[n], influence[n], by_answer[n] = i, of.answers[i], of.influence[i], of.by_answer[i]
             left[i] = False
             if n + 1 == count:
@@ -131,7 +131,7 @@ def _start(objective: Objective, point: Point, linear: Linear, g: Float64s, rows
 
 
 def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, change: Float64s) -> None:
-    """Move the model by the step that a change of the gradient causes, and all that hangs on it."""
+    """Move W by the step that a change of the gradient causes, and update V, A and S."""
     engine, keeper, before = context.objective.engine, context.keeper, ahead.g_there
     step = -keeper.solve_there(engine.place(change))
     ahead.W_there = ahead.W_there + step
@@ -146,8 +146,8 @@ def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, change: Floa
 def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, answers: Float64s) -> _Ahead:
     """The true optimum, and V there, under the labels assumed for the picks so far.
 
-    A model that is not at its own optimum (a descent, stopped early) would not go to this one either: it stays where
-    the steps so far have led, and only V is solved anew.
+    A model that is not at its own optimum (a descent that was stopped early) would not reach this one either: then W stays
+    where the steps have moved it, and only V is solved again.
     """
     old, items = context.objective.labels, rows[picks]
     assumed = RowLabels(old.Y.copy(), old.weight.copy())

@@ -1,4 +1,4 @@
-"""What all selectors share that do not choose along INFL's V: a score a sample, smallest first."""
+"""Common parts of the selectors that do not use V: one score for each sample, smallest first."""
 
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from labelchef.selectors.protocol import SelectionContext
 
 @dataclass(frozen=True)
 class Ranking:
-    """Scores (N,), smaller is asked first; suggested class ids (N,) where there are any."""
+    """Scores (N,), smallest asked first; suggested class ids (N,), or None."""
 
     scores: Float64s
     suggested: Ints | None = None
@@ -25,18 +25,18 @@ class Ranking:
 
 @dataclass
 class RankingSelector(ABC):
-    """A selector that scores every sample by itself."""
+    """A selector that ranks the samples by a score."""
 
     name: ClassVar[str]
     suggests: ClassVar[bool] = False
     looks_ahead: ClassVar[bool] = False
     chance: ClassVar[bool] = False
-    """Whether it draws from the context's random numbers: with others it would choose otherwise."""
+    """Whether its choice depends on the random numbers of the context (beyond breaking ties)."""
     needs: ClassVar[str]
-    """What it asks of the data, for the documentation."""
+    """What it needs of the data, for the documentation."""
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The eligible samples of the smallest scores; whom of equals to take, where not all fit, is drawn from the seed."""
+        """The eligible samples with the smallest scores. Where not all samples of an equal score fit, some are drawn."""
         began, engine = time.perf_counter(), context.objective.engine
         sweeps = engine.sweeps
         ranking = self.rank(context)
@@ -60,10 +60,10 @@ class RankingSelector(ABC):
 
 
 def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
-    """The smallest scores in order, equal ones by index; a tie at the end of the batch is broken by chance.
+    """The smallest scores in order, equal ones by index; a tie at the end of the batch is broken at random.
 
-    A model that knows nothing, as with γ = 0 before anything is clean, finds all samples alike: the first rows of a file
-    are no fair choice among them.
+    A model without training signal, as with γ = 0 before anything is clean, scores all samples alike. Taking the first rows
+    of the file would then be a biased choice.
     """
     found = smallest(scores, count)
     if len(found) == 0:

@@ -1,12 +1,12 @@
-"""Active learning's classics (paper section 5.1, `Active (one)` and `Active (two)`) and plain chance.
+"""Classic active learning (paper section 5.1, `Active (one)` and `Active (two)`), and random choice.
 
     least confidence   max_c P[i, c]                 smallest first
     entropy            Σ_c P[i, c] log P[i, c]       smallest first
     margin             largest − second largest of P[i]
     random             every order equally likely, from the session's seed
 
-P (N, C) are the model's probabilities. None of them looks at the weak labels, at validation or at what cleaning would
-do, so none suggests a label.
+P (N, C) are the model's probabilities. These selectors use neither the weak labels nor the validation samples nor the effect
+of cleaning, so they suggest no label.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RandomSelector(RankingSelector):
     needs: ClassVar[str] = "nothing"
 
     def rank(self, context: SelectionContext) -> Ranking:
-        """A number between 0 and 1 each."""
+        """A random number between 0 and 1 for each sample."""
         return Ranking(context.rng.random(context.objective.engine.n_rows))
 
 
