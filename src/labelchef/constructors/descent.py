@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
-from labelchef.constructors.replay import descend
+from labelchef.constructors.replayed_descent import descend
 from labelchef.constructors.schedule import Schedule
 from labelchef.constructors.trajectory import Trajectory
 from labelchef.core.coordinates import Coordinates
