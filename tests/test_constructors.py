@@ -64,7 +64,7 @@ class Campaign:
 
 def last(construction: Construction) -> Array:
     assert construction.trajectory is not None
-    return construction.trajectory.last
+    return np.asarray(construction.trajectory.ends[-1])
 
 
 @pytest.mark.parametrize("C", [2, 3, 5])

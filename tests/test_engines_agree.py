@@ -53,7 +53,7 @@ def test_a_sweep_and_its_parts(make_engine: Make, rng: np.random.Generator, n: i
     assert whole.loss == pytest.approx(float(-(r * labels.Y * log_softmax(dense @ W, axis=1)).sum()), rel=1e-11)
 
     backward = swept(engine, labels, logits=whole.logits, gradient=True)
-    product = swept(engine, labels, logits=whole.logits, products=whole.products, hessian_product=True)
+    product = swept(engine, labels, logits=whole.logits, V=contrast(V), hessian_product=True)
     np.testing.assert_allclose(backward.gradient, whole.gradient, atol=1e-10)
     np.testing.assert_allclose(product.hessian_product, whole.hessian_product, atol=1e-10)
     assert swept(engine, labels, W=contrast(W)).products is None

@@ -184,20 +184,16 @@ def finish(
     W = np.ascontiguousarray(at.parameters(trajectory.ends[epoch]))
     V = None if companion is None or keeper is None else companion.corrected(W, keeper)
     point = objective.at(W, V=V)
-    refreshed = 0
     if keeper is None:
         keeper = CurvatureKeeper(freeze(objective, point.logits))
-        refreshed = 1
     elif keeper.due(objective):
         keeper.refresh(objective, point.logits)
-        refreshed = 1
     diagnostics = ConstructionDiagnostics(
         iterations=trajectory.schedule.steps,
         sweeps=objective.engine.sweeps - sweeps,
         gradient_norm=point.gradient_norm,
         distance=point.gradient_norm / objective.l2,
         tolerance=float("inf"),
-        refreshed=refreshed,
         epoch=epoch,
         explicit=progress.explicit,
         fell_back=progress.fell_back,

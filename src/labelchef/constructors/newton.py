@@ -43,7 +43,7 @@ class NewtonConstructor:
         keeper = CurvatureKeeper(freeze(objective, start.logits, step=step))
         found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
         keeper.refresh(objective, found.point.logits)
-        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps, keeper.refreshed)
+        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def construct(
         self,
@@ -55,7 +55,7 @@ class NewtonConstructor:
     ) -> Construction:
         """From the last optimum to the new one."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        keeper, refreshed = last.keeper, last.keeper.refreshed
+        keeper = last.keeper
         start = objective.relabelled(last.point, change)
         keeper.note(objective, last.point.logits, change)
         found = minimise(
@@ -66,17 +66,10 @@ class NewtonConstructor:
             max_sweeps=self.max_sweeps,
             companion=companion,
         )
-        spent = objective.engine.sweeps - sweeps
-        return self._finish(objective, found, keeper, began, spent, keeper.refreshed - refreshed)
+        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def _finish(
-        self,
-        objective: Objective,
-        found: Minimum,
-        keeper: CurvatureKeeper,
-        began: float,
-        sweeps: float,
-        refreshed: int,
+        self, objective: Objective, found: Minimum, keeper: CurvatureKeeper, began: float, sweeps: float
     ) -> Construction:
         norm = found.point.gradient_norm
         if not found.converged:
@@ -93,7 +86,6 @@ class NewtonConstructor:
             distance=norm / objective.l2,
             tolerance=found.tolerance,
             converged=found.converged,
-            refreshed=refreshed,
             seconds=time.perf_counter() - began,
         )
         return Construction(found.point, keeper, diagnostics)

@@ -199,7 +199,6 @@ class CurvatureKeeper:
 
     factor: FrozenCurvature
     waste: float = field(default=0.0)
-    refreshed: int = field(default=0)
     drift: Drift | None = field(default=None, repr=False)
     _pairs: tuple[Pair, ...] = field(default=(), repr=False)
 
@@ -273,4 +272,3 @@ class CurvatureKeeper:
             self._pairs = ()
         self.drift = None
         self.waste = 0.0
-        self.refreshed += 1

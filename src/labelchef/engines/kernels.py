@@ -191,9 +191,9 @@ def sweep_rows(features, labels, wanted, K, values, lo, hi, sums):
     """One pass over rows lo ≤ i < hi; returns Σ weight · loss.
 
     With `wanted.A` the first k rows of K are parameters and A is written, else A is read; with `wanted.Z` the next k
-    rows are a direction and Z is written, else Z is read. `sums` receives, k rows each and in this order, the
+    rows are a direction and Z is written. `sums` receives, k rows each and in this order, the
     gradient Σ w (P − Y) ⊗ x (if `wanted.gradient`) and the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x (if
-    `wanted.product`).
+    `wanted.product`, which needs Z).
     """
     X, bias = features.X, features.bias
     Y, weight = labels.Y, labels.weight

@@ -82,14 +82,13 @@ class MemoryEngine:
         W: Float64s | None = None,
         logits: Float64s | None = None,
         V: Float64s | None = None,
-        products: Float64s | None = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
         """See `Engine.sweep`."""
         k = labels.Y.shape[1] - 1
         A = np.empty((self.n_rows, k)) if logits is None else logits
-        Z = np.empty((self.n_rows if V is not None else 0, k)) if products is None else products
+        Z = np.empty((self.n_rows if V is not None else 0, k))
         K = np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))])
         m = k * (int(gradient) + int(hessian_product))
         cuts = self._cuts(m)
@@ -107,7 +106,7 @@ class MemoryEngine:
         self.sweeps += 1.0
         return SweepSums(
             logits=A,
-            products=Z if V is not None or products is not None else None,
+            products=Z if V is not None else None,
             loss=float(np.sum(losses)),
             gradient=sums[:k] if gradient else None,
             hessian_product=sums[m - k :] if hessian_product else None,

@@ -78,11 +78,10 @@ class Engine(Protocol):
         W: Float64s | None = None,
         logits: RowArray | None = None,
         V: Float64s | None = None,
-        products: RowArray | None = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
-        """One pass. W and V are (k, D); exactly one of `W` and `logits` is given, and at most one of V, products."""
+        """One pass. W and V are (k, D). Give either `W` or `logits`; a Hessian product needs V."""
         ...
 
     def gradient_at(self, labels: RowLabels, W: RowArray) -> RowArray:

@@ -90,7 +90,6 @@ class TorchEngine:
         W: Float64s | None = None,
         logits: Any = None,
         V: Float64s | None = None,
-        products: Any = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
@@ -99,12 +98,12 @@ class TorchEngine:
         k = here.Y.shape[1] - 1
         K = self.place(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
         wanted = (W is not None, V is not None, gradient, hessian_product)
-        F, sums = self._recorded(here, K, wanted, logits, products)
+        F, sums = self._recorded(here, K, wanted, logits)
         found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums cross the bus at once
         G = found[:-1].reshape(-1, self.n_columns)
         return SweepSums(
             logits=F[:k].T if logits is None else logits,
-            products=F[len(K) - k :].T if V is not None else products,
+            products=F[len(K) - k :].T if V is not None else None,
             loss=float(found[-1]),
             gradient=G[:k] if gradient else None,
             hessian_product=G[len(G) - k :] if hessian_product else None,
@@ -112,22 +111,22 @@ class TorchEngine:
 
     def gradient_at(self, labels: RowLabels, W: Any) -> Any:
         """See `Engine.gradient_at`."""
-        _, sums = self._recorded(self.placed(labels), W, (True, False, True, False), None, None)
+        _, sums = self._recorded(self.placed(labels), W, (True, False, True, False), None)
         return sums[:-1].reshape(-1, self.n_columns)
 
-    def _recorded(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> Any:
+    def _recorded(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any) -> Any:
         """`_pass`, replayed where X is small; the sums are then overwritten by the next pass."""
 
         def work(K: Any) -> tuple[Any, Any]:
-            return self._pass(here, K, wanted, logits, products)
+            return self._pass(here, K, wanted, logits)
 
         self.sweeps += 1.0
-        if not self._small or logits is not None or products is not None:
+        if not self._small or logits is not None:
             return work(K)
         F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
         return F.clone(), sums
 
-    def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> tuple[Any, Any]:
+    def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any) -> tuple[Any, Any]:
         """Products with the rows of K (q, N), and one line of sums: gradient, Hessian product, loss."""
         has_W, has_V, gradient, product = wanted
         k, d = here.Y.shape[1] - 1, self.n_columns - int(self._bias)
@@ -138,7 +137,7 @@ class TorchEngine:
             forward.append(F)
             if gradient or product:
                 A = F[:k] if has_W else logits.T[:, rows]
-                Z = F[len(K) - k :] if has_V else None if products is None else products.T[:, rows]
+                Z = F[len(K) - k :] if has_V else None
                 R, loss = self._kernels.coefficients(
                     A, Z, here.Y.T[:, rows], here.weight[rows], gradient=gradient, product=product
                 )
