@@ -201,7 +201,7 @@ def test_the_keeper_refreshes_when_waste_has_cost_as_much(rng: np.random.Generat
     keeper.wasted(0.5)
     assert keeper.due(objective)
     before = keeper.factor
-    keeper.refresh(objective, objective.at(np.ones(problem.shape)).logits)
+    keeper.refresh(objective, objective.at(rng.normal(size=problem.shape)).logits)
     assert not keeper.due(objective)
     assert keeper.factor is not before
     assert not np.allclose(keeper.factor.g, before.g)

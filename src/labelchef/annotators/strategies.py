@@ -25,7 +25,7 @@ def people_needed(strategy: str) -> int:
 
 
 def make_strategy(strategy: str, people: Annotator | None = None) -> Annotator:
-    """Who votes under a strategy. `people` stands for as many people as the strategy needs.
+    """The annotator of a strategy. `people` votes for as many people as the strategy needs.
 
     >>> make_strategy("two")
     Suggestion()

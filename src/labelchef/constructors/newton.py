@@ -1,11 +1,11 @@
-"""Newton (ours, method note section 5): go to the new optimum, and prove it.
+"""Newton (docs/method.md): go to the new optimum, and prove that it is one.
 
 The gradient after a change of b labels is known without a sweep,
 
     ∇F = ∇F_before + (1/N) Σ_changed x_i ⊗ [r'(p_i − y'_i) − r (p_i − y_i)],
 
-so a solve with the frozen Hessian lands next to the new optimum; every further sweep verifies and, if need be,
-corrects. It ends only when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖).
+so a solve with the frozen Hessian gives a point near the new optimum; every further sweep verifies and, if necessary,
+corrects it. It ends when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖).
 """
 
 import time
@@ -36,7 +36,7 @@ class NewtonConstructor:
         validation: ValidationLosses,  # noqa: ARG002 (an optimum needs no early stopping)
         on_step: OnStep | None = None,
     ) -> Construction:
-        """Start from W = 0 with a sketched factor, then freeze the curvature where the rounds will happen."""
+        """Start from W = 0 with an estimated factor, then freeze the curvature at the optimum."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
         start = objective.at(np.zeros(objective.shape))
         step = sketch_step(objective.engine.n_rows, objective.engine.n_columns)

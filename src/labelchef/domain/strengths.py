@@ -1,4 +1,4 @@
-"""The two strengths of the objective that may be left to the data: gamma, the weight of a weak sample, and l2."""
+"""The two strengths of the objective that can be chosen from the data: gamma, the weight of a weak sample, and l2."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from labelchef.domain.errors import InvalidInputError
 
 AUTO = "auto"
-"""Chosen by cross-validation over the trusted samples that steer."""
+"""Chosen by cross-validation over the steering samples of validation."""
 
 
 def as_gamma(value: Any) -> float | str:

@@ -21,7 +21,7 @@ Found = TypeVar("Found")
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
 _MOST_PIECES, _ROWS_A_PIECE = 8, 128  # of a mini-batch, each with a sum of its own
-_WORTH_A_THREAD = 1 << 18  # bytes of rows below which waking a thread costs more than it saves
+_WORTH_A_THREAD = 1 << 18  # bytes of rows below which a second thread costs more than it saves
 
 
 def thread_count() -> int:
@@ -250,7 +250,7 @@ class MemoryEngine:
         return np.flatnonzero(scores <= np.partition(scores, count - 1)[count - 1])
 
     def _cuts(self, m: int) -> list[int]:
-        """Chunk borders: a function of the shapes alone, so that sums come out the same on any machine."""
+        """Chunk borders: they depend on the shapes only, so that sums are the same on any machine."""
         most = max(1, _PARTIAL_BYTES // max(1, m * self.n_columns * 8))
         chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
         return [round(self.n_rows * c / chunks) for c in range(chunks + 1)]
