@@ -63,6 +63,7 @@ def test_parts_of_a_sweep_equal_the_whole(rng: np.random.Generator) -> None:
     forward = engine.sweep(labels, W=contrast(W))
     assert whole.gradient is not None
     assert whole.hessian_product is not None
+    assert product.hessian_product is not None
     np.testing.assert_array_equal(backward.gradient, whole.gradient)
     np.testing.assert_allclose(product.hessian_product, whole.hessian_product, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(forward.logits, whole.logits, rtol=1e-13, atol=1e-13)

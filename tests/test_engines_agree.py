@@ -436,13 +436,13 @@ class _Lost:
 
 def test_no_garbage_is_collected_while_a_graph_is_recorded() -> None:
     """A recording of former days among it would spoil the new one."""
-    from labelchef.engines.recording import _nothing_thrown_away
+    from labelchef.engines.recording import _no_garbage_collection
 
     often, found = gc.get_threshold(), list[bool]()
     gc.set_threshold(10**6)
     try:
         _Lost(found)
-        with _nothing_thrown_away():
+        with _no_garbage_collection():
             gc.set_threshold(1)
             kept = [[n] for n in range(100)]
             assert not found
