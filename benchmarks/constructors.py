@@ -262,7 +262,7 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
 def _compared(replayed: Construction, trained: Construction, first: Construction, data: Data) -> tuple[float, float]:
     """Distance at the last step over the distance moved; share of test predictions at the last step that differ."""
     at = Coordinates(data.Y_weak.shape[1])
-    ends = [at.parameters(c.trajectory.last) for c in (replayed, trained, first) if c.trajectory is not None]
+    ends = [at.parameters(c.trajectory.ends[-1]) for c in (replayed, trained, first) if c.trajectory is not None]
     off = np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1] - ends[2])
     chosen = [data.X_test @ W[:-1] + W[-1] for W in ends[:2]]
     return float(off), float(np.mean(chosen[0].argmax(axis=1) != chosen[1].argmax(axis=1)))

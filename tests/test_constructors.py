@@ -24,7 +24,15 @@ from labelchef.constructors import (
     RetrainConstructor,
     make_constructor,
 )
-from labelchef.constructors.replay import bend, learn, replay_steps
+from labelchef.constructors.replayed_descent import (
+    Changed,
+    Descents,
+    Guard,
+    QuasiHessian,
+    approximate_steps,
+    bend,
+    learn,
+)
 from labelchef.constructors.schedule import Schedule
 from labelchef.core.coordinates import Coordinates
 from labelchef.core.labels import LabelTable
@@ -56,7 +64,7 @@ class Campaign:
 
 def last(construction: Construction) -> Array:
     assert construction.trajectory is not None
-    return construction.trajectory.last
+    return np.asarray(construction.trajectory.ends[-1])
 
 
 @pytest.mark.parametrize("C", [2, 3, 5])
@@ -212,56 +220,55 @@ def test_the_compact_form_is_the_textbook_recursion(seed: int, history: int) -> 
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(6, 6))
     H = A @ A.T + 0.1 * np.eye(6)
-    known: Any = (np.empty((0, 6)), np.empty((0, 6)), np.empty((0, 0)), 0.0)
+    known = QuasiHessian(np.empty((0, 6)), np.empty((0, 6)), np.empty((0, 0)), 0.0)
+    guard = Guard(history, np.inf, rate=0.0, period=1, l2=0.0, tolerated=1.0, tolerated_worse=1.0)
     pairs = [(s, H @ s) for s in 1e-3 * rng.normal(size=(5, 6))]
     for s, y in pairs:
-        *known, _ = learn(s, y, history, np.inf, 0.0, 1, 0.0, 1.0, 1.0, *known)
+        known, _ = learn(s, y, guard, known)
     S, Y = (np.array(part[-history:]) for part in zip(*pairs, strict=True))
     B, v, out = dense_quasi_hessian(S, Y), rng.normal(size=6), np.empty(6)
-    curvature, size, length = cast(Any, bend)(v, *known, out)
+    curvature, size, length = cast(Any, bend)(v, known, out)
     np.testing.assert_allclose(out, B @ v, rtol=1e-6, atol=1e-6 * float(np.linalg.norm(B)))
     assert curvature == pytest.approx(v @ out)
     assert (size, length) == (pytest.approx(v @ v), pytest.approx(out @ out))
 
 
 def test_pairs_that_no_batch_can_make_are_left_out() -> None:
-    nothing: Any = (np.empty((0, 3)), np.empty((0, 3)), np.empty((0, 0)), 0.0)
+    nothing = QuasiHessian(np.empty((0, 3)), np.empty((0, 3)), np.empty((0, 0)), 0.0)
     s = np.array([1.0, 0.0, 0.0])
-    guard = (2, 9.0, 0.001, 10, 0.0, 0.012, 0.006)  # history, smoothness, η, T0, λ, and what is tolerated
-    assert len(learn(s, -s, *guard, *nothing)[0]) == 0  # bends downwards
-    assert len(learn(s, 10 * s, *guard, *nothing)[0]) == 0  # more than the loss can bend
-    assert len(learn(0 * s, 0 * s, *guard, *nothing)[0]) == 0
-    *known, wrong = learn(s, 2 * s, *guard, *nothing)
-    assert len(known[0]) == 1
+    guard = Guard(2, 9.0, rate=0.001, period=10, l2=0.0, tolerated=0.012, tolerated_worse=0.006)
+    assert len(learn(s, -s, guard, nothing)[0].S) == 0  # bends downwards
+    assert len(learn(s, 10 * s, guard, nothing)[0].S) == 0  # more than the loss can bend
+    assert len(learn(0 * s, 0 * s, guard, nothing)[0].S) == 0
+    known, wrong = learn(s, 2 * s, guard, nothing)
+    assert len(known.S) == 1
     assert not wrong
-    assert not learn(s, s, *guard, *known)[-1]  # predicted 2, came 1: as good as nothing, and tolerated
-    assert learn(s, 0.9 * s, *guard, *known)[-1]  # 1.1 off, worse than nothing, which is tolerated up to 0.6
-    assert learn(s, 3.3 * s, *guard, *known)[-1]  # 1.3 off is too much in any case
-    assert not learn(s, 3.1 * s, *guard, *known)[-1]
-    half = (2, 9.0, 0.0005, 10, 0.0, 0.012, 0.006)
-    assert not learn(s, 0.9 * s, *half, *known)[-1]  # half the step, half the harm
-    large = (2, 9.0, 0.5, 10, 0.0, 0.35, 0.2)
-    assert not learn(s, 3 * s, *large, *known)[-1]  # a step that large forgets: the error counts once, as ε / h
-    assert learn(s, 3.2 * s, *large, *known)[-1]
+    assert not learn(s, s, guard, known)[-1]  # predicted 2, came 1: as good as nothing, and tolerated
+    assert learn(s, 0.9 * s, guard, known)[-1]  # 1.1 off, worse than nothing, which is tolerated up to 0.6
+    assert learn(s, 3.3 * s, guard, known)[-1]  # 1.3 off is too much in any case
+    assert not learn(s, 3.1 * s, guard, known)[-1]
+    half = guard._replace(rate=0.0005)
+    assert not learn(s, 0.9 * s, half, known)[-1]  # half the step, half the harm
+    large = guard._replace(rate=0.5, tolerated=0.35, tolerated_worse=0.2)
+    assert not learn(s, 3 * s, large, known)[-1]  # a step that large forgets: the error counts once, as ε / h
+    assert learn(s, 3.2 * s, large, known)[-1]
 
 
 def test_steps_that_no_batch_can_bend_are_left_to_be_explicit() -> None:
     z, z_new = np.zeros((1, 2)), np.array([[1.0, 0.0]])
     G, ends = np.zeros((4, 1, 2), dtype=np.float32), np.zeros((3, 1, 2))
-    place = (
-        G, G.copy(), z, z_new, 0.1, 0.0, Coordinates(2).B, np.empty((0, 2)), np.empty((0, 3)), np.empty((0, 3)),
-        np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int64), np.array([2, 2]), ends,
-    )  # fmt: skip
-    for factor in (-1.0, 3.0):  # B = factor · I: downwards, and steeper than the smoothness of 2 allows
-        S = np.array([[1.0, 0.0]])
-        known = (S, factor * S, np.zeros((2, 2)), factor)
-        assert replay_steps(0, 4, *known, 2.0, *place) == 0
+    descents = Descents(G, G.copy(), z, z_new, ends, 0.1, 0.0, np.array([2, 2]), Coordinates(2).B)
+    no_rows, no_ids = np.empty((0, 3)), np.empty(0, dtype=np.int64)
+    changed = Changed(np.empty((0, 2)), no_rows, no_rows, np.zeros(5, dtype=np.int64), no_ids)
     S = np.array([[1.0, 0.0]])
-    assert replay_steps(0, 4, S, S, np.zeros((2, 2)), 1.0, 2.0, *place) == 4
+    for factor in (-1.0, 3.0):  # B = factor · I: downwards, and steeper than the smoothness of 2 allows
+        known = QuasiHessian(S, factor * S, np.zeros((2, 2)), factor)
+        assert approximate_steps(0, 4, known, 2.0, descents, changed) == 0
+    assert approximate_steps(0, 4, QuasiHessian(S, S, np.zeros((2, 2)), 1.0), 2.0, descents, changed) == 4
     np.testing.assert_allclose(z_new[0, 0], 0.9**4, rtol=1e-6)
     np.testing.assert_allclose(ends[:, 0, 0], [0.0, 0.9**2, 0.9**4], rtol=1e-6)
-    nothing = np.empty((0, 2))
-    assert replay_steps(0, 4, nothing, nothing, np.empty((0, 0)), 0.0, 2.0, *place) == 0
+    nothing = QuasiHessian(np.empty((0, 2)), np.empty((0, 2)), np.empty((0, 0)), 0.0)
+    assert approximate_steps(0, 4, nothing, 2.0, descents, changed) == 0
 
 
 def test_where_the_quasi_hessian_is_worth_nothing_steps_are_explicit_and_counted(rng: np.random.Generator) -> None:

@@ -54,7 +54,7 @@ def test_a_sweep_and_its_parts(make_engine: Make, rng: np.random.Generator, n: i
     assert whole.loss == pytest.approx(float(-(r * labels.Y * log_softmax(dense @ W, axis=1)).sum()), rel=1e-11)
 
     backward = swept(engine, labels, logits=whole.logits, gradient=True)
-    product = swept(engine, labels, logits=whole.logits, products=whole.products, hessian_product=True)
+    product = swept(engine, labels, logits=whole.logits, V=contrast(V), hessian_product=True)
     np.testing.assert_allclose(backward.gradient, whole.gradient, atol=1e-10)
     np.testing.assert_allclose(product.hessian_product, whole.hessian_product, atol=1e-10)
     assert swept(engine, labels, W=contrast(W)).products is None
@@ -231,7 +231,7 @@ def test_half_types_are_read_exactly(rng: np.random.Generator, dtype: str) -> No
 def test_what_a_half_type_cannot_hold_is_refused(resident: bool) -> None:
     X = np.ones((70_000, 2), dtype=np.float32)
     X[69_999, 1] = -1e6
-    with pytest.raises(InvalidInputError, match=r"X\[69999, 1\] is -1e\+06, beyond what float16 can hold"):
+    with pytest.raises(InvalidInputError, match=r"X\[69999, 1\] is -1e\+06, outside the range of float16"):
         torch_engine(X, bias=True, dtype="float16", resident=resident)
     assert torch_engine(X, bias=True, dtype="bfloat16").n_rows == 70_000
 
@@ -365,7 +365,7 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ({"engine": "tpu"}, "unknown engine 'tpu'"),
         ({"feature_dtype": "int8"}, "unknown feature_dtype 'int8'"),
-        ({"engine": "memory", "feature_dtype": "float16"}, "reads X where it lies"),
+        ({"engine": "memory", "feature_dtype": "float16"}, "does not copy X"),
     ],
 )
 def test_settings_that_make_no_sense(rng: np.random.Generator, settings: dict[str, Any], message: str) -> None:
@@ -437,13 +437,13 @@ class _Lost:
 
 def test_no_garbage_is_collected_while_a_graph_is_recorded() -> None:
     """A recording of former days among it would spoil the new one."""
-    from labelchef.engines.recording import _nothing_thrown_away
+    from labelchef.engines.recording import _no_garbage_collection
 
     often, found = gc.get_threshold(), list[bool]()
     gc.set_threshold(10**6)
     try:
         _Lost(found)
-        with _nothing_thrown_away():
+        with _no_garbage_collection():
             gc.set_threshold(1)
             kept = [[n] for n in range(100)]
             assert not found

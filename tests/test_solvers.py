@@ -200,9 +200,11 @@ def test_the_keeper_refreshes_when_waste_has_cost_as_much(rng: np.random.Generat
     assert not keeper.due(objective)
     keeper.wasted(0.5)
     assert keeper.due(objective)
-    keeper.refresh(objective, objective.at(np.ones(problem.shape)).logits)
+    before = keeper.factor
+    keeper.refresh(objective, objective.at(rng.normal(size=problem.shape)).logits)
     assert not keeper.due(objective)
-    assert keeper.refreshed == 1
+    assert keeper.factor is not before
+    assert not np.allclose(keeper.factor.g, before.g)
 
 
 def test_all_weights_zero_and_saturated_curvature() -> None:

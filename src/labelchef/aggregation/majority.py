@@ -1,7 +1,7 @@
 """Majority vote with explicit ties.
 
-'Ambiguous' (class id −1) is an answer like any other: if it wins, or ties for first, the item stays unresolved, as
-in the paper (appendix E.1, the labels 'ambiguous' and 'neutral').
+'Ambiguous' (class id −1) is counted like any other answer: if it has the most votes, alone or in a tie, the item stays
+unresolved, as in the paper (appendix E.1, the labels 'ambiguous' and 'neutral').
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Tie = Literal["unresolved", "suggestion", "lowest"]
 
 
 class Aggregator(Protocol):
-    """Turns the votes on a batch into one decision an item."""
+    """Turns the votes on a batch into one decision for each item."""
 
     def aggregate(self, votes: Votes, batch: Batch) -> Decisions:
         """One label for each item of the batch, in its order."""
@@ -25,10 +25,10 @@ class Aggregator(Protocol):
 
 @dataclass(frozen=True)
 class MajorityVote:
-    """The answer with most votes.
+    """The answer with the most votes.
 
-    `tie` says what a tie for first among classes comes to: 'unresolved' (the default), 'suggestion' (the suggested
-    class if it is among the first, else unresolved) or 'lowest' (the lowest class id).
+    `tie` says what happens if several classes have the most votes: 'unresolved' (the default), 'suggestion' (the suggested
+    class if it is one of them, else unresolved) or 'lowest' (the lowest class id).
 
     >>> import numpy as np
     >>> batch = Batch(np.array([7, 9]), np.array([1, 0]), np.array([-2.0, -1.0]))
@@ -46,10 +46,10 @@ class MajorityVote:
     def aggregate(self, votes: Votes, batch: Batch) -> Decisions:
         """One label for each item of the batch, in its order."""
         position = {item: k for k, item in enumerate(batch.indices.tolist())}
-        strangers = [item for item in votes.items.tolist() if item not in position]
-        if strangers:
+        unasked = [item for item in votes.items.tolist() if item not in position]
+        if unasked:
             raise InvalidInputError(
-                f"votes on items {strangers[:5]} that were not asked; expected items of the batch",
+                f"votes on items {unasked[:5]} that were not asked; expected items of the batch only. Remove the other votes",
                 code="votes",
             )
         if votes.labels.min(initial=0) < UNRESOLVED:

@@ -1,4 +1,4 @@
-"""Who votes: simulated people, recorded crowds, an oracle, the suggestion, any callable."""
+"""Annotators vote on batches: simulated people, recorded crowds, an oracle, the suggestion, any callable."""
 
 from labelchef.annotators.people import (
     Annotator,

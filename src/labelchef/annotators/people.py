@@ -22,7 +22,7 @@ class Annotator(Protocol):
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """One annotator who is always right: class ids, −1 where the truth is not known.
+    """One annotator that is always right. `truth` holds class ids, −1 where the truth is not known.
 
     >>> batch = Batch(np.array([2, 0]), np.array([1, 1]), np.array([-2.0, -1.0]))
     >>> list(GroundTruth(np.array([0, 1, 2])).annotate(batch))
@@ -46,10 +46,10 @@ class Suggestion:
 
 
 class SimulatedAnnotators:
-    """People who err independently, each at a rate of their own.
+    """Simulated people with independent errors, each with an error rate of their own.
 
-    A wrong answer is any other class with equal probability. What a person says of an item depends on the seed, the
-    person and the item only: asked again, in any order or company, they say the same.
+    A wrong answer is any other class with equal probability. An answer depends on the seed, the person and the item
+    only, so it is the same whenever and in whatever order it is asked for.
 
     >>> truth = np.zeros(1000, dtype=np.int64)
     >>> people = SimulatedAnnotators(truth, n_classes=3, error_rates=(0.0, 0.5), seed=1)
@@ -94,13 +94,13 @@ class SimulatedAnnotators:
         return np.where(truth == UNRESOLVED, UNRESOLVED, np.where(errs, other, truth))
 
     def annotate(self, batch: Batch) -> Votes:
-        """One vote a person and item."""
+        """One vote for each person and item."""
         _of_items(self._truth, batch)
         return Votes.of([(who, batch.indices, said[batch.indices]) for who, said in self._answers.items()])
 
 
 class RecordedVotes:
-    """Votes that people gave earlier, looked up by item. Items without votes come out unresolved.
+    """Votes that people gave earlier, looked up by item. Items without votes stay unresolved.
 
     >>> crowd = RecordedVotes([(4, "ann", 1), (4, "bob", 0), (8, "ann", 1)], per_item=1)
     >>> list(crowd.annotate(Batch(np.array([4, 5]), np.array([0, 0]), np.zeros(2))))
@@ -131,7 +131,7 @@ class RecordedVotes:
 
 @dataclass(frozen=True)
 class CallableAnnotator:
-    """Any function from a batch to one label an item.
+    """Any function that returns one label for each item of a batch.
 
     >>> always = CallableAnnotator(lambda batch: [0] * len(batch))
     >>> list(always.annotate(Batch(np.array([3]), np.array([1]), np.zeros(1))))
@@ -142,17 +142,18 @@ class CallableAnnotator:
     name: str = "callable"
 
     def annotate(self, batch: Batch) -> Votes:
-        """Ask the function."""
+        """The labels that the function returns."""
         answer = self.function(batch)
         if not isinstance(answer, Iterable):
             raise InvalidInputError(
-                f"the annotator gave {answer!r}; expected one class id an item, −1 for unresolved", code="annotator"
+                f"the annotator gave {answer!r}; expected one class id for each item, −1 for unresolved",
+                code="annotator",
             )
         labels = np.asarray(list(answer))
         if labels.shape != (len(batch),):
             raise InvalidInputError(
                 f"the annotator gave {labels.shape[0] if labels.ndim == 1 else labels.shape} labels for a batch of "
-                f"{len(batch)}; expected one class id an item, −1 for unresolved",
+                f"{len(batch)}; expected one class id for each item, −1 for unresolved",
                 code="annotator",
             )
         if labels.size and not np.issubdtype(labels.dtype, np.integer):
@@ -165,7 +166,7 @@ class CallableAnnotator:
 
 @dataclass(frozen=True)
 class Panel:
-    """Several annotators voting side by side."""
+    """Several annotators; all of them vote on every batch."""
 
     members: tuple[Annotator, ...]
 
@@ -178,7 +179,7 @@ class Panel:
 
 
 def takes_suggestions(annotator: Annotator) -> bool:
-    """Whether the suggestion is among the voters.
+    """Whether the suggestion votes.
 
     >>> takes_suggestions(Panel((GroundTruth([0, 1]), Suggestion()))), takes_suggestions(GroundTruth([0, 1]))
     (True, False)
@@ -189,7 +190,7 @@ def takes_suggestions(annotator: Annotator) -> bool:
 
 
 def _class_ids(truth: Any) -> Ints:
-    """Class ids by position; a pandas index plays no part."""
+    """Class ids by position; a pandas index is ignored."""
     ids = np.asarray(truth)
     if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)) or ids.min(initial=0) < UNRESOLVED:
         raise InvalidInputError(

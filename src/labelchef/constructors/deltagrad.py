@@ -1,4 +1,4 @@
-"""DeltaGrad-L: replay the last descent under the new labels, most steps without looking at the mini-batch.
+"""DeltaGrad-L: repeat the last descent under the new labels, most steps without reading the mini-batch.
 
 (Paper, section 4.2 and Algorithm 2 of the appendix.) With w_t, g_t the last trajectory and w'_t the new one,
 
@@ -8,13 +8,13 @@
 
 B_t is the L-BFGS matrix of the last m0 pairs (w' − w, ∇F(w'; B) − ∇F(w; B)). The first term is computed
 explicitly for t ≤ j0 and every T0 steps after; those steps make the pairs. The four modifications for labels:
-the changed samples are what is removed; the cached trajectory is the last round's (this one's serves the next);
+the changed samples are what is removed; the cached trajectory is the last round's (this one's is used by the next);
 what is added are the same samples, in the same batches, under their new labels; weights are 1 and γ. L2 is kept out of
 the approximation, because it is known exactly.
 
 Where B_t cannot be trusted the step is explicit too, and counted: no pair with positive curvature yet, vᵀBv ≤ 0 or
-‖Bv‖ > 2L‖v‖ (no batch bends like that), or an explicit step found the prediction of B off by an ε that would grow
-to 0.3 of w' − w before the next one, 0.1 if the prediction was worse than none (see `replay.learn`).
+‖Bv‖ > 2L‖v‖ (impossible for a batch), or an explicit step found that the prediction of B has an error ε that would grow
+to 0.3 of w' − w before the next one, 0.1 if the prediction was worse than none (see `replayed_descent.learn`).
 
 With every step explicit this is Retrain, bit by bit.
 """
@@ -36,17 +36,25 @@ from labelchef.constructors.descent import (
     train,
 )
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
-from labelchef.constructors.replay import explicit_step, learn, replay_steps
+from labelchef.constructors.replayed_descent import (
+    Changed,
+    Descents,
+    Guard,
+    QuasiHessian,
+    approximate_steps,
+    explicit_step,
+    learn,
+)
 from labelchef.constructors.trajectory import Trajectory
 from labelchef.core.coordinates import Coordinates
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Ints
 from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import LabelChange
 
-_SLACK = 2.0  # of the smoothness: the bound was measured on a few batches
-_TOLERATED, _TOLERATED_WORSE = 0.3, 0.1  # of w' − w; the second where B predicts worse than nothing would
+_SLACK = 2.0  # times the smoothness, which was measured on a few batches only
+_TOLERATED, _TOLERATED_WORSE = 0.3, 0.1  # of w' − w; the second where the prediction of B is worse than zero
 
 
 @dataclass
@@ -90,9 +98,9 @@ class DeltaGradLConstructor:
         validation: ValidationLosses,
         companion: Companion | None = None,
     ) -> Construction:
-        """Replay the last trajectory under the new labels."""
+        """Repeat the last descent under the new labels."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        assert last.trajectory is not None, "a replayed model has a trajectory"
+        assert last.trajectory is not None, "a model of DeltaGrad-L has a trajectory"
         progress = Progress()
         trajectory = self._replayed(objective, last.trajectory, change, progress)
         return finish(
@@ -103,60 +111,55 @@ class DeltaGradLConstructor:
     def _replayed(
         self, objective: Objective, before: Trajectory, change: LabelChange, progress: Progress
     ) -> Trajectory:
-        schedule, G, at = before.schedule, before.gradients, Coordinates(objective.shape[1])
-        G_new, ends = room(self.settings, schedule, (G.shape[1], G.shape[2])), np.zeros_like(before.ends)
-        Z, Z_new = np.zeros(G.shape[1:]), np.zeros(G.shape[1:])
-        changed = _Changed.of(objective, schedule.steps_of(change.indices), schedule.steps, change)
-        sizes = np.array([schedule.size(step) for step in range(schedule.steps_per_epoch)])
-        place = (
-            G, G_new, Z, Z_new, before.rate, before.l2, at.B, changed.X, changed.old, changed.new, changed.at,
-            changed.which, sizes, ends,
-        )  # fmt: skip
+        schedule, at, shape = before.schedule, Coordinates(objective.shape[1]), before.gradients.shape[1:]
+        descents = Descents(
+            G=before.gradients,
+            G_new=room(self.settings, schedule, shape),
+            z=np.zeros(shape),
+            z_new=np.zeros(shape),
+            ends=np.zeros_like(before.ends),
+            rate=before.rate,
+            l2=before.l2,
+            sizes=np.array([schedule.size(step) for step in range(schedule.steps_per_epoch)]),
+            basis=at.B,
+        )
+        changed = _changed(objective, schedule.steps_of(change.indices), schedule.steps, change)
         limit = _SLACK * before.smoothness
         tolerated = (_TOLERATED, _TOLERATED_WORSE) if self.error_guard else (np.inf, np.inf)
-        guard = (self.history, limit, before.rate, self.period, before.l2, *tolerated)
-        known = (np.empty((0, Z.size)), np.empty((0, Z.size)), np.empty((0, 0)), 0.0)
+        guard = Guard(self.history, limit, before.rate, self.period, before.l2, *tolerated)
+        n = descents.z.size
+        known = QuasiHessian(np.empty((0, n)), np.empty((0, n)), np.empty((0, 0)), 0.0)
         step, wrong = 0, False
         while step < schedule.steps:
             due = self._due(step)
             if step != due and not wrong:
-                step = replay_steps(step, min(due, schedule.steps), *known, limit, *place)
+                step = approximate_steps(step, min(due, schedule.steps), known, limit, descents, changed)
                 if step == schedule.steps:
                     break
             progress.explicit += 1
             progress.fell_back += step != self._due(step)
-            g = step_gradient(objective, at, Z_new, schedule.rows(step))
-            s, y = explicit_step(step, g, *place)
-            *known, wrong = learn(s, y, *guard, *known)
+            g = step_gradient(objective, at, descents.z_new, schedule.rows(step))
+            s, y = explicit_step(step, g, descents, changed)
+            known, wrong = learn(s, y, guard, known)
             step += 1
-        check_finite(Z_new, before.rate, before.smoothness + before.l2)
-        return Trajectory(schedule, before.rate, before.smoothness, before.l2, G_new, ends)
+        check_finite(descents.z_new, before.rate, before.smoothness + before.l2)
+        return Trajectory(schedule, before.rate, before.smoothness, before.l2, descents.G_new, descents.ends)
 
     def _due(self, step: int) -> int:
-        """The next step, from this one on, that the schedule of explicit steps names."""
+        """The next explicit step of the schedule, from this step on."""
         if step <= self.burn_in:
             return step
         return step + (self.burn_in - step) % self.period
 
 
-@dataclass(frozen=True)
-class _Changed:
-    """The changed rows, their labels with the weight last, and which of them each step meets (see `replay`)."""
-
-    X: Float64s
-    old: Float64s
-    new: Float64s
-    at: Ints
-    which: Ints
-
-    @classmethod
-    def of(cls, objective: Objective, met: Ints, steps: int, change: LabelChange) -> "_Changed":
-        order = np.argsort(met, axis=None, kind="stable")
-        rows = np.tile(np.arange(len(change.indices)), len(met))
-        return cls(
-            np.ascontiguousarray(objective.engine.rows(change.indices)),
-            np.column_stack([change.Y_old, change.weight_old]),
-            np.column_stack([change.Y_new, change.weight_new]),
-            np.searchsorted(met.reshape(-1)[order], np.arange(steps + 1)),
-            rows[order],
-        )
+def _changed(objective: Objective, met: Ints, steps: int, change: LabelChange) -> Changed:
+    """The changed rows, given the step (epochs, n) at which each of them is met in each epoch."""
+    order = np.argsort(met, axis=None, kind="stable")
+    rows = np.tile(np.arange(len(change.indices)), len(met))
+    return Changed(
+        np.ascontiguousarray(objective.engine.rows(change.indices)),
+        np.column_stack([change.Y_old, change.weight_old]),
+        np.column_stack([change.Y_new, change.weight_new]),
+        np.searchsorted(met.reshape(-1)[order], np.arange(steps + 1)),
+        rows[order],
+    )

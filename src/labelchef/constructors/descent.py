@@ -2,7 +2,7 @@
 
     w_{t+1} = w_t − η [ g_t + λ w_t ],   g_t = (1/|B_t|) Σ_{i ∈ B_t} r_i x_i ⊗ (p_i(w_t) − y_i),   w_0 = 0
 
-for a fixed number of epochs on a schedule that the seed fixes; then early stopping: of the parameters after each
+for a fixed number of epochs, on a schedule that depends on the seed only; then early stopping: of the parameters after each
 epoch, those with the smallest validation loss. g_t is the gradient of the data alone; L2 is added exactly wherever
 a step is made.
 
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
-from labelchef.constructors.replay import descend
+from labelchef.constructors.replayed_descent import descend
 from labelchef.constructors.schedule import Schedule
 from labelchef.constructors.trajectory import Trajectory
 from labelchef.core.coordinates import Coordinates
@@ -42,10 +42,10 @@ _POWER_STEPS = 30
 
 @dataclass(frozen=True)
 class DescentSettings:
-    """How to descend.
+    """Settings of a descent.
 
-    `learning_rate` None takes 1/L. `memory_limit` is the size in bytes past which a trajectory is kept in a
-    temporary file, mapped into memory.
+    `learning_rate=None` takes 1/L. A trajectory of more than `memory_limit` bytes is kept in a temporary file that is
+    mapped into memory.
     """
 
     learning_rate: float | None = None
@@ -57,7 +57,9 @@ class DescentSettings:
 
     def __post_init__(self) -> None:
         if self.learning_rate is not None:
-            check_number(self.learning_rate, "learning_rate", above=0.0, instead=", or None to take one from the data")
+            check_number(
+                self.learning_rate, "learning_rate", above=0.0, instead=", or None to compute it from the data"
+            )
             object.__setattr__(self, "learning_rate", float(self.learning_rate))
         for name, least in (("epochs", 1), ("minibatch", 1), ("seed", 0), ("memory_limit", 0)):
             check_whole(getattr(self, name), name, least)
@@ -66,7 +68,7 @@ class DescentSettings:
 
 @dataclass
 class Progress:
-    """Counts of what a descent did."""
+    """Counts of steps that were explicit, and of those among them that were not planned to be."""
 
     explicit: int = 0
     fell_back: int = 0
@@ -92,20 +94,22 @@ def smoothness_of(objective: Objective, schedule: Schedule) -> float:
 
 
 def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) -> Floats:
-    """Room for the gradients of all steps: in memory, or past the limit in a file that goes away by itself."""
+    """Room for the gradients of all steps: in memory, or above the limit in a temporary file without a name."""
     size = (schedule.steps, *shape)
     needed = schedule.steps * shape[0] * shape[1] * _STORED.itemsize
     try:
         if needed <= settings.memory_limit:
             return np.empty(size, _STORED)
         with tempfile.TemporaryFile(prefix="labelchef-trajectory-") as stream:
-            os.posix_fallocate(stream.fileno(), 0, needed)  # a full disk is told now, not when a page is written
+            os.posix_fallocate(
+                stream.fileno(), 0, needed
+            )  # so that a full disk is an error now, not when a page is written
             return np.frombuffer(mmap.mmap(stream.fileno(), needed), _STORED).reshape(size)
     except (OSError, MemoryError) as error:
         raise InvalidInputError(
-            f"the trajectory of {schedule.steps} steps needs {needed / 2**30:.1f} GiB, which cannot be had in memory or "
-            f"in {tempfile.gettempdir()}: {getattr(error, 'strerror', None) or error}; set TMPDIR to a roomier place, train "
-            "fewer epochs or take constructor 'newton'",
+            f"the trajectory of {schedule.steps} steps needs {needed / 2**30:.1f} GiB, which is not available in memory or "
+            f"in {tempfile.gettempdir()}: {getattr(error, 'strerror', None) or error}; set TMPDIR to a folder with more room, "
+            "train fewer epochs or take constructor 'newton'",
             code="memory_limit",
         ) from None
 
@@ -121,7 +125,7 @@ def _room_for_epochs(schedule: Schedule, shape: tuple[int, int]) -> Float64s:
 
 def step_gradient(objective: Objective, at: Coordinates, Z: Float64s, rows: "np.ndarray[Any, Any]") -> Float64s:
     """g_t at Z in coordinates, (k, D), before rounding: one read of the batch's rows."""
-    with np.errstate(over="ignore", invalid="ignore"):  # a descent that diverges is told so at the end of the epoch
+    with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the epoch
         sums = objective.engine.gradient_of_rows(rows, objective.labels, at.contrasts(Z))
         return at.gradient(sums) / len(rows)
 
@@ -134,7 +138,7 @@ def train(
     gradients: Floats | None,
     on_step: OnStep | None = None,
 ) -> Trajectory:
-    """The whole descent; `gradients` receives every g_t unless nobody will need them."""
+    """The whole descent; `gradients` receives every g_t, if it is given."""
     at = Coordinates(objective.shape[1])
     shape = (objective.shape[1] - 1, objective.shape[0])
     Z, ends = np.zeros(shape), _room_for_epochs(schedule, shape)
@@ -155,7 +159,7 @@ def train(
 
 
 def check_finite(Z: Float64s, rate: float, smoothness: float) -> None:
-    """Stop a descent that has left the finite numbers."""
+    """Raise an error if a descent has diverged."""
     if not np.isfinite(Z).all():
         raise InvalidInputError(
             f"training diverged with learning_rate {rate:g}; expected at most about {2 / smoothness:.2g} for these "
@@ -176,7 +180,7 @@ def finish(
     began: float,
     sweeps: float,
 ) -> Construction:
-    """Choose the epoch, and look at the whole objective there: one sweep, on which a companion rides along."""
+    """Choose the epoch, and evaluate the whole objective there, with the companion's system: one sweep."""
     at = Coordinates(objective.shape[1])
     epoch = trajectory.schedule.epochs
     if early_stopping:
@@ -184,20 +188,16 @@ def finish(
     W = np.ascontiguousarray(at.parameters(trajectory.ends[epoch]))
     V = None if companion is None or keeper is None else companion.corrected(W, keeper)
     point = objective.at(W, V=V)
-    refreshed = 0
     if keeper is None:
         keeper = CurvatureKeeper(freeze(objective, point.logits))
-        refreshed = 1
     elif keeper.due(objective):
         keeper.refresh(objective, point.logits)
-        refreshed = 1
     diagnostics = ConstructionDiagnostics(
         iterations=trajectory.schedule.steps,
         sweeps=objective.engine.sweeps - sweeps,
         gradient_norm=point.gradient_norm,
         distance=point.gradient_norm / objective.l2,
         tolerance=float("inf"),
-        refreshed=refreshed,
         epoch=epoch,
         explicit=progress.explicit,
         fell_back=progress.fell_back,

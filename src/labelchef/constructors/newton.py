@@ -1,11 +1,11 @@
-"""Newton (ours, method note section 5): go to the new optimum, and prove it.
+"""Newton (docs/method.md): go to the new optimum, and prove that it is one.
 
 The gradient after a change of b labels is known without a sweep,
 
     ∇F = ∇F_before + (1/N) Σ_changed x_i ⊗ [r'(p_i − y'_i) − r (p_i − y_i)],
 
-so a solve with the frozen Hessian lands next to the new optimum; every further sweep verifies and, if need be,
-corrects. It ends only when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖).
+so a solve with the frozen Hessian gives a point near the new optimum; every further sweep verifies and, if necessary,
+corrects it. It ends when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖).
 """
 
 import time
@@ -36,14 +36,14 @@ class NewtonConstructor:
         validation: ValidationLosses,  # noqa: ARG002 (an optimum needs no early stopping)
         on_step: OnStep | None = None,
     ) -> Construction:
-        """Start from W = 0 with a sketched factor, then freeze the curvature where the rounds will happen."""
+        """Start from W = 0 with an estimated factor, then freeze the curvature at the optimum."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
         start = objective.at(np.zeros(objective.shape))
         step = sketch_step(objective.engine.n_rows, objective.engine.n_columns)
         keeper = CurvatureKeeper(freeze(objective, start.logits, step=step))
         found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
         keeper.refresh(objective, found.point.logits)
-        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps, keeper.refreshed)
+        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def construct(
         self,
@@ -55,7 +55,7 @@ class NewtonConstructor:
     ) -> Construction:
         """From the last optimum to the new one."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        keeper, refreshed = last.keeper, last.keeper.refreshed
+        keeper = last.keeper
         start = objective.relabelled(last.point, change)
         keeper.note(objective, last.point.logits, change)
         found = minimise(
@@ -66,17 +66,10 @@ class NewtonConstructor:
             max_sweeps=self.max_sweeps,
             companion=companion,
         )
-        spent = objective.engine.sweeps - sweeps
-        return self._finish(objective, found, keeper, began, spent, keeper.refreshed - refreshed)
+        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def _finish(
-        self,
-        objective: Objective,
-        found: Minimum,
-        keeper: CurvatureKeeper,
-        began: float,
-        sweeps: float,
-        refreshed: int,
+        self, objective: Objective, found: Minimum, keeper: CurvatureKeeper, began: float, sweeps: float
     ) -> Construction:
         norm = found.point.gradient_norm
         if not found.converged:
@@ -93,7 +86,6 @@ class NewtonConstructor:
             distance=norm / objective.l2,
             tolerance=found.tolerance,
             converged=found.converged,
-            refreshed=refreshed,
             seconds=time.perf_counter() - began,
         )
         return Construction(found.point, keeper, diagnostics)

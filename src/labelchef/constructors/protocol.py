@@ -1,4 +1,4 @@
-"""What every model constructor is given and returns."""
+"""The protocol of model constructors, and what they return."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 
 OnStep = Callable[[int, float, float], None]
-"""Told (iteration or epoch, gradient norm, tolerance; NaN where there is none) as the first model is made."""
+"""Called with (iteration or epoch, gradient norm, tolerance or NaN) while the first model is made."""
 
 ValidationLosses = Callable[[Float64s], Float64s]
 """Stacked parameters (n, D, C) → their losses on validation, (n,)."""
@@ -20,7 +20,7 @@ ValidationLosses = Callable[[Float64s], Float64s]
 
 @dataclass(frozen=True)
 class Construction:
-    """A model (the point it sits at) and how it was reached."""
+    """A model (a point of the objective) and how it was computed."""
 
     point: Point
     keeper: CurvatureKeeper
@@ -30,7 +30,7 @@ class Construction:
 
 
 class Constructor(Protocol):
-    """Builds the model, and follows it when labels change."""
+    """Builds the model, and updates it when labels change."""
 
     name: str
 
@@ -48,9 +48,9 @@ class Constructor(Protocol):
         validation: ValidationLosses,
         companion: Companion | None = None,
     ) -> Construction:
-        """The model after `change`, which the objective's labels already show. Any change is allowed.
+        """The model after `change`, which is already in the objective's labels.
 
-        Labels and weights may go either way: to take a label back is a change like any other. A constructor that sweeps
-        may take the companion along; its products then lie in `point.linear`.
+        Any change of labels and weights is allowed, also one that takes a label back. A constructor that sweeps may solve
+        the companion's system as well; its products are then in `point.linear`.
         """
         ...

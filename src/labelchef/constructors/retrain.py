@@ -20,7 +20,7 @@ from labelchef.domain.records import LabelChange
 
 @dataclass
 class RetrainConstructor:
-    """The same schedule, from w_0 = 0, on the labels as they stand: a function of labels and seed alone."""
+    """The same schedule, from w_0 = 0, on the labels as they stand: the result depends on labels and seed only."""
 
     settings: DescentSettings = field(default_factory=DescentSettings)
     name: str = field(default="retrain", init=False)
@@ -43,7 +43,7 @@ class RetrainConstructor:
         self,
         objective: Objective,
         last: Construction,
-        change: LabelChange,  # noqa: ARG002 (the labels show it already)
+        change: LabelChange,  # noqa: ARG002 (it is in the labels already)
         validation: ValidationLosses,
         companion: Companion | None = None,
     ) -> Construction:

@@ -1,8 +1,8 @@
-"""Which rows make up which mini-batch: a function of the seed alone.
+"""The rows of each mini-batch; they depend on the seed only.
 
-An epoch deals the batch numbers 0, 0, …, 1, 1, … out to the rows in random order. Batches differ by one row at most:
-a small one left over at the end would make the last step of every epoch its wildest. The rows of a batch are read
-in ascending order, which changes no sum and lets memory be read forwards.
+An epoch assigns the batch numbers 0, 0, …, 1, 1, … to the rows in random order. Batch sizes differ by one row at most: a
+small batch at the end would make the last step of every epoch the noisiest. The rows of a batch are read in ascending
+order, so that memory is read forwards.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 
 from labelchef.domain.arrays import Ints
 
-_KEPT_BYTES = 256 << 20  # batch numbers of all epochs are kept up to this size, and dealt anew beyond it
+_KEPT_BYTES = 256 << 20  # batch numbers of all epochs are kept up to this size, and drawn again above it
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Schedule:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches an epoch."""
+        """Batches of an epoch."""
         return -(-self.n_rows // self.minibatch)
 
     @property
@@ -46,7 +46,7 @@ class Schedule:
 
     def numbers(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
         """The batch number of every row in an epoch."""
-        return self._dealt[epoch] if self._dealt is not None else _remembered(self, epoch)
+        return self._numbers[epoch] if self._numbers is not None else _remembered(self, epoch)
 
     def rows(self, step: int) -> Ints:
         """The rows of a step's batch, ascending."""
@@ -66,10 +66,10 @@ class Schedule:
         return np.array(met, dtype=np.int64).reshape(self.epochs, len(rows))
 
     @cached_property
-    def _dealt(self) -> "np.ndarray[tuple[int, int], np.dtype[np.unsignedinteger]] | None":
+    def _numbers(self) -> "np.ndarray[tuple[int, int], np.dtype[np.unsignedinteger]] | None":
         if self.n_rows * self.epochs * self._dtype.itemsize > _KEPT_BYTES:
             return None
-        return np.array([self._deal(epoch) for epoch in range(self.epochs)], dtype=self._dtype)
+        return np.array([self._drawn(epoch) for epoch in range(self.epochs)], dtype=self._dtype)
 
     @cached_property
     def _starts(self) -> Ints:
@@ -80,7 +80,7 @@ class Schedule:
     def _dtype(self) -> "np.dtype[np.unsignedinteger]":
         return np.dtype(np.min_scalar_type(self.steps_per_epoch - 1))
 
-    def _deal(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
+    def _drawn(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
         numbers = np.repeat(np.arange(self.steps_per_epoch, dtype=self._dtype), np.diff(self._starts))
         np.random.default_rng([self.seed, epoch]).shuffle(numbers)
         return numbers
@@ -88,5 +88,5 @@ class Schedule:
 
 @lru_cache(maxsize=2)
 def _remembered(schedule: Schedule, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
-    """The last epochs dealt, where not all are kept: steps go through an epoch one after another."""
-    return schedule._deal(epoch)
+    """The epochs drawn last, where not all are kept: consecutive steps use the same epoch."""
+    return schedule._drawn(epoch)

@@ -1,8 +1,6 @@
-"""What a descent leaves behind for the next one."""
+"""The steps of a descent, kept for the next one."""
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from labelchef.constructors.schedule import Schedule
 from labelchef.domain.arrays import Float64s, Floats
@@ -10,7 +8,7 @@ from labelchef.domain.arrays import Float64s, Floats
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A descent from w_0 = 0: its schedule, its step, and what it went through.
+    """A descent from w_0 = 0: its schedule, its learning rate, and its gradients and parameters.
 
     `gradients` (T, k, D) are g_t, `ends` (epochs + 1, k, D) the parameters after each epoch, both in the coordinates
     of `core.coordinates`.
@@ -22,8 +20,3 @@ class Trajectory:
     l2: float
     gradients: Floats
     ends: Float64s
-
-    @property
-    def last(self) -> Float64s:
-        """w_T in coordinates, (k, D)."""
-        return np.asarray(self.ends[-1])

@@ -1,7 +1,7 @@
-"""Classes against class 0: the form in which sweeps run.
+"""Classes against class 0: the form that sweeps use.
 
 Softmax does not change when one number is added to all logits of a row, and neither does the influence when one
-number is added to all entries of S[i] (its coefficients sum to zero). So a sweep carries k = C − 1 columns,
+number is added to all entries of S[i] (its coefficients sum to zero). So a sweep computes k = C − 1 columns,
 
     M̃[c] = M[:, c] − M[:, 0],  c = 1 … C−1                     (D, C) → (k, D)
 
@@ -9,7 +9,7 @@ and a sum of row coefficients that themselves sum to zero over classes comes bac
 
     G[:, c] = G̃[c],  G[:, 0] = −Σ_c G̃[c]                        (k, D) → (D, C)
 
-For two classes that halves the work of every sweep, and no formula forks on C.
+For two classes that halves the work of every sweep, and every formula is the same for all C.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def contrast(M: Float64s) -> Float64s:
 
 
 def expand(G: Any, xp: Any = np) -> Any:
-    """(k, D) → (D, C): the column of class 0 is minus the sum of the others, by the functions of G's own module.
+    """(k, D) → (D, C): the column of class 0 is minus the sum of the others, with the functions of `xp`.
 
     >>> expand(np.array([[2.0], [5.0]])).tolist()
     [[-7.0, 2.0, 5.0]]
@@ -38,7 +38,7 @@ def expand(G: Any, xp: Any = np) -> Any:
 
 
 def with_reference(A: Any, xp: Any = np) -> Any:
-    """(n, k) → (n, C): row values with the zero of class 0 put back, by the functions of A's own module.
+    """(n, k) → (n, C): row values with the zero of class 0 put back, with the functions of `xp`.
 
     >>> with_reference(np.array([[2.0, 5.0]])).tolist()
     [[0.0, 2.0, 5.0]]

@@ -1,4 +1,4 @@
-"""Parameters without the direction that softmax does not see, in coordinates that keep lengths.
+"""Parameters without the direction that does not change softmax, in coordinates that keep lengths.
 
 Gradients of the loss sum to zero over classes, and descent that starts at zero never leaves that subspace. So
 
@@ -6,7 +6,7 @@ Gradients of the loss sum to zero over classes, and descent that starts at zero 
 
 loses nothing, and ⟨W, W'⟩ = ⟨Z, Z'⟩: quasi-Newton algebra on Z is the algebra on W. With B (k, k), B[c] = Q[c + 1] − Q[0]:
 
-    contrasts of W, as a sweep wants them            K = B Z
+    contrasts of W, as a sweep takes them            K = B Z
     a gradient as a sweep returns it, G̃ (k, D)       dF/dZ = Bᵀ G̃
 """
 

@@ -1,4 +1,4 @@
-"""A frozen approximation of the Hessian that can be inverted at once.
+"""A frozen approximation of the Hessian with a cheap inverse.
 
     H ≈ M = Q ⊗ G + λ I
 
@@ -6,12 +6,12 @@
     G   = (1/N) Σ h_i x_i x_iᵀ                 (D, D)
     Q   = Σ r_i (diag P_i − P_i P_iᵀ) / Σ h_i  (C, C), trace 1; for C = 2 it is the same for all rows, M is exact
 
-With G = E diag(g) Eᵀ and Q = U diag(q) Uᵀ the two parts separate, and one eigendecomposition serves all classes:
+With G = E diag(g) Eᵀ and Q = U diag(q) Uᵀ, one eigendecomposition is enough for all classes:
 
     M⁻¹ R = E [ (Eᵀ R U) / (g_j q_c + λ) ] Uᵀ
 
-Where D is too large for a D×D matrix, G is sketched from a few rows: E (D, m) then spans what those rows span, and
-g takes its smallest kept value ḡ on all the rest:
+Where D is too large for a D×D matrix, G is estimated from a few rows: E (D, m) is then a basis of the span of those
+rows, and outside of it the eigenvalues of G are taken to be ḡ, the smallest of those kept:
 
     M⁻¹ R = E [ (Eᵀ R U) ∘ (1 / (g_j q_c + λ) − 1 / (ḡ q_c + λ)) ] Uᵀ + [ R U / (ḡ q_c + λ) ] Uᵀ
 """
@@ -35,18 +35,18 @@ LARGEST_FACTOR = 4096
 """Columns up to which a full D×D factor is kept (128 MiB in float64)."""
 
 PAIRS, PAIRS_OF_EXACT = 60, 8
-"""(ΔW, Δ∇F) pairs kept to correct the factor with; an exact one needs few, and each costs time at every solve."""
+"""(ΔW, Δ∇F) pairs kept to correct the factor; an exact factor needs few, and each costs time at every solve."""
 
 SKETCH_ROWS = 1024
-"""Rows that stand for all where D is larger than that."""
+"""Rows from which G is estimated where D is larger than `LARGEST_FACTOR`."""
 
 DRIFT_ROWS = 256
-"""Changed rows that a step accounts for exactly."""
+"""Changed rows whose gradient a step computes exactly."""
 
-_FORESIGHT = 2  # solves that bring their nonlinearity in; each gains about two digits
-_CONTRACTION = 0.3  # by which each must change the step less than the one before
+_FORESIGHT = 2  # solves that include their nonlinearity; each gains about two digits
+_CONTRACTION = 0.3  # each must change the step by at most this share of the change before
 _ROWS_PER_COLUMN = 4  # rows of X for each column of a sketched Gram matrix
-_FLOAT32_CONDITION = 1e5  # below this, a float32 basis loses nothing a preconditioner needs
+_FLOAT32_CONDITION = 1e5  # below this, a float32 basis is precise enough for a preconditioner
 _CHUNK = 1 << 16
 
 
@@ -54,7 +54,7 @@ _CHUNK = 1 << 16
 class FrozenCurvature:
     """M and its inverse. Made by `freeze`.
 
-    U (C, k) leaves out the constant vector: softmax does not see it, so M is λ I there. E lies where the engine is.
+    U (C, k) leaves out the constant vector: it does not change softmax, so M is λ I there. E is an array of the engine.
     """
 
     E: RowArray
@@ -68,12 +68,12 @@ class FrozenCurvature:
 
     @property
     def exact(self) -> bool:
-        """Whether M is the Hessian itself where it was frozen: then older pairs only blur it."""
+        """Whether M is exactly the Hessian at the point where it was frozen: then older pairs make it worse."""
         return self.rest is None and len(self.q) == 1
 
     @functools.cached_property
     def _placed(self) -> tuple[RowArray, RowArray, RowArray]:
-        """U, the scale of coordinates along E and that of all the rest, where the engine is."""
+        """U, the scale of coordinates along E and that outside of E, as arrays of the engine."""
         outside = np.zeros(len(self.q)) if self.rest is None else 1.0 / (self.rest * self.q + self.l2)
         scale = 1.0 / (np.outer(self.g, self.q) + self.l2) - outside
         return self.engine.place(self.U), self.engine.place(scale), self.engine.place(outside)
@@ -83,7 +83,7 @@ class FrozenCurvature:
         return self.engine.host(self.inverse(self.engine.place(R)))
 
     def inverse(self, R: RowArray) -> RowArray:
-        """The same, in the engine's kind of array."""
+        """The same, on arrays of the engine."""
         (U, scale, outside), short = self._placed, functools.partial(self.engine.xp.asarray, dtype=self.E.dtype)
         flat = R.mean(axis=1, keepdims=True) / self.l2
         T = R @ U
@@ -93,7 +93,7 @@ class FrozenCurvature:
 
 
 def freeze(objective: Objective, logits: RowArray, *, step: int = 1) -> FrozenCurvature:
-    """The frozen Hessian at the given logits; `step` > 1 sketches G from every step-th row."""
+    """The frozen Hessian at the given logits; `step` > 1 estimates G from every step-th row."""
     engine = objective.engine
     h, Q = _row_curvature(objective, logits)
     q, U = np.linalg.eigh(Q)
@@ -110,19 +110,19 @@ def freeze(objective: Objective, logits: RowArray, *, step: int = 1) -> FrozenCu
 
 
 def _short(E: RowArray, g: Float64s, l2: float, xp: Any) -> RowArray:
-    """The basis in float32 where that loses nothing: half to read at every solve."""
+    """The basis, in float32 where that is precise enough: half the bytes to read at every solve."""
     return xp.asarray(E, dtype=xp.float32) if g.max(initial=0.0) < _FLOAT32_CONDITION * l2 else E
 
 
 def _sketched(objective: Objective, h: RowArray, rows: Ints) -> tuple[Float64s, Float64s, float]:
-    """g, E and ḡ as the given rows show them, from the (m, m) Gram matrix of those rows."""
+    """g, E and ḡ estimated from the given rows, by their (m, m) Gram matrix."""
     few = objective.engine.host(h[rows])
     scale = float(h.sum()) / (float(few.sum()) or 1.0) / objective.engine.n_rows
     B = objective.engine.rows(rows) * np.sqrt(few * scale)[:, None]
     g, basis = eigh(B @ B.T, overwrite_a=True, check_finite=False)
     kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
     g, basis = g[kept], basis[:, kept]
-    all_rows = len(rows) == objective.engine.n_rows  # nothing was left out: outside their span G is zero
+    all_rows = len(rows) == objective.engine.n_rows  # then G is zero outside their span
     rest = 0.0 if all_rows or len(g) == 0 else float(g[0])
     return g, np.ascontiguousarray(B.T @ (basis / np.sqrt(g))), rest
 
@@ -139,19 +139,19 @@ def _row_curvature(objective: Objective, logits: RowArray) -> tuple[RowArray, Fl
         Q += xp.diag(r[rows] @ P) - P.T @ (r[rows, None] * P)
     Q = engine.host(Q)
     trace = float(np.trace(Q))
-    # The constant vector is the null vector of Q; lifted below the others, it comes first and is left out. Where
-    # all rows are saturated, no direction of class space is known to be better than another.
+    # The constant vector is the null vector of Q. Subtracting 1/C makes its eigenvalue the smallest, so that it comes
+    # first and can be left out. Where all rows are saturated, Q is zero and all directions are treated alike.
     Q = Q / trace if trace > 0 else np.eye(C) / C
     return xp.clip(xp.concatenate(h), 0.0, None), Q - np.full((C, C), 1.0 / C)
 
 
 def sketch_step(n_rows: int, n_columns: int) -> int:
-    """Stride that leaves about four rows for each column: enough to start from, far from a full pass."""
+    """Stride that leaves about four rows for each column: enough for a start, much less than a full pass."""
     return max(1, n_rows // (_ROWS_PER_COLUMN * n_columns))
 
 
 def _corrected(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: RowArray) -> RowArray:
-    """L-BFGS around M⁻¹, in the engine's kind of array: symmetric, positive definite, and exact on the last pair."""
+    """L-BFGS around M⁻¹, on arrays of the engine: symmetric, positive definite, and exact on the last pair."""
     return factor.engine.secant_solve(factor.inverse, pairs, R)
 
 
@@ -161,10 +161,10 @@ def _corrected_host(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: Float64
 
 @dataclass(frozen=True)
 class Drift:
-    """Rows whose labels changed since a factor was frozen: where H is known to differ from it, and by how much.
+    """Rows whose labels changed since a factor was frozen: their part of H is known to differ from the factor.
 
-    X (n, D) the rows, weight (n,) as the factor has them, P (n, C) as they were when the label changed. Of these few
-    rows the gradient after a step is known exactly, so their nonlinearity and new weights need not wait for a sweep.
+    X (n, D) are the rows, weight (n,) their weights in the factor, P (n, C) their probabilities when the label changed.
+    For these few rows the gradient after a step is computed exactly, without a sweep.
     """
 
     indices: Ints
@@ -186,20 +186,19 @@ class Drift:
 
 @dataclass
 class CurvatureKeeper:
-    """Keeps a frozen curvature, learns from every step taken with it, and says when a new one pays.
+    """A frozen curvature, its corrections, and the rule when to replace it.
 
-    Whatever a solver finds out about H, as H·step = bend, corrects M by the recursion of L-BFGS. Rounds differ by
-    a few labels, so what one round learned serves the next.
+    Every pair H·step = bend that a solver computes corrects M by the recursion of L-BFGS. Rounds differ by a few labels,
+    so the pairs of one round are useful in the next.
 
-    A refresh costs about D/20 sweeps (N·D² multiplications against N·D numbers read). Solvers report the sweeps
-    they made beyond the two that even a perfect factor needs; once this waste has cost as much as a refresh, the
-    factor is renewed: never more than twice the best possible cost. Sweeps are counted, not timed, so every
-    machine takes the same decisions.
+    A refresh costs about D/20 sweeps (N·D² multiplications against N·D numbers read). Solvers report the sweeps that
+    they made beyond the two that are needed even with a perfect factor. Once this waste has cost as much as a refresh,
+    the factor is replaced, so the cost is never more than twice the best possible. Sweeps are counted, not timed, so
+    every machine takes the same decisions.
     """
 
     factor: FrozenCurvature
     waste: float = field(default=0.0)
-    refreshed: int = field(default=0)
     drift: Drift | None = field(default=None, repr=False)
     _pairs: tuple[Pair, ...] = field(default=(), repr=False)
 
@@ -208,22 +207,22 @@ class CurvatureKeeper:
         return _corrected_host(self.factor, self._pairs, R)
 
     def solve_there(self, R: RowArray) -> RowArray:
-        """The same in the engine's kind of array; use it before the next solve."""
+        """The same on arrays of the engine; use or copy the result before the next solve."""
         return _corrected(self.factor, self._pairs, R)
 
     def frozen_solve(self) -> Callable[[Float64s], Float64s]:
-        """`solve` as it is now, whatever is learned later: conjugate gradients want one fixed operator."""
+        """`solve` with the pairs known now: conjugate gradients need one fixed operator."""
         return functools.partial(_corrected_host, self.factor, self._pairs)
 
     def learn(self, step: Float64s, bend: Float64s) -> None:
-        """Take in that H · step = bend, or nearly so."""
+        """Add the pair H · step = bend (exact or approximate)."""
         size = float(np.vdot(step, bend))
         if size > 1e-12 * float(np.linalg.norm(step)) * float(np.linalg.norm(bend)):
             kept = PAIRS_OF_EXACT if self.factor.exact else PAIRS
             self._pairs = (*self._pairs, (step, bend, 1.0 / size))[-kept:]
 
     def note(self, objective: Objective, logits: RowArray, change: LabelChange) -> None:
-        """Remember rows whose labels change at these logits, the newest `DRIFT_ROWS` of them."""
+        """Keep the rows whose labels change at these logits, the newest `DRIFT_ROWS` of them."""
         known = self.drift or Drift(
             np.empty(0, dtype=np.int64),
             np.empty((0, objective.shape[0])),
@@ -241,9 +240,9 @@ class CurvatureKeeper:
         )
 
     def foreseen(self, objective: Objective, logits: RowArray, gradient: Float64s) -> Float64s:
-        """The step to the optimum as far as the factor and the drifted rows know it; no sweep.
+        """The step to the optimum, estimated from the factor and the drifted rows; no sweep.
 
-        Where the factor is not exact, its own error is the larger one and the rows would correct little.
+        Where the factor is not exact, its own error is larger than what the rows could correct.
         """
         plain = step = -self.solve(gradient)
         if self.drift is None or not self.factor.exact:
@@ -252,25 +251,24 @@ class CurvatureKeeper:
         for _ in range(_FORESIGHT):
             step, last = -self.solve(gradient + self.drift.surplus(objective, logits, step)), step
             change = float(np.linalg.norm(step - last))
-            if not change <= moved:  # so few rows that the changed ones are half of them: no fixed point to be had
+            if not change <= moved:  # the iteration diverges, for example where half of all rows changed
                 return plain
             moved = _CONTRACTION * change
         return step
 
     def wasted(self, sweeps: float) -> None:
-        """Tell how many sweeps a better factor would have saved."""
+        """Add the number of sweeps that a better factor would have saved."""
         self.waste += sweeps
 
     def due(self, objective: Objective) -> bool:
-        """Whether a refresh would have paid by now."""
+        """Whether the waste has cost as much as a refresh."""
         D = objective.engine.n_columns
         return self.waste > 4.0 + min(D, SKETCH_ROWS if D > LARGEST_FACTOR else D) / 20.0
 
     def refresh(self, objective: Objective, logits: RowArray) -> None:
-        """Freeze the curvature here and now."""
+        """Replace the factor by the one at these logits."""
         self.factor = freeze(objective, logits)
         if self.factor.exact:
             self._pairs = ()
         self.drift = None
         self.waste = 0.0
-        self.refreshed += 1

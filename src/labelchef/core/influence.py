@@ -1,4 +1,4 @@
-"""INFL in closed form (paper eq. 6; method note, section 2).
+"""INFL in closed form (paper eq. 6; docs/method.md).
 
 Cleaning sample i to class c replaces (weight γ, label y) by (weight 1, label e_c). With V = H⁻¹ g_val, S = X V and
 the label change δ = e_c − y (the sign that agrees with the paper's derivation),

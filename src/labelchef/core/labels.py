@@ -1,7 +1,7 @@
-"""The state of the training labels: what is weak, what is clean, what was asked in vain.
+"""The state of the training labels: which are weak, which are clean, and which were asked without a decision.
 
-Y (N, C) rows on the simplex; weight (N,) is 1 for clean samples and γ for weak ones. The arrays handed to an
-objective through `rows` are the table's own: a change shows there at once.
+Y (N, C) rows on the simplex; weight (N,) is 1 for clean samples and γ for weak ones. `rows` are the
+table's own arrays, not copies: an objective that holds them reads every change.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from labelchef.engines import RowLabels
 
 
 class LabelTable:
-    """Weak labels with the clean ones laid over them.
+    """Weak labels, with clean labels in place of some of them.
 
     >>> table = LabelTable(np.array([[0.5, 0.5], [0.9, 0.1]]), gamma=0.8)
     >>> change = table.assign(np.array([1]), np.array([1]))
@@ -26,17 +26,17 @@ class LabelTable:
     def __init__(self, Y_weak: Float64s, gamma: float, askable: Bools | None = None) -> None:
         self.Y_weak = Y_weak
         self.askable: Bools = np.ones(len(Y_weak), dtype=bool) if askable is None else askable
-        """Which samples anyone could answer for; the others keep their weak label unless it is assigned."""
+        """Which samples can be asked; the others keep their weak label unless a label is assigned."""
         self._gamma = gamma
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
         self.weight = np.full(len(Y_weak), float(gamma))
         self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
-        self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int16)  # read whole at every selection
+        self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int16)  # small type: all of it is read at every selection
         self._changes: list[Ints] = []
 
     @property
     def rows(self) -> RowLabels:
-        """The arrays as an objective reads them."""
+        """The arrays for an objective."""
         return RowLabels(self.Y, self.weight, self._changes)
 
     @property
@@ -53,18 +53,18 @@ class LabelTable:
         change = LabelChange(indices, self.Y[indices], self.weight[indices], Y_new, weight_new)
         self.Y[indices], self.weight[indices] = Y_new, weight_new
         self._changes.append(indices)
-        self.attempts[indices] += weak & ~self.cleaned[indices]  # taking a label back is no attempt
+        self.attempts[indices] += weak & ~self.cleaned[indices]  # taking a label back is not counted as an attempt
         self.cleaned[indices] = ~weak
         return change
 
     def held(self, indices: Ints) -> tuple[Ints, Ints]:
-        """The clean class id of samples, `UNRESOLVED` for weak ones, and how often they were asked in vain."""
+        """The clean class id of samples, `UNRESOLVED` for weak ones, and how often they were asked without a decision."""
         labels = np.where(self.cleaned[indices], self.Y[indices].argmax(axis=1), UNRESOLVED)
         return labels, self.attempts[indices]
 
     @contextmanager
     def assigned(self, indices: Ints, labels: Ints) -> Iterator[LabelChange]:
-        """`assign` that is taken back, to the bit, if the block it guards does not end well."""
+        """`assign`, undone bit by bit if the guarded block raises."""
         columns = (self.Y, self.weight, self.cleaned, self.attempts)
         saved = [column[indices] for column in columns]
         try:
@@ -76,10 +76,10 @@ class LabelTable:
             raise
 
     def tiers(self, most_attempts: int) -> Iterator[Bools]:
-        """Weak samples that may be asked, those asked in vain least often first.
+        """Weak samples that may be asked, those with the fewest attempts without a decision first.
 
-        A sample whose people tied or called it ambiguous waits until every other weak sample has been asked
-        as often, and is given up after `most_attempts`.
+        A sample with a tied or ambiguous vote waits until every other weak sample has been asked as often. After
+        `most_attempts` it is not asked again.
         """
         open_ = self.askable & ~self.cleaned
         for attempts in range(most_attempts):

@@ -30,7 +30,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Point:
-    """The objective at W: logits (N, k), value, gradient (D, C) and, where a direction rode along, its products."""
+    """The objective at W: logits (N, k), value, gradient (D, C) and, where a direction was given, its products."""
 
     W: Float64s
     logits: RowArray
@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Objective:
-    """F for the rows an engine holds. `labels` is read at every call: relabelling shows at the next point."""
+    """F for the rows an engine holds. `labels` is read at every call, so the next point has the labels of then."""
 
     engine: Engine
     labels: RowLabels
@@ -60,7 +60,7 @@ class Objective:
     def at(self, W: Float64s, *, logits: RowArray | None = None, V: Float64s | None = None) -> Point:
         """Value and gradient at W in one sweep, and the products of V on the same sweep.
 
-        Given the logits at W, their half of the forward product is saved.
+        If the logits at W are given, they are not computed again.
         """
         N = self.engine.n_rows
         sums = self.engine.sweep(
@@ -79,7 +79,7 @@ class Objective:
         return Point(W, sums.logits, value, expand(sums.gradient) / N + self.l2 * W, linear)
 
     def gradient_at(self, W: RowArray) -> RowArray:
-        """∇F at W (D, C), both in the engine's kind of array, so that nothing has to wait for it; one sweep."""
+        """∇F at W (D, C), both arrays of the engine, so that no result is waited for; one sweep."""
         engine = self.engine
         G = engine.gradient_at(self.labels, (W[:, 1:] - W[:, :1]).T)
         return expand(G, engine.xp) / engine.n_rows + self.l2 * W
@@ -92,7 +92,7 @@ class Objective:
         return expand(sums.hessian_product) / self.engine.n_rows + self.l2 * T, sums.products
 
     def relabelled(self, point: Point, change: LabelChange) -> Point:
-        """The same W under changed labels. The gradient moves by the changed rows alone: no sweep.
+        """The same W under changed labels. Only the changed rows change the gradient: no sweep.
 
         Δ∇F = (1/N) Σ_changed x_i ⊗ [r'(p_i − y'_i) − r (p_i − y_i)]
         """

@@ -1,6 +1,6 @@
-"""What people will answer, as far as model and trusted samples tell (method note, section 8).
+"""The answers to expect from people, given the model and the trusted samples (docs/method.md).
 
-The model has not learnt from the trusted samples: they are validation. One that also does, with weight 1 each, minimises
+The model is not trained on the trusted samples: they are validation. A model that is, with weight 1 each, minimises
 
     F(W) + (m/N) L_val(W)
 
@@ -12,7 +12,7 @@ so its logits are A − η S and its probabilities
 
     Q[i] = softmax(A[i] − η S[i])                        the answers to be expected
 
-read off what INFL has at hand: no fit, no sweep, nothing to choose.
+computed from what INFL has already computed: no fit, no sweep, no parameter.
 
 Shapes: g, V (D, C); S = X V, A, Q (n, C); X_val (m, D).
 """

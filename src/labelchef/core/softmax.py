@@ -1,4 +1,4 @@
-"""Softmax regression on soft labels, row formulas (method: paper eq. 1 with the cross-entropy of eq. 8).
+"""Softmax regression on soft labels, row formulas (paper eq. 1 with the cross-entropy of eq. 8).
 
     P[i] = softmax(A[i])                       probabilities
     ℓ_i  = log Σ_c exp A[i, c] − Y[i]·A[i]     cross-entropy against a soft label
@@ -15,7 +15,7 @@ from labelchef.domain.arrays import Float64s
 
 
 def probabilities(A: Any, xp: Any = np) -> Any:
-    """Row-wise softmax, by the functions of A's own module.
+    """Row-wise softmax, with the functions of `xp`.
 
     >>> probabilities(np.array([[0.0, 0.0], [0.0, 800.0]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
@@ -25,7 +25,7 @@ def probabilities(A: Any, xp: Any = np) -> Any:
 
 
 def cross_entropies(A: Float64s, Y: Float64s) -> Float64s:
-    """ℓ_i of every row, finite however large the logits.
+    """ℓ_i of every row, finite for logits of any size.
 
     >>> cross_entropies(np.array([[0.0, 800.0]]), np.array([[1.0, 0.0]])).tolist()
     [800.0]

@@ -1,15 +1,16 @@
-"""Two solvers, both paid in sweeps: the minimum of F, and V = H⁻¹ g.
+"""Two solvers whose cost is counted in sweeps: the minimum of F, and V = H⁻¹ g.
 
 `minimise` is Newton's method with a frozen Hessian M, corrected by the last (ΔW, Δ∇F) pairs (L-BFGS with M⁻¹ in
 place of the usual multiple of the identity) and damped by an exact line search. One step costs one sweep: the
 sweep at the trial point returns value, gradient and logits together, and a step that is cut short needs no further
 product, because the logits along a line are known. Where M is the Hessian, this is Newton's method.
 
-A linear system H(W) V = b(W) can ride along as a `Companion`: every sweep of `minimise` then also returns H V, and
-V is corrected by M⁻¹(b − H V) before the next. When W has arrived, V has nearly arrived too, at no sweep of its own.
+A linear system H(W) V = b(W) can be solved along with it, as a `Companion`: every sweep of `minimise` then also returns
+H V, and V is corrected by M⁻¹(b − H V) before the next. When W is at the optimum, V is nearly solved, without sweeps of its
+own.
 
 `solve_spd` is conjugate gradients preconditioned by M. Each iteration costs one sweep, which also returns X·d, so
-that the products S = X V grow along with V and need no sweep of their own.
+that the products S = X V are updated together with V, without a sweep of their own.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.engines import RowArray
 
 NEEDED = 2
-"""Sweeps a warm solve takes even with a perfect factor: one that moves, one that proves."""
+"""Sweeps that a warm solve takes even with a perfect factor: one for the step, one for the proof."""
 
 _LARGEST_GRADIENT = 1e-6
 _SUFFICIENT = 1e-4
@@ -43,8 +44,8 @@ class Companion:
     def corrected(self, W: Float64s, keeper: CurvatureKeeper) -> Float64s:
         """V after one correction towards the solution at W.
 
-        Corrections contract where M is near H and may diverge where it is not: a V whose residual is no smaller than
-        that of zero is dropped, and the correction starts anew.
+        Corrections converge where M is near H and may diverge where it is not: a V whose residual is no smaller than
+        that of zero is replaced by zero.
         """
         b = self.rhs(W)
         V, HV = (self.V, self.HV) if _helps(self.HV, b) else (0.0, 0.0)
@@ -58,7 +59,7 @@ def _helps(HV: Float64s, b: Float64s) -> bool:
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where `minimise` ended."""
+    """The result of `minimise`."""
 
     point: Point
     iterations: int
@@ -69,7 +70,7 @@ class Minimum:
 def gradient_tolerance(objective: Objective, W: Float64s, tol: float) -> float:
     """‖∇F‖ small enough that ‖W − W*‖ ≤ tol·(1 + ‖W‖) by strong convexity, and never above 1e-6·(1 + ‖W‖).
 
-    The floor of 1e-12·(1 + ‖W‖), rounding, binds where tol·l2 is smaller; the bound is then 1e-12/l2 instead of tol.
+    It is never below 1e-12·(1 + ‖W‖), because of rounding; where tol·l2 is smaller, the bound is 1e-12/l2 instead of tol.
     """
     return max(min(tol * objective.l2, _LARGEST_GRADIENT), 1e-12) * (1.0 + float(np.linalg.norm(W)))
 
@@ -84,9 +85,9 @@ def minimise(
     companion: Companion | None = None,
     on_step: Callable[[int, float, float], None] | None = None,
 ) -> Minimum:
-    """Bring `start` to the optimum, and a companion along.
+    """The minimum of F, starting from `start`, and the companion's system on the way.
 
-    `on_step(iteration, gradient norm, tolerance)` is told of every step.
+    `on_step(iteration, gradient norm, tolerance)` is called after every step.
     """
     point, best, idle = start, start.gradient_norm, 0
     threshold = gradient_tolerance(objective, point.W, tol)
@@ -108,7 +109,7 @@ def minimise(
         iteration += 1
         keeper.wasted(1.0 if iteration > NEEDED else 0.0)
         best, idle = (point.gradient_norm, 0) if point.gradient_norm < 0.9 * best else (best, idle + 1)
-        if idle >= _PATIENCE:  # rounding is all that is left to move
+        if idle >= _PATIENCE:  # only rounding is left
             break
         threshold = gradient_tolerance(objective, point.W, tol)
         if on_step is not None:
@@ -117,7 +118,7 @@ def minimise(
 
 
 def _step(objective: Objective, point: Point, direction: Float64s, V: Float64s | None) -> Point | None:
-    """The full step if it decreases F enough, else the minimum along the line; None if neither moves."""
+    """The full step if it decreases F enough, else the minimum along the line; None if neither decreases F."""
     slope = float(np.vdot(point.gradient, direction))
     trial = objective.at(point.W + direction, V=V)
     slack = _ROUNDING * (1.0 + abs(point.value))
@@ -164,7 +165,7 @@ def solve_spd(
     tol: float,
     max_iterations: int,
 ) -> LinearSolution:
-    """H V = b at a point, from the direction that rode along on it if there is one, else from zero."""
+    """H V = b at a point, starting from the direction that the point carries if there is one, else from zero."""
     if point.linear is None or not _helps(point.linear.HV, b):
         V, S, HV = np.zeros_like(b), objective.engine.xp.zeros_like(point.logits), np.zeros_like(b)
     else:

@@ -10,12 +10,12 @@ from labelchef.domain.arrays import Float64s
 
 @dataclass(frozen=True)
 class Theorem1:
-    """The paper's bound: centre ± radius of I(i, c) at round k, from provenance at w0.
+    """The paper's bound: centre ± radius of I(i, c) at round k, from what was computed at w0.
 
     With v = −V, e1 = v·(w_k − w0), e2 = ‖v‖ ‖w_k − w0‖, h = ‖H(w0, z)‖ in place of the integrated Hessians, and
     δ = e_c − y:  I = I_0 + ½(1 − γ) e1 h + Σ δ_j e1 h ± (Σ |δ_j| e2 h + ½(1 − γ) e2 h). The theorem as printed has −I
-    on the left; with its own v, which carries the minus sign, that is a slip. For softmax all H^(j) are one matrix and
-    Σ δ_j = 0, so the δ-terms are zero in truth; `delta_terms=False` leaves them out, as the authors' code does.
+    on the left; with its own v, which carries the minus sign, that is a sign error. For softmax all H^(j) are one matrix and
+    Σ δ_j = 0, so the true δ-terms are zero; `delta_terms=False` leaves them out, as the authors' code does.
     """
 
     hessian_norm: Float64s

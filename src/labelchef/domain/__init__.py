@@ -1,1 +1,1 @@
-"""Frozen records, enums and errors: the words every other room speaks."""
+"""Frozen records, enums and errors: used by every other room."""

@@ -1,18 +1,18 @@
-"""Selectors side by side on a campaign's own labels."""
+"""Records of a comparison of selectors on a campaign's own labels."""
 
 from dataclasses import dataclass
 
 from labelchef.domain.validation import Gain
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Of the labels, after which the metric is given."""
+"""Shares of the labels after which the metric is given."""
 AS_ASKED = "as asked"
-"""The campaign's own order."""
+"""The name of the campaign's own order in a comparison."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A replay under way: `asked` of `labels`, the `repeat`-th of `repeats` of its selector, from 1."""
+    """A replay that is running: `asked` of `labels` are done, it is the `repeat`-th of `repeats` of its selector, from 1."""
 
     selector: str
     repeat: int
@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a selector did; of one that draws chance, on average over its repeats."""
+    """The result of a selector; the mean over its repeats where it draws random numbers."""
 
     selector: str
     repeats: int
@@ -32,7 +32,7 @@ class Standing:
     after: tuple[float, ...]
     """The metric after `SHARES` of the labels."""
     area: float
-    """Mean of the metric on the way."""
+    """Mean of the metric over the curve."""
     area_half: float | None
     """Half the width of its 95 % interval over the repeats."""
     labels_to_reach: float | None
@@ -40,13 +40,13 @@ class Standing:
     suggestion_share: float | None
     """Share of suggestions that equal the answer; None where none were made."""
     seconds: float
-    """Spent on choosing, a replay."""
+    """Seconds of selection in one replay."""
     difference: Gain | None
-    """Of the area, from the campaign's own order; None for that order itself."""
+    """Difference of the area from that of the campaign's own order; None for that order itself."""
 
     @property
     def verdict(self) -> str | None:
-        """Whether the area differs from that of the campaign's own order by more than the samples that judge allow."""
+        """Whether the area differs from that of the campaign's own order, as far as the judging samples can show."""
         gain = self.difference
         if gain is None:
             return None
@@ -59,12 +59,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Selectors side by side, the best area first."""
+    """The results of all selectors, the best area first."""
 
     campaign: str
     metric: str
     split: str
-    """What judges: 'test', 'validation' (the samples that judge) or, where there is neither, 'steering'."""
+    """The split of the metric: 'test', 'validation' (its judging samples) or, where there is neither, 'steering'."""
     samples: int
     labels: int
     unanswered: int
@@ -74,4 +74,4 @@ class Comparison:
     """The metric at the end of the campaign's own order."""
     standings: tuple[Standing, ...]
     notes: tuple[str, ...]
-    """What a reader should know."""
+    """Remarks for the reader."""

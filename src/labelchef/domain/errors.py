@@ -41,11 +41,11 @@ class ForbiddenError(LabelchefError, PermissionError):
 
 
 class ConflictError(LabelchefError):
-    """Something that cannot be done as things stand now: an item taken, a campaign in another state."""
+    """Something that the present state does not allow: an item is taken, a campaign is in another state."""
 
 
 class ThrottledError(ForbiddenError):
-    """Too many attempts; `retry_after` seconds from now there may be another."""
+    """Too many attempts; the next is allowed after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: float, code: str = "throttled") -> None:
         super().__init__(message, code=code)
@@ -53,7 +53,7 @@ class ThrottledError(ForbiddenError):
 
 
 class StoreError(LabelchefError):
-    """The database or a campaign's folder cannot be used: locked, gone, full or damaged. Nothing was changed."""
+    """The database or a campaign's folder cannot be used: locked, missing, full or damaged. Nothing was changed."""
 
 
 class LabelchefWarning(UserWarning):
@@ -65,8 +65,8 @@ class ConvergenceWarning(LabelchefWarning):
 
 
 class JudgeWarning(LabelchefWarning):
-    """No validation sample, or too few of them, are kept from the selection to judge what it brought."""
+    """No validation samples, or too few, are kept out of the selection to measure the gain."""
 
 
 class MissingClassWarning(LabelchefWarning):
-    """A class never occurs in the validation set, so nothing there can speak for it."""
+    """A class never occurs in the validation set, so validation says nothing about it."""

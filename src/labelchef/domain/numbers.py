@@ -1,4 +1,4 @@
-"""Numbers in settings: refused with what came and what was expected."""
+"""Checks of numbers in settings; the message says what came and what was expected."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from labelchef.domain.errors import InvalidInputError
 
 
 def check_whole(value: Any, name: str, least: int = 1, *, code: str | None = None) -> None:
-    """A whole number of at least `least`; NumPy's count.
+    """A whole number of at least `least`; NumPy's integers are allowed.
 
     >>> check_whole(np.int64(3), "epochs")
     >>> check_whole(2.5, "epochs")
@@ -31,7 +31,7 @@ def check_number(
     instead: str = "",
     code: str | None = None,
 ) -> None:
-    """A finite number within bounds: at least, at most, above, below. `instead` says what else may stand there.
+    """A finite number within bounds: at least, at most, above, below. `instead` names another allowed value, for the message.
 
     >>> check_number(0.5, "damping", least=0.0)
     >>> check_number(0.0, "tol", above=0.0, below=1.0)

@@ -147,7 +147,6 @@ class ConstructionDiagnostics:
     """‖∇F‖ / l2: the parameters are proven to lie no farther than this from the optimum."""
     tolerance: float = 0.0
     converged: bool = True
-    refreshed: int = 0
     epoch: int = 0
     """The epoch that early stopping chose; 0 where nothing descends, or where no epoch beat the model of zeros."""
     explicit: int = 0

@@ -1,7 +1,7 @@
-"""Validation in two parts, and what may be said of a gain.
+"""The two parts of validation, and gains with their confidence intervals.
 
-The *steering* part of validation is what selection sees: influence, early stopping, trusted examples. The *judging*
-part it never sees: targets, stopping rules and reported gains read that one.
+The *steering* part of validation is used by the selection: influence, early stopping, trusted examples. The *judging*
+part is not: targets, stopping rules and reported gains use that one.
 """
 
 from dataclasses import asdict, dataclass
@@ -11,14 +11,14 @@ from labelchef.domain.errors import InvalidInputError
 
 AUTO = "auto"
 FEWEST = 50
-"""Samples a judging part should have."""
+"""The fewest samples that a judging part should have."""
 FEWEST_OF_A_CLASS = 5
 WIDEST = 0.05
-"""Half the width of an interval beyond which a gain that may be none is not judged."""
+"""The largest half width of an interval that contains 0 at which a gain is still judged."""
 
 
 def as_holdout(value: Any) -> float | str:
-    """'auto', or the share of validation that judges, also as text.
+    """'auto', or the share of validation in the judging part, also as text.
 
     >>> as_holdout("0.5"), as_holdout("auto"), as_holdout(0)
     (0.5, 'auto', 0.0)
@@ -31,7 +31,7 @@ def as_holdout(value: Any) -> float | str:
         share = float("nan")
     if not 0.0 <= share < 1.0:
         raise InvalidInputError(
-            f"holdout is {value!r}; expected 'auto', or a share of validation from 0 (nothing judges) to below 1",
+            f"holdout is {value!r}; expected 'auto', or a share of validation from 0 (no judging part) to below 1",
             code="holdout",
         )
     return share
@@ -39,9 +39,9 @@ def as_holdout(value: Any) -> float | str:
 
 @dataclass(frozen=True)
 class Gain:
-    """The model now against the first one, on samples that selection never saw.
+    """The present model compared with the first one, on samples that the selection did not use.
 
-    `low` and `high` hold after − before with 95 % confidence. Of 'loss', less is better.
+    `low` and `high` are the 95 % confidence interval of after − before. For 'loss', less is better.
 
     >>> print(Gain("f1_macro", 0.7, 0.8, 0.06, 0.13, samples=150, rarest=12))
     +0.100 (95 %: +0.060 to +0.130)
@@ -55,9 +55,9 @@ class Gain:
     low: float
     high: float
     samples: int
-    """How many judge."""
+    """The number of judging samples."""
     rarest: int
-    """Samples of the class that has the fewest of them, 0 for one that none of them is of."""
+    """The number of samples of the rarest class; 0 if a class has none."""
 
     @property
     def change(self) -> float:
@@ -68,7 +68,7 @@ class Gain:
     def doubt(self) -> str | None:
         """Why there are too few samples to judge, or None.
 
-        An interval that is wide but leaves no doubt whether there is a gain is not doubted: it says how wide it is.
+        A wide interval that does not contain 0 is accepted.
         """
         if self.samples < FEWEST:
             return f"{self.samples} samples"
@@ -87,7 +87,7 @@ class Gain:
 
 
 def note_on(gain: Gain | None) -> str:
-    """What a reader of validation figures should know; `gain` is that on the samples that judge, None if none do."""
+    """A remark on validation figures; `gain` is that of the judging samples, None if there are none."""
     if gain is None:
         return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
     few = "" if gain.doubt is None else f" They are too few to judge by ({gain.doubt})."

@@ -1,4 +1,4 @@
-"""Where a sweep over the features runs. `Engine` is the contract, `MemoryEngine` the one for arrays.
+"""Engines run the sweeps over the features. `Engine` is the protocol, `MemoryEngine` the one for arrays.
 
 `TorchEngine`, for a GPU, is in `torch_engine`: it imports PyTorch.
 """

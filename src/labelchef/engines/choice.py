@@ -1,4 +1,4 @@
-"""Which engine holds the features: by name, or by what the machine has and the data is worth."""
+"""The choice of the engine: by name, or by the size of the data and whether there is a GPU."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ WORTH_A_DEVICE = 1 << 25
 
 @dataclass(frozen=True)
 class Placement:
-    """Where arrays of features go: into the memory engine (no device), or to a device, stored as `dtype`."""
+    """Where features are stored: in the memory engine (no device), or on a device as `dtype`."""
 
     device: str | None = None
     dtype: str | None = None
@@ -32,7 +32,7 @@ class Placement:
         return self._engine(X, bias, self.dtype)
 
     def split(self, X: Any, *, bias: bool) -> Engine:
-        """The engine of a validation or test set: beside the training set, stored as it is given."""
+        """The engine of a validation or test set: on the same device, in its own type."""
         return self._engine(X, bias, None)
 
     def _engine(self, X: Any, bias: bool, dtype: str | None) -> Engine:
@@ -60,7 +60,7 @@ def choose_placement(engine: str, feature_dtype: str | None, size: int) -> Place
     if engine == "memory":
         if feature_dtype is not None:
             raise InvalidInputError(
-                f"feature_dtype is {feature_dtype!r} with engine 'memory', which reads X where it lies; expected None. "
+                f"feature_dtype is {feature_dtype!r} with engine 'memory', which does not copy X; expected None. "
                 "Convert X yourself, or take engine='auto'",
                 code="feature_dtype",
             )
@@ -74,7 +74,7 @@ def choose_placement(engine: str, feature_dtype: str | None, size: int) -> Place
 
 
 def cuda_device() -> tuple[str | None, str]:
-    """The device to use, or None and what is missing."""
+    """The device to use, or None and the reason."""
     if importlib.util.find_spec("torch") is None:
         return None, "PyTorch is not installed (pip install 'labelchef[torch]')"
     import torch

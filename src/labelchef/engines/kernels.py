@@ -1,8 +1,8 @@
-"""Compiled row kernels: everything one pass over X can give, in one pass.
+"""Compiled row kernels: everything that one pass over X can compute, in one pass.
 
 Shapes, with k = C − 1 contrast columns (class c against class 0, see `core.contrasts`):
 
-    X        (N, d)      float32 or float64, rows contiguous; the bias column is virtual, D = d + bias
+    X        (N, d)      float32 or float64, rows contiguous; the bias column is not stored, D = d + bias
     K        (q, D)      float64, the columns to multiply X with, transposed
     A        (N, k)      float64 logits; class 0 has logit 0
     Z        (N, k)      float64 products X·T of some direction T
@@ -10,22 +10,63 @@ Shapes, with k = C − 1 contrast columns (class c against class 0, see `core.co
     weight   (N,)        float64
     R        (block, m)  float64 row coefficients of the backward product Σ_i R[i] ⊗ x_i
 
-A block of rows is multiplied forward, turned into row coefficients and multiplied backward while it lies in
-the cache, so X crosses the memory bus once. Arithmetic is float64 whatever the type of X: on a sweep that
-waits for memory the wider arithmetic costs little, and gradients can then be driven to 1e-12.
+A block of rows is multiplied forward, turned into row coefficients and multiplied backward while it is in the cache, so
+X is read from memory once. Arithmetic is float64 for any type of X: a sweep waits for memory, so the wider arithmetic
+costs little, and gradients can then be reduced to 1e-12.
 
-The functions release the GIL; threads, not numba's own parallel layers, run them side by side, so that they
-may be called from any thread of any program. The order of summation depends on shapes only, never on the
-number of threads.
+The functions release the GIL. They are run in parallel by threads, not by numba's own parallel layers, so that they can
+be called from any thread of any program. The order of summation depends on shapes only, never on the number of threads.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
+from labelchef.domain.arrays import Float64s, Floats, Ints
 
 BLOCK = 64  # a multiple of the four rows of a tile
 """Rows multiplied forward and backward before the next are read: 64 × 2 048 float32 fill half of an L2 cache."""
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let dot products use SIMD lanes; NaN and inf stay exact
+
+
+class Features(NamedTuple):
+    """X, and whether a column of ones follows its columns."""
+
+    X: Floats
+    bias: bool
+
+
+class Labels(NamedTuple):
+    """Labels and weights of all rows."""
+
+    Y: Float64s
+    weight: Float64s
+
+
+class RowValues(NamedTuple):
+    """Logits and products of all rows."""
+
+    A: Float64s
+    Z: Float64s
+
+
+class Wanted(NamedTuple):
+    """What a sweep computes: A from parameters, Z from a direction, the gradient, the Hessian product."""
+
+    A: bool
+    Z: bool
+    gradient: bool
+    product: bool
+
+
+class Expected(NamedTuple):
+    """Where `expect_rows` writes."""
+
+    worth: Float64s
+    influence: Float64s
+    label: Ints
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -85,7 +126,7 @@ def _backward_row(x, R, r, G):
 
 @njit(nogil=True, cache=True)
 def _bias_forward(K, n, F):
-    """The part of the products that belongs to the virtual column of ones."""
+    """Add the part of the products that belongs to the bias column."""
     d = K.shape[1] - 1
     for r in range(n):
         for c in range(K.shape[0]):
@@ -94,6 +135,7 @@ def _bias_forward(K, n, F):
 
 @njit(nogil=True, cache=True)
 def _bias_backward(R, n, G):
+    """Add the part of the row sums that belongs to the bias column."""
     d = G.shape[1] - 1
     for r in range(n):
         for c in range(G.shape[0]):
@@ -104,8 +146,8 @@ def _bias_backward(R, n, G):
 def _forward(X, bias, lo, hi, K, F):
     """F[i − lo, c] = x_i · K[c] for rows lo ≤ i < hi, in tiles of four rows by two columns.
 
-    The last tile repeats the last row rather than change code: equal rows get equal products, bit by bit, so
-    that their scores tie and the lower index wins. F has room for a whole tile.
+    The last tile repeats the last row, so that all rows are computed by the same code: equal rows get equal products,
+    bit by bit, their scores are equal, and the lower index comes first. F has room for a whole tile.
     """
     last = hi - 1
     for i in range(lo, hi, 4):
@@ -145,13 +187,17 @@ def _softmax_row(a, p):
 
 
 @njit(nogil=True, cache=True)
-def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, product, sums):
+def sweep_rows(features, labels, wanted, K, values, lo, hi, sums):
     """One pass over rows lo ≤ i < hi; returns Σ weight · loss.
 
-    With `has_W` the first k rows of K are parameters and A is written, else A is read; with `has_V` the next k
-    rows are a direction and Z is written, else Z is read. `sums` receives, k rows each and in this order, the
-    gradient Σ w (P − Y) ⊗ x (if `gradient`) and the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x (if `product`).
+    With `wanted.A` the first k rows of K are parameters and A is written, else A is read; with `wanted.Z` the next k
+    rows are a direction and Z is written. `sums` receives, k rows each and in this order, the
+    gradient Σ w (P − Y) ⊗ x (if `wanted.gradient`) and the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x (if
+    `wanted.product`, which needs Z).
     """
+    X, bias = features.X, features.bias
+    Y, weight = labels.Y, labels.weight
+    A, Z = values.A, values.Z
     k = A.shape[1]
     m = sums.shape[0]
     F = np.empty((BLOCK, max(1, K.shape[0])))
@@ -166,14 +212,14 @@ def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, prod
         for i in range(start, stop):
             r = i - start
             at = 0
-            if has_W:
+            if wanted.A:
                 for c in range(k):
                     A[i, c] = F[r, c]
                 at = k
-            if has_V:
+            if wanted.Z:
                 for c in range(k):
                     Z[i, c] = F[r, at + c]
-            if not (gradient or product):
+            if not (wanted.gradient or wanted.product):
                 continue
             w = weight[i]
             log_total = _softmax_row(A[i], p)
@@ -182,11 +228,11 @@ def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, prod
                 fit += Y[i, c + 1] * A[i, c]
             loss += w * (log_total - fit)
             at = 0
-            if gradient:
+            if wanted.gradient:
                 for c in range(k):
                     R[r, c] = w * (p[c + 1] - Y[i, c + 1])
                 at = k
-            if product:
+            if wanted.product:
                 mean = 0.0
                 for c in range(k):
                     mean += p[c + 1] * Z[i, c]
@@ -198,8 +244,10 @@ def sweep_rows(X, bias, lo, hi, K, has_W, has_V, A, Z, Y, weight, gradient, prod
 
 
 @njit(nogil=True, cache=True)
-def _gradient_of_piece(X, bias, rows, lo, hi, K, Y, weight, sums):
-    """sums = Σ w (P − Y) ⊗ x over the rows `rows[lo … hi − 1]`, read where they lie, each once."""
+def _gradient_of_piece(features, labels, K, rows, lo, hi, sums):
+    """sums = Σ w (P − Y) ⊗ x over the rows `rows[lo … hi − 1]`, each read once, without a copy."""
+    X, bias = features.X, features.bias
+    Y, weight = labels.Y, labels.weight
     k = K.shape[0]
     F = np.empty((BLOCK, k))
     R = np.empty((BLOCK, k))
@@ -237,19 +285,22 @@ def _gradient_of_piece(X, bias, rows, lo, hi, K, Y, weight, sums):
 
 
 @njit(nogil=True, cache=True)
-def gradient_of_rows(X, bias, rows, first, every, K, Y, weight, partial):
-    """Of as many pieces of `rows` as there are sums in `partial`, every `every`-th from `first` on."""
+def gradient_of_rows(features, labels, K, rows, first, every, partial):
+    """The sums of every `every`-th piece of `rows`, from piece `first` on; there is one piece for each sum in `partial`."""
     pieces, n = partial.shape[0], len(rows)
     for piece in range(first, pieces, every):
-        _gradient_of_piece(X, bias, rows, n * piece // pieces, n * (piece + 1) // pieces, K, Y, weight, partial[piece])
+        lo, hi = n * piece // pieces, n * (piece + 1) // pieces
+        _gradient_of_piece(features, labels, K, rows, lo, hi, partial[piece])
 
 
 @njit(nogil=True, cache=True)
-def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):
+def score_rows(lo, hi, values, labels, eligible, best, label):
     """best[i] = min_c I(i, c), label[i] = argmin_c I(i, c), the lowest class on ties; +inf where not eligible.
 
-    I(i, c) = S[i, c] − (w Y[i] + (1 − w) P[i]) · S[i] with w the present weight of the sample and S[i, 0] = 0.
+    I(i, c) = S[i, c] − (w Y[i] + (1 − w) P[i]) · S[i] with S the products, w the present weight and S[i, 0] = 0.
     """
+    A, S = values.A, values.Z
+    Y, weight = labels.Y, labels.weight
     k = A.shape[1]
     p = np.empty(k + 1)
     for i in range(lo, hi):
@@ -273,13 +324,16 @@ def score_rows(lo, hi, A, S, Y, weight, eligible, best, label):
 
 
 @njit(nogil=True, cache=True)
-def expect_rows(lo, hi, A, S, Y, weight, eligible, eta, optimism, worth, influence, label):
-    """Mean and spread of I(i, c) over the answers Q[i] = softmax(A[i] − eta S[i]).
+def expect_rows(lo, hi, values, labels, eligible, eta, optimism, found):
+    """Mean and spread of I(i, c) over the answers Q[i] = softmax(A[i] − eta S[i]), with S the products.
 
     influence[i] = Σ_c Q[i, c] I(i, c), which is (Q[i] − w Y[i] − (1 − w) P[i]) · S[i] since Σ Q = 1;
     worth[i] = influence[i] − optimism · sd of S[i, c] under Q[i], +inf where not eligible;
     label[i] = argmax_c Q[i, c], the lowest on ties.
     """
+    A, S = values.A, values.Z
+    Y, weight = labels.Y, labels.weight
+    worth, influence, label = found.worth, found.influence, found.label
     k = A.shape[1]
     p, q, a = np.empty(k + 1), np.empty(k + 1), np.empty(k)
     for i in range(lo, hi):
@@ -308,12 +362,13 @@ def expect_rows(lo, hi, A, S, Y, weight, eligible, eta, optimism, worth, influen
 
 
 @njit(nogil=True, cache=True)
-def collect_reach(lo, hi, S, Y, weight, eligible, reach, found):
-    """Rows whose score can be −reach or less; how many, or −1: too many to list.
+def collect_reach(lo, hi, S, labels, eligible, reach, found):
+    """Write the rows whose score can be −reach or less to `found`; returns how many, or −1 if there is no room.
 
     score = −Σ_c q_c d_c with d = S − min S ≥ 0 and q = wY + (1 − w)P, so −score ≤ w Y·d + (1 − w) max d ≤ max d: the
-    spread of S[i] rules out most rows at a glance, the label most of the others.
+    spread of S[i] rules out most rows, the label most of the others.
     """
+    Y, weight = labels.Y, labels.weight
     count = 0
     for i in range(lo, hi):
         low = high = 0.0

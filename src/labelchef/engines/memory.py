@@ -1,4 +1,4 @@
-"""Sweeps over an array that lies in memory, or in a file that is mapped into it."""
+"""Sweeps over an array in memory, or over a file that is mapped into memory."""
 
 import functools
 import itertools
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg import eigh
@@ -16,10 +16,12 @@ from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.engines import kernels
 from labelchef.engines.protocol import Pair, RowLabels, SweepSums
 
+Found = TypeVar("Found")
+
 _PARTIAL_BYTES = 32 << 20  # room for the partial sums of all chunks together
 _SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
 _MOST_PIECES, _ROWS_A_PIECE = 8, 128  # of a mini-batch, each with a sum of its own
-_WORTH_A_THREAD = 1 << 18  # bytes of rows below which waking a thread costs more than it saves
+_WORTH_A_THREAD = 1 << 18  # bytes of rows below which a second thread costs more than it saves
 
 
 def thread_count() -> int:
@@ -80,33 +82,31 @@ class MemoryEngine:
         W: Float64s | None = None,
         logits: Float64s | None = None,
         V: Float64s | None = None,
-        products: Float64s | None = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
         """See `Engine.sweep`."""
         k = labels.Y.shape[1] - 1
         A = np.empty((self.n_rows, k)) if logits is None else logits
-        Z = np.empty((self.n_rows if V is not None else 0, k)) if products is None else products
+        Z = np.empty((self.n_rows if V is not None else 0, k))
         K = np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))])
         m = k * (int(gradient) + int(hessian_product))
         cuts = self._cuts(m)
         partial = np.empty((len(cuts) - 1, m, self.n_columns))
+        features, here, values = self._features, _compiled(labels), kernels.RowValues(A, Z)
+        wanted = kernels.Wanted(W is not None, V is not None, gradient, hessian_product)
 
         def work(chunk: int) -> float:
             return float(
-                kernels.sweep_rows(
-                    self._X, self._bias, cuts[chunk], cuts[chunk + 1], K, W is not None, V is not None,
-                    A, Z, labels.Y, labels.weight, gradient, hessian_product, partial[chunk],
-                )
-            )  # fmt: skip
+                kernels.sweep_rows(features, here, wanted, K, values, cuts[chunk], cuts[chunk + 1], partial[chunk])
+            )
 
         losses = self._map(work, len(cuts) - 1)
         sums = partial.sum(axis=0)
         self.sweeps += 1.0
         return SweepSums(
             logits=A,
-            products=Z if V is not None or products is not None else None,
+            products=Z if V is not None else None,
             loss=float(np.sum(losses)),
             gradient=sums[:k] if gradient else None,
             hessian_product=sums[m - k :] if hessian_product else None,
@@ -123,12 +123,11 @@ class MemoryEngine:
         n = len(indices)
         pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
         partial = np.empty((pieces, *W.shape))
-
+        features, here = self._features, _compiled(labels)
         shares = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
 
-        def work(first: int) -> float:
-            kernels.gradient_of_rows(self._X, self._bias, indices, first, shares, W, labels.Y, labels.weight, partial)
-            return 0.0
+        def work(first: int) -> None:
+            kernels.gradient_of_rows(features, here, W, indices, first, shares, partial)
 
         self._map(work, shares)
         self.sweeps += n / max(1, self.n_rows)
@@ -152,29 +151,26 @@ class MemoryEngine:
 
     def within_reach(self, products: Float64s, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
         """See `Engine.within_reach`."""
-        cuts = self._cuts(0)
-        parts: list[Ints | None] = [None] * (len(cuts) - 1)
+        cuts, here = self._cuts(0), _compiled(labels)
 
-        def work(chunk: int) -> float:
-            found = np.empty(self._room(cuts, chunk), dtype=np.int64)
-            count = kernels.collect_reach(
-                cuts[chunk], cuts[chunk + 1], products, labels.Y, labels.weight, eligible, reach, found
-            )
-            parts[chunk] = found[:count] if count >= 0 else None
-            return 0.0
+        def work(chunk: int) -> Ints | None:
+            lo, hi = cuts[chunk], cuts[chunk + 1]
+            found = np.empty(max(64, (hi - lo) // 4), dtype=np.int64)  # a longer list would save no time
+            count = kernels.collect_reach(lo, hi, products, here, eligible, reach, found)
+            return found[:count] if count >= 0 else None
 
-        self._map(work, len(cuts) - 1)
+        parts = self._map(work, len(cuts) - 1)
         listed = [part for part in parts if part is not None]
         return np.concatenate(listed) if len(listed) == len(parts) else None
+
+    @property
+    def _features(self) -> kernels.Features:
+        """X as the compiled kernels take it."""
+        return kernels.Features(self._X, self._bias)
 
     def _block(self, bytes_a_row: int) -> int:
         """Rows to copy at a time."""
         return max(1, min(_LARGE_BLOCK, max(_SMALL_BLOCK, self._X.nbytes // 16)) // bytes_a_row)
-
-    @staticmethod
-    def _room(cuts: list[int], chunk: int) -> int:
-        """Places for a quarter of a chunk: a list longer than that is no shortlist."""
-        return max(64, (cuts[chunk + 1] - cuts[chunk]) // 4)
 
     def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
         """See `Engine.gram`."""
@@ -217,22 +213,18 @@ class MemoryEngine:
         """See `Engine.scores_of`."""
         n = len(indices)
         best, label = np.empty(n), np.empty(n, dtype=np.int64)
-        kernels.score_rows(
-            0, n, logits[indices], products[indices], labels.Y[indices], labels.weight[indices],
-            np.ones(n, dtype=np.bool_), best, label,
-        )  # fmt: skip
+        values = kernels.RowValues(logits[indices], products[indices])
+        few = kernels.Labels(labels.Y[indices], labels.weight[indices])
+        kernels.score_rows(0, n, values, few, np.ones(n, dtype=np.bool_), best, label)
         return best, label
 
     def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
         """See `Engine.scores`."""
         best, label = np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
-        cuts = self._cuts(0)
+        cuts, values, here = self._cuts(0), kernels.RowValues(logits, products), _compiled(labels)
 
-        def work(chunk: int) -> float:
-            kernels.score_rows(
-                cuts[chunk], cuts[chunk + 1], logits, products, labels.Y, labels.weight, eligible, best, label
-            )
-            return 0.0
+        def work(chunk: int) -> None:
+            kernels.score_rows(cuts[chunk], cuts[chunk + 1], values, here, eligible, best, label)
 
         self._map(work, len(cuts) - 1)
         return best, label
@@ -241,18 +233,14 @@ class MemoryEngine:
         self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float, optimism: float
     ) -> tuple[Float64s, Float64s, Ints]:
         """See `Engine.expected_scores`."""
-        worth, influence, label = np.empty(self.n_rows), np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
-        cuts = self._cuts(0)
+        found = kernels.Expected(np.empty(self.n_rows), np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64))
+        cuts, values, here = self._cuts(0), kernels.RowValues(logits, products), _compiled(labels)
 
-        def work(chunk: int) -> float:
-            kernels.expect_rows(
-                cuts[chunk], cuts[chunk + 1], logits, products, labels.Y, labels.weight, eligible, eta, optimism,
-                worth, influence, label,
-            )  # fmt: skip
-            return 0.0
+        def work(chunk: int) -> None:
+            kernels.expect_rows(cuts[chunk], cuts[chunk + 1], values, here, eligible, eta, optimism, found)
 
         self._map(work, len(cuts) - 1)
-        return worth, influence, label
+        return found
 
     def lowest(self, scores: Float64s, count: int) -> Ints:
         """See `Engine.lowest`."""
@@ -262,14 +250,14 @@ class MemoryEngine:
         return np.flatnonzero(scores <= np.partition(scores, count - 1)[count - 1])
 
     def _cuts(self, m: int) -> list[int]:
-        """Chunk borders: a function of the shapes alone, so that sums come out the same on any machine."""
+        """Chunk borders: they depend on the shapes only, so that sums are the same on any machine."""
         most = max(1, _PARTIAL_BYTES // max(1, m * self.n_columns * 8))
         chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
         return [round(self.n_rows * c / chunks) for c in range(chunks + 1)]
 
-    def _map(self, work: Callable[[int], float], chunks: int) -> list[float]:
-        """work(0), …, work(chunks − 1) on all threads, the calling one among them: each takes the next that is left."""
-        results = [0.0] * chunks
+    def _map(self, work: Callable[[int], Found], chunks: int) -> list[Found]:
+        """work(0), …, work(chunks − 1) on all threads and the calling one: each takes the next chunk that is left."""
+        results: dict[int, Found] = {}
         left = itertools.count()
 
         def take() -> None:
@@ -282,7 +270,7 @@ class MemoryEngine:
         finally:
             for other in others:
                 other.result()
-        return results
+        return [results[chunk] for chunk in range(chunks)]
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None or self._pool_owner != os.getpid():  # threads do not survive a fork
@@ -292,3 +280,8 @@ class MemoryEngine:
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_pool": None}
+
+
+def _compiled(labels: RowLabels) -> kernels.Labels:
+    """Labels as the compiled kernels take them."""
+    return kernels.Labels(labels.Y, labels.weight)

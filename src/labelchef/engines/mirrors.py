@@ -1,4 +1,4 @@
-"""Copies that an engine keeps on its device of what lives on the host, brought up to date by what changed."""
+"""Copies of host data on the device of an engine; only what changed is copied again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.engines.protocol import Pair, RowLabels
 from labelchef.engines.transfer import small_tensor
 
-_PLACES = 64  # for pairs, added at a time: all that are kept, so that recordings outlast them
+_PLACES = 64  # for pairs, added at a time; enough for all pairs that are kept, so that recordings stay valid
 _LABEL_SETS = 2  # the true labels, and those that look-ahead assumes
 
 
@@ -30,7 +30,7 @@ class LabelMirrors:
         self._mirrors: list[_Mirror] = []
 
     def of(self, labels: RowLabels) -> RowLabels:
-        """The labels as they are now; Y (N, C) lies a column after the other."""
+        """The labels as they are now; Y (N, C) is stored column by column."""
         if isinstance(labels.Y, torch.Tensor):
             return labels
         mirror = next((m for m in self._mirrors if m.host.Y is labels.Y and m.host.weight is labels.weight), None)
@@ -45,7 +45,7 @@ class LabelMirrors:
             mirror.here.weight[at] = small_tensor(labels.weight[rows]).to(self._device)
             mirror.seen = len(labels.changes)
         others = [m for m in self._mirrors if m is not mirror]
-        self._mirrors = [mirror, *others][:_LABEL_SETS]  # the one not asked for longest goes first
+        self._mirrors = [mirror, *others][:_LABEL_SETS]  # the one that was used least recently is dropped
         return mirror.here
 
 
@@ -56,8 +56,8 @@ class SecantMirror:
 
         α = U⁻¹ S R       T = M⁻¹ (R − Bᵀ α)       c = U⁻ᵀ (diag(U) α − B T)       H⁻¹ R ≈ T + Sᵀ c
 
-    Pairs come and go at every step, so there are places for some more, rows of zeros that change nothing: what was
-    recorded with these tensors goes on to work, whatever they hold.
+    Pairs are added and dropped at every step, so the tensors have spare rows of zeros, which change no result. Their
+    shapes and addresses stay the same, so recordings that use them stay valid.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class SecantMirror:
         self._made: tuple[Any, ...] = ()
 
     def of(self, pairs: tuple[Pair, ...], place: Callable[[Float64s], Any]) -> tuple[Any, ...]:
-        """S, B, U⁻¹ and the diagonal of U; only pairs that are new go over the bus."""
+        """S, B, U⁻¹ and the diagonal of U; only new pairs are copied to the device."""
         if not self._made or pairs is not self._pairs:
             old = {id(pair): n for n, pair in enumerate(self._pairs)}
             new = [pair for pair in pairs if id(pair) not in old]
@@ -85,7 +85,7 @@ class SecantMirror:
         return self._made
 
     def _joined(self, part: int, new: list[Pair], place: Callable[[Float64s], Any]) -> Any:
-        """The rows of before, then the new ones."""
+        """The rows that are there, then the new ones."""
         kept = [self._made[part][: len(self._pairs)]] if self._pairs else []
         added = [place(np.stack([np.ravel(pair[part]) for pair in new]))] if new else []
         return torch.cat([*kept, *added])

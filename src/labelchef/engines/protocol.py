@@ -1,11 +1,11 @@
-"""The contract between the mathematics and the place where the features lie.
+"""The interface between the mathematics and the features.
 
-An engine knows X and nothing else. It multiplies, it sums over rows, it reads single rows; what the sums mean is
-the business of `core`. Sums come back as sums, never as means: means of block means are wrong on ragged blocks.
+An engine holds X and nothing else. It multiplies, sums over rows and reads single rows; `core` uses the sums. Sums are
+returned as sums, never as means: means of block means are wrong where blocks have different sizes.
 
-What has a row for each row of X (logits, products, labels, scores) stays where the engine has it: a NumPy array, or a
-tensor on a device. `core` does arithmetic on such arrays with operators and with the functions of `engine.xp`, which go by
-NumPy's names, and asks `engine.host` for the few numbers it wants to look at.
+Arrays with a row for each row of X (logits, products, labels, scores) are of the engine's kind: a NumPy array, or a tensor
+on a device. `core` does arithmetic on such arrays with operators and with the functions of `engine.xp`, which have NumPy's
+names. `engine.host` returns the few numbers that are needed as NumPy arrays.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from labelchef.domain.arrays import Bools, Float64s, Ints
 
 RowArray = Any
-"""An array of the engine's own kind: one row for each row of X, or a small matrix that was placed beside it."""
+"""An array of the engine's kind: one row for each row of X, or a small matrix made by `Engine.place`."""
 
 Pair = tuple[Float64s, Float64s, float]
-"""(step, bend, 1 / step·bend), with bend = H·step: what a step taught about H."""
+"""(step, bend, 1 / step·bend), with bend = H·step."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class RowLabels:
     Y: RowArray
     weight: RowArray
     changes: list[Ints] = field(default_factory=list, compare=False, repr=False)
-    """Rows changed in place so far, in order: an engine that keeps a copy brings it up to date by these alone."""
+    """Rows changed in place so far, in order: an engine with a copy of the labels copies only these rows again."""
 
 
 @dataclass(frozen=True)
 class SweepSums:
-    """What one sweep gave. Row outputs are (N, k), sums are (k, D), with k = C − 1 contrast columns."""
+    """The results of one sweep. Row outputs are (N, k), sums are (k, D), with k = C − 1 contrast columns."""
 
     logits: RowArray
     products: RowArray | None
@@ -44,7 +44,7 @@ class SweepSums:
 
 
 class Engine(Protocol):
-    """Sweeps over X, wherever it lies."""
+    """Sweeps over X."""
 
     n_rows: int
     n_columns: int
@@ -60,7 +60,7 @@ class Engine(Protocol):
         ...
 
     def place(self, array: Float64s) -> RowArray:
-        """A small NumPy array as one of the engine's own."""
+        """A small NumPy array as an array of the engine."""
         ...
 
     def host(self, array: RowArray) -> Float64s:
@@ -78,19 +78,18 @@ class Engine(Protocol):
         W: Float64s | None = None,
         logits: RowArray | None = None,
         V: Float64s | None = None,
-        products: RowArray | None = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
-        """One pass. W and V are (k, D); exactly one of `W` and `logits` is given, and at most one of V, products."""
+        """One pass. W and V are (k, D). Give either `W` or `logits`; a Hessian product needs V."""
         ...
 
     def gradient_at(self, labels: RowLabels, W: RowArray) -> RowArray:
-        """The gradient of `sweep`, W and it (k, D) in the engine's kind of array; use it before the next sweep."""
+        """The gradient of `sweep`, with W and the result (k, D) as arrays of the engine; use or copy it before the next sweep."""
         ...
 
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
-        """Σ w (P − Y) ⊗ x over a few rows, (k, D), for W (k, D); each row is read once, where it lies."""
+        """Σ w (P − Y) ⊗ x over a few rows, (k, D), for W (k, D); each row is read once, without a copy."""
         ...
 
     def rows(self, indices: Ints) -> Float64s:
@@ -98,7 +97,7 @@ class Engine(Protocol):
         ...
 
     def gram(self, row_weight: RowArray, step: int = 1) -> RowArray:
-        """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D), in the engine's kind of array."""
+        """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D), as an array of the engine."""
         ...
 
     def eigh(self, G: RowArray) -> tuple[Float64s, RowArray]:
@@ -106,11 +105,11 @@ class Engine(Protocol):
         ...
 
     def small_products(self) -> AbstractContextManager[object]:
-        """Around products of small matrices between sweeps, so that they do not get in their way."""
+        """A context for products of small matrices between sweeps, which keeps them from slowing the sweeps down."""
         ...
 
     def secant_solve(self, solve: Callable[[RowArray], RowArray], pairs: tuple[Pair, ...], R: RowArray) -> RowArray:
-        """L-BFGS: `solve`, corrected by the pairs, the last of which holds exactly; on the engine's arrays."""
+        """L-BFGS: `solve`, corrected by the pairs, exact on the last of them; on arrays of the engine."""
         ...
 
     def row_squares(self) -> RowArray:
@@ -138,7 +137,8 @@ class Engine(Protocol):
     ) -> tuple[RowArray, RowArray, RowArray]:
         """Worth, expected influence and most probable answer of every row; no pass over X.
 
-        Answers are Q = softmax(logits − eta·products); a row is worth its expected influence less `optimism` times its spread.
+        Answers are Q = softmax(logits − eta·products). The worth of a row is its expected influence minus `optimism` times
+        its spread.
         """
         ...
 

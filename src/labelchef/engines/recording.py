@@ -1,7 +1,7 @@
-"""Small work that is asked for again and again: recorded once as a CUDA graph, then replayed by a single launch.
+"""Small work that is repeated often: recorded once as a CUDA graph, then run by a single launch.
 
 A solve with the factor, or a sweep over a few hundred validation rows, is some twenty kernels of a few microseconds each;
-launching them one by one takes ten times as long as they run. On a device without graphs the work is simply done.
+launching them one by one takes ten times as long as they run. On a device without graphs the work runs step by step.
 """
 
 import gc
@@ -13,17 +13,17 @@ from typing import Any
 
 import torch
 
-_KEPT = 8  # recordings at a time; the oldest goes first
+_KEPT = 8  # recordings at a time; the oldest is dropped first
 _RECORDING = threading.Lock()  # one at a time
-_WORTHWHILE = 2  # calls before a recording is made: what changes at every call never pays for one
+_WORTHWHILE = 2  # calls before a recording is made, so that work that changes at every call is not recorded
 
 
 @dataclass
 class _Entry:
-    """Calls so far; once recorded, the graph with the places it reads from and writes to."""
+    """Calls so far; once recorded, the graph with its input and its results."""
 
     owners: tuple[Any, ...]
-    """What the recording refers to, kept alive: its addresses are part of it."""
+    """The tensors that the recording uses, kept alive: their addresses are part of it."""
     calls: int = 0
     graph: Any = None
     source: Any = None
@@ -33,7 +33,7 @@ class _Entry:
 
 
 class Recorder:
-    """Replays work on a device. Results lie where the next call, of whatever key, may write: use or copy them first."""
+    """Records and repeats work on a device. Any later call may overwrite the results: use or copy them first."""
 
     def __init__(self, device: torch.device) -> None:
         self._records = device.type == "cuda"
@@ -43,7 +43,7 @@ class Recorder:
     def run(
         self, key: Hashable, owners: tuple[Any, ...], work: Callable[[Any], tuple[Any, ...]], argument: Any
     ) -> tuple[Any, ...]:
-        """work(argument), which launches kernels and waits for none; the key says what work it is, for these owners."""
+        """work(argument), which launches kernels and does not wait for them; `key` and `owners` identify the work."""
         if not self._records:
             return work(argument)
         key = (key, tuple(id(owner) for owner in owners))
@@ -62,18 +62,18 @@ class Recorder:
         return entry.results
 
     def _record(self, entry: _Entry, work: Callable[[Any], tuple[Any, ...]], argument: Any) -> None:
-        """If it cannot be recorded, it is done step by step from now on."""
+        """Record the work. If that fails, it runs step by step from then on."""
         entry.source, graph = argument.clone(), torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-        with _RECORDING, torch.cuda.stream(stream), _nothing_thrown_away():
+        with _RECORDING, torch.cuda.stream(stream), _no_garbage_collection():
             try:
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 results = work(entry.source)
                 graph.capture_end()
             except BaseException as error:
-                entry.hopeless, self._pool = True, None  # a pool that a failed recording wrote to takes no other
+                entry.hopeless, self._pool = True, None  # the pool of a failed recording cannot be used again
                 with suppress(RuntimeError):
                     graph.capture_end()
                 if not isinstance(error, RuntimeError):
@@ -83,8 +83,8 @@ class Recorder:
 
 
 @contextmanager
-def _nothing_thrown_away() -> Iterator[None]:
-    """No garbage is collected meanwhile: a recording of former days among it would spoil this one as it goes."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Garbage collection is off: an old recording that is freed now would make this one fail."""
     collecting = gc.isenabled()
     gc.disable()
     try:

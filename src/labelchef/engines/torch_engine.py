@@ -1,11 +1,11 @@
-"""Sweeps over features that lie on a device, or pass through it: PyTorch, and Triton where there is a GPU.
+"""Sweeps over features on a device, or copied to it in blocks: PyTorch, and Triton where there is a GPU.
 
-X is stored as it is given, or shorter (`dtype`); arithmetic is float64 throughout, as in `MemoryEngine`, so the two differ
-by the order of their sums alone. What has a row for each row of X stays on the device, a column after the other; what goes
-over the bus at a sweep is W, V and the sums, some (D, C) matrices. Labels are copied once, then only rows that changed.
+X is stored as given, or in a shorter type (`dtype`). All arithmetic is float64, as in `MemoryEngine`, so the two differ by
+the order of their sums only. Arrays with a row for each row of X stay on the device, stored column by column. A sweep copies
+W, V and the sums, some (D, C) matrices. Labels are copied once, then only rows that changed.
 
-Where X does not fit, it stays in the host's memory (or file) and passes through two buffers on the device, the next block
-on its way while this one is worked on.
+Where X does not fit, it stays in the host's memory (or file) and is copied through two buffers on the device: the next
+block is copied while this one is used.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,12 +23,12 @@ from labelchef.engines.recording import Recorder
 from labelchef.engines.transfer import as_tensor, check_range, passing, small_tensor
 
 _ROOM = 0.6  # of the free memory of a device, for X; the rest is for row arrays and the factor
-_STREAM_BYTES = 1 << 28  # of a block that passes through
+_STREAM_BYTES = 1 << 28  # of a block of X that is copied to the device
 _SMALL_BYTES = 32 << 20  # of X, up to which a sweep takes longer to launch than to run
 
 
 class TorchEngine:
-    """The engine for features on a device. `resident` says whether X lies there; None: if it fits.
+    """The engine for features on a device. `resident` says whether X is kept there; None: if it fits.
 
     >>> engine = TorchEngine(np.eye(3, 2, dtype=np.float32), bias=True, device="cpu")
     >>> engine.n_rows, engine.n_columns, engine.rows(np.array([1])).tolist()
@@ -90,7 +90,6 @@ class TorchEngine:
         W: Float64s | None = None,
         logits: Any = None,
         V: Float64s | None = None,
-        products: Any = None,
         gradient: bool = False,
         hessian_product: bool = False,
     ) -> SweepSums:
@@ -99,12 +98,12 @@ class TorchEngine:
         k = here.Y.shape[1] - 1
         K = self.place(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
         wanted = (W is not None, V is not None, gradient, hessian_product)
-        F, sums = self._recorded(here, K, wanted, logits, products)
-        found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums cross the bus at once
+        F, sums = self._recorded(here, K, wanted, logits)
+        found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums are copied at once
         G = found[:-1].reshape(-1, self.n_columns)
         return SweepSums(
             logits=F[:k].T if logits is None else logits,
-            products=F[len(K) - k :].T if V is not None else products,
+            products=F[len(K) - k :].T if V is not None else None,
             loss=float(found[-1]),
             gradient=G[:k] if gradient else None,
             hessian_product=G[len(G) - k :] if hessian_product else None,
@@ -112,22 +111,22 @@ class TorchEngine:
 
     def gradient_at(self, labels: RowLabels, W: Any) -> Any:
         """See `Engine.gradient_at`."""
-        _, sums = self._recorded(self.placed(labels), W, (True, False, True, False), None, None)
+        _, sums = self._recorded(self.placed(labels), W, (True, False, True, False), None)
         return sums[:-1].reshape(-1, self.n_columns)
 
-    def _recorded(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> Any:
-        """`_pass`, replayed where X is small; the sums are then overwritten by the next pass."""
+    def _recorded(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any) -> Any:
+        """`_pass`, by a recording where X is small; the next pass then overwrites the sums."""
 
         def work(K: Any) -> tuple[Any, Any]:
-            return self._pass(here, K, wanted, logits, products)
+            return self._pass(here, K, wanted, logits)
 
         self.sweeps += 1.0
-        if not self._small or logits is not None or products is not None:
+        if not self._small or logits is not None:
             return work(K)
         F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
         return F.clone(), sums
 
-    def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any, products: Any) -> tuple[Any, Any]:
+    def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any) -> tuple[Any, Any]:
         """Products with the rows of K (q, N), and one line of sums: gradient, Hessian product, loss."""
         has_W, has_V, gradient, product = wanted
         k, d = here.Y.shape[1] - 1, self.n_columns - int(self._bias)
@@ -138,7 +137,7 @@ class TorchEngine:
             forward.append(F)
             if gradient or product:
                 A = F[:k] if has_W else logits.T[:, rows]
-                Z = F[len(K) - k :] if has_V else None if products is None else products.T[:, rows]
+                Z = F[len(K) - k :] if has_V else None
                 R, loss = self._kernels.coefficients(
                     A, Z, here.Y.T[:, rows], here.weight[rows], gradient=gradient, product=product
                 )
@@ -160,7 +159,7 @@ class TorchEngine:
         return np.asarray(self.host(self._sums(X, R)))
 
     def _rows(self, indices: Ints) -> Any:
-        """Rows of X on the device, as stored."""
+        """Rows of X on the device, in the stored type."""
         at = small_tensor(indices).to(self._X.device)
         return self._X[at].to(self._device, self._dtype)
 
@@ -171,7 +170,7 @@ class TorchEngine:
         return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
 
     def gram(self, row_weight: Any, step: int = 1) -> Any:
-        """See `Engine.gram`: float64 on the matrix units, which is no slower than float32 without them."""
+        """See `Engine.gram`: float64 on the matrix units, which are no slower than float32 without them."""
         total = torch.zeros((self.n_columns, self.n_columns), dtype=torch.float64, device=self._device)
         root = torch.sqrt(row_weight)
         for rows, X in self._blocks(step):
@@ -202,7 +201,7 @@ class TorchEngine:
         return self.host(g), E.contiguous()
 
     def small_products(self) -> AbstractContextManager[object]:
-        """See `Engine.small_products`: on a device they come in order."""
+        """See `Engine.small_products`: a device runs its work in order, so nothing is needed."""
         return nullcontext()
 
     def secant_solve(self, solve: Callable[[Any], Any], pairs: tuple[Pair, ...], R: Any) -> Any:
@@ -227,13 +226,13 @@ class TorchEngine:
         return self._listed(inside)
 
     def _mask(self, eligible: Bools) -> Any:
-        """Who may be asked, on the device; asked for several times a round."""
+        """The eligible rows, on the device; kept, because a round needs them several times."""
         if self._eligible is None or self._eligible[0] is not eligible:
             self._eligible = (eligible, small_tensor(eligible).to(self._device, copy=True))
         return self._eligible[1]
 
     def _listed(self, inside: Any) -> Ints | None:
-        """The rows of a mask; a list longer than a quarter of all is no shortlist."""
+        """The rows of a mask; None if they are more than a quarter of all."""
         rows = torch.nonzero(inside)[:, 0]
         return None if len(rows) > max(64, self.n_rows // 4) else np.asarray(self.host(rows))
 
@@ -276,7 +275,7 @@ class TorchEngine:
         yield from passing(self._X, cuts, self._device, self._dtype)
 
     def __getstate__(self) -> dict[str, object]:
-        """Features as they lie, on the host; copies of other things are made anew."""
+        """The features on the host, and the settings; everything else is made again."""
         made = ("_kernels", "_labels", "_secant", "_recorder", "_eligible")
         return {**{name: value for name, value in self.__dict__.items() if name not in made}, "_X": self._X.cpu()}
 

@@ -1,6 +1,6 @@
-"""Row formulas of an engine that keeps tensors, in plain PyTorch: for any device, and the oracle of `triton_kernels`.
+"""Row formulas of an engine with tensors, in plain PyTorch: for any device, and the reference for `triton_kernels`.
 
-Row arrays are handled as they lie, a column after the other (a device reads columns best). With k = C − 1 contrasts:
+Row arrays are stored column by column, which a device reads best. With k = C − 1 contrasts:
 
     X (n, d) as stored · K (q, d) · A, Z, S (k, n) · Y (C, n) · weight (n,) · R (m, n)       all but X float64
 
@@ -20,7 +20,7 @@ _ROUND_UP = 1.0 + 1e-12
 
 
 def row_blocks(X: Any) -> Any:
-    """X in pieces that may be widened to float64."""
+    """X in pieces that are small enough to be widened to float64."""
     return X.split(max(1, _BLOCK_BYTES // (8 * max(1, X.shape[1]))))
 
 

@@ -1,4 +1,4 @@
-"""Features on their way to a device."""
+"""Copies of features to a device."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _CHECK_ROWS = 1 << 16
 
 
 def as_tensor(X: Any) -> Any:
-    """A tensor on the memory of an array; PyTorch would warn of one that is read-only, and here none is written."""
+    """A tensor that shares the memory of an array. PyTorch's warning about read-only arrays is off: nothing writes to it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(np.ascontiguousarray(X))
@@ -26,21 +26,22 @@ def small_tensor(array: Any) -> Any:
 
 
 def check_range(X: Any, dtype: torch.dtype) -> None:
-    """Refuse features that are beyond what `dtype` can hold."""
+    """Raise an error for features outside the range of `dtype`."""
     most = torch.finfo(dtype).max
     for start in range(0, len(X), _CHECK_ROWS):
         block = X[start : start + _CHECK_ROWS]
         if float(torch.linalg.vector_norm(block, float("inf"))) > most:
             row, column = (int(place) for place in torch.nonzero(block.abs() > most)[0])
+            name = str(dtype).removeprefix("torch.")
             raise InvalidInputError(
-                f"X[{start + row}, {column}] is {float(block[row, column]):g}, beyond what {str(dtype).removeprefix('torch.')} "
-                f"can hold ({most:g}); expected features within its range. Scale them, or take a wider feature_dtype",
+                f"X[{start + row}, {column}] is {float(block[row, column]):g}, outside the range of {name} (up to {most:g}); "
+                "expected features within that range. Scale them, or take a wider feature_dtype",
                 code="feature_dtype",
             )
 
 
 def passing(X: Any, cuts: list[slice], device: torch.device, dtype: torch.dtype) -> Iterator[tuple[slice, Any]]:
-    """Blocks of X on their way through two buffers: the host fills one while the device works on the other."""
+    """Blocks of X on the device, copied through two buffers: the host fills one while the device uses the other."""
     if device.type != "cuda":
         for rows in cuts:
             yield rows, X[rows].to(device, dtype)
@@ -49,12 +50,12 @@ def passing(X: Any, cuts: list[slice], device: torch.device, dtype: torch.dtype)
     longest = max(len(range(*rows.indices(len(X)))) for rows in cuts)
     pinned = [torch.empty((longest, X.shape[1]), dtype=dtype, pin_memory=True) for _ in range(2)]
     there = [torch.empty((longest, X.shape[1]), dtype=dtype, device=device) for _ in range(2)]
-    copying.wait_stream(working)  # their memory may be what queued work still reads
+    copying.wait_stream(working)  # queued work may still read that memory
     copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))  # type: ignore[no-untyped-call]
     for turn in range(len(cuts) + 1):
         if turn < len(cuts):
             slot, part = turn % 2, X[cuts[turn]]
-            copied[slot].synchronize()  # the pinned buffer has left for the device
+            copied[slot].synchronize()  # the pinned buffer was copied to the device
             pinned[slot][: len(part)].copy_(part)
             with torch.cuda.stream(copying):
                 copying.wait_event(used[slot])

@@ -1,12 +1,12 @@
-"""What `torch_kernels` computes, compiled by Triton for a GPU: X is read as it is stored, all arithmetic is float64.
+"""The functions of `torch_kernels`, compiled by Triton for a GPU: X is read in its stored type, arithmetic is float64.
 
-Products and row sums wait for memory: X is widened in registers, and the float64 matrix units keep up with it (for one or
-two columns, plain multiplication does, and wastes nothing on padding). Row sums are taken by fixed shares of the rows, each
-in its own place, and then added: the order of summation depends on shapes only.
+Products and row sums are limited by memory: X is widened in registers, and the float64 matrix units are fast enough (for
+one or two columns plain multiplication is too, and needs no padding). Row sums are computed for fixed shares of the rows,
+each with a result of its own, and then added: the order of summation depends on shapes only.
 
-The compiler's float64 matrix products do not take what was loaded as a half type (Triton 3.6: "fp64 don't support largeK
-MMA"): it looks back from a product for the type that was loaded. So `_wide` widens half types where it cannot look, in
-assembly said to have effects.
+The compiler's float64 matrix products do not accept values that were loaded as a half type (Triton 3.6: "fp64 don't support
+largeK MMA"): it traces a product back to the type that was loaded. So `_wide` widens half types in inline assembly that is
+declared impure, which the compiler does not trace through.
 """
 
 from typing import Any
@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
-_MOST_COLUMNS = 64  # of K or R at a time; more take another pass
-_THIN = 2  # columns up to which the matrix units are not worth their padding
+_MOST_COLUMNS = 64  # of K or R at a time; more need another pass
+_THIN = 2  # columns up to which plain multiplication is used
 _SHARES = 528  # of the rows; four for each multiprocessor of a large GPU
 
 
@@ -227,5 +227,5 @@ def expected(A: Any, S: Any, Y: Any, weight: Any, eta: float) -> tuple[Any, Any,
 
 
 def _padded(columns: int) -> int:
-    """The matrix units take 16 columns at least."""
+    """The matrix units need at least 16 columns."""
     return max(16, 1 << (columns - 1).bit_length())
