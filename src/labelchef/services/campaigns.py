@@ -25,7 +25,7 @@ from labelchef.services.people.access import locked_campaign, visible_campaign
 from labelchef.services.people.quality import stats_of
 from labelchef.services.progress import gain_of
 from labelchef.services.times import moment, moment_or_none
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import (
     account_table,
     assignment_table,
@@ -60,7 +60,7 @@ def create_campaign(
     check_data(data, settings)
     settings = with_strengths(data, settings)
     public_id = new_public_id()
-    folder = ws.home / "campaigns" / public_id
+    folder = ws.home / CAMPAIGNS / public_id
     try:
         arrays = store_files(data, folder)
         with ws.writing() as connection:
@@ -81,7 +81,7 @@ def create_campaign(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    ws.notify()
+    ws.signal.notify()
     return made
 
 
@@ -169,7 +169,7 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
             connection, row.id, by, {"settings": different, "before": {k: getattr(before, k) for k in different}}
         )
         campaign_table.update_campaign(connection, row.id, **moved)
-    ws.notify()
+    ws.signal.notify()
     return after
 
 
@@ -214,7 +214,7 @@ def _move(
             campaign_table.note_change(connection, row.id, by, {verb: row.state})
             campaign_table.update_campaign(connection, row.id, state=state, message=message)
         found = _summary(connection, campaign_table.find_campaign(connection, row.public_id))
-    ws.notify()
+    ws.signal.notify()
     return found
 
 

@@ -22,6 +22,7 @@ from labelchef.domain.errors import ConflictError, JudgeWarning, LabelchefError,
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, Votes
 from labelchef.domain.settings import Settings
 from labelchef.selectors import Selector
+from labelchef.services.folders import require_folder
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
 from labelchef.store.arrays import read_array
@@ -136,7 +137,7 @@ def inputs_of(ws: Workspace, campaign: CampaignRow) -> Inputs:
         arrays = campaign_table.arrays_of(connection, campaign.id)
         classes = campaign_table.classes_of(connection, campaign.id)
         given = {s: item_table.labels_of_split(connection, campaign.id, s) for s in SplitName}
-    folder = ws.require_folder(campaign)
+    folder = require_folder(ws, campaign)
     data = {name: read_array(folder, arrays[name]) for name in _data_arrays(arrays)}
     train = given[SplitName.TRAIN]
     known = any(label is not None for label in train)

@@ -22,6 +22,7 @@ from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, 
 from labelchef.domain.settings import Settings
 from labelchef.services import fold
 from labelchef.services.fold import Folded, Selected
+from labelchef.services.folders import folder_of, require_folder
 from labelchef.services.turns import due, majority
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
@@ -41,13 +42,13 @@ def step(ws: Workspace, campaign_id: str) -> bool:
         now = due(connection, campaign)
     if now is None:
         return False
-    ws.require_folder(campaign)
+    require_folder(ws, campaign)
     if now.row is None:
         _fit(ws, campaign)
     else:
         steps = {"aggregate": _aggregate, "close": _close, "correct": _correct, "select": _select}
         steps[now.arrow](ws, campaign, now.row)
-    ws.notify()
+    ws.signal.notify()
     return True
 
 
@@ -388,11 +389,11 @@ def _closed(
 
 def _write_model(ws: Workspace, campaign: CampaignRow, folded: Folded) -> ArrayFacts:
     """The model in a file of its own, beside the last one: the ledger says which of them counts."""
-    return write_array(ws.folder_of(campaign), "model", folded.cleaner.W_, stem=f"model-{folded.closed - 1}")
+    return write_array(folder_of(ws, campaign), "model", folded.cleaner.W_, stem=f"model-{folded.closed - 1}")
 
 
 def _drop_old_models(ws: Workspace, campaign: CampaignRow, kept: ArrayFacts) -> None:
-    for path in ws.folder_of(campaign).glob("model-*.npy"):
+    for path in folder_of(ws, campaign).glob("model-*.npy"):
         if path.name != kept.path:
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -22,7 +22,7 @@ def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
 
     Another process that runs the worker of this workspace is waited for `patience` seconds, then reported.
     """
-    with ws.working(patience):
+    with ws.worker_lock.holding(patience):
         steps = 0
         while _guarded_step(ws, campaign):
             steps += 1
@@ -49,20 +49,20 @@ def _fail(ws: Workspace, campaign: str, message: str) -> None:
         ws.folded.pop(row.id, None)
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
         campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
-    ws.notify()
+    ws.signal.notify()
 
 
 def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 25.0) -> int:
     """The campaign's version once it is beyond `since`, or as it is after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
-        tick = ws.ticks()
+        tick = ws.signal.ticks()
         with ws.reading() as connection:
             version = campaign_table.find_campaign(connection, campaign).version
         left = deadline - time.monotonic()
         if version > since or left <= 0:
             return version
-        ws.sleep(min(left, _POLL_SECONDS), tick)
+        ws.signal.sleep(min(left, _POLL_SECONDS), tick)
 
 
 class Worker:
@@ -107,7 +107,7 @@ class Worker:
     def stop(self, timeout: float | None = 30.0) -> None:
         """End after the step in hand."""
         self._halt.set()
-        self._ws.notify()
+        self._ws.signal.notify()
         if self._thread is not None:
             self._thread.join(timeout)
         if self._mapper is not None:  # looked at only now: the worker's thread is what starts it
@@ -120,18 +120,18 @@ class Worker:
 
     def wake(self) -> None:
         """Look at once whether something is due."""
-        self._ws.notify()
+        self._ws.signal.notify()
 
     def _run(self) -> None:
         try:
-            with self._ws.working(patience=2.0):
+            with self._ws.worker_lock.holding(patience=2.0):
                 self._ready.set()
                 self._rebuild()
                 while not self._halt.is_set():
-                    tick = self._ws.ticks()
+                    tick = self._ws.signal.ticks()
                     if not self._round_trip():
                         self._draw_maps()
-                        self._ws.sleep(_POLL_SECONDS, tick)
+                        self._ws.signal.sleep(_POLL_SECONDS, tick)
         except BaseException as error:
             if self._ready.is_set():
                 _log.exception("the worker ended")
@@ -153,7 +153,7 @@ class Worker:
     def _keep_lock(self) -> bool:
         """Whether the lock is ours; a database that is away is asked again, a worker elsewhere ends this one."""
         try:
-            self._ws.keep_working()
+            self._ws.worker_lock.keep()
         except StoreError as error:
             self.last_error = str(error)
             _log.error("%s", error)

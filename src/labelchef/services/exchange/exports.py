@@ -12,6 +12,7 @@ from labelchef.domain.campaigns import DecisionKind
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
 from labelchef.domain.files import whole_file
 from labelchef.io import tables
+from labelchef.services.folders import folder_of
 from labelchef.services.times import moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
@@ -46,7 +47,7 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
         items = item_table.train_items(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
-    weak = read_array(ws.folder_of(row), facts)
+    weak = read_array(folder_of(ws, row), facts)
     frame = pd.DataFrame([_label_row(item, decided.get(item.id), weak[item.position], classes) for item in items])
     return _write(frame, path, format)
 

@@ -47,7 +47,7 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
             wanted[line.annotator, line.item] = vote
         counts = _take(connection, row, list(wanted.values()), dry_run=dry_run)
     if not dry_run:
-        ws.notify()
+        ws.signal.notify()
     return {"read": len(lines), **counts}
 
 

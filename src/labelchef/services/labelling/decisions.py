@@ -59,7 +59,7 @@ def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by
         if asked is not None:
             selection_table.mark_decided(connection, asked.id)
         campaign_table.update_campaign(connection, row.id)
-    ws.notify()
+    ws.signal.notify()
 
 
 def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
@@ -91,7 +91,7 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
         if row.state == CampaignState.FINISHED:
             moved = {"state": CampaignState.RUNNING, "message": "an item was reopened; checking what is left"}
         campaign_table.update_campaign(connection, row.id, **moved)
-    ws.notify()
+    ws.signal.notify()
 
 
 def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:

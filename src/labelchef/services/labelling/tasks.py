@@ -19,6 +19,7 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.services.folders import folder_of
 from labelchef.services.people.access import locked_for, visible_campaign
 from labelchef.services.times import moment
 from labelchef.services.workspace import Workspace
@@ -124,7 +125,7 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
             raise ConflictError(f"item {item!r} is not with {person!r}; there is nothing to skip", code="not_leased")
         assignment_table.assign(connection, selection, person, AssignmentState.SKIPPED, time.time())
         campaign_table.update_campaign(connection, row.id)
-    ws.notify()
+    ws.signal.notify()
 
 
 def media(ws: Workspace, campaign: str, item: str) -> Path:
@@ -132,7 +133,7 @@ def media(ws: Workspace, campaign: str, item: str) -> Path:
     with ws.reading() as connection:
         row = campaign_table.find_campaign(connection, campaign)
         name = item_table.image_of(connection, row.id, item)
-    folder = (ws.folder_of(row) / "media").resolve()
+    folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
         raise NotFoundError(f"there is no image of item {item!r}", code="image")

@@ -67,7 +67,7 @@ def cast_vote(
         row, account_id = locked_for(ws, connection, campaign, person)
         receipt = _cast(connection, row, account_id, ballot)
     if receipt.batch_complete:
-        ws.notify()
+        ws.signal.notify()
     return receipt
 
 
@@ -93,7 +93,7 @@ def vote_and_next(
         receipt = _cast(connection, row, account_id, ballot)
         after = hand_out(connection, row, person, n)
     if receipt.batch_complete:
-        ws.notify()
+        ws.signal.notify()
     return receipt, after
 
 
