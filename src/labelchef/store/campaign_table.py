@@ -69,7 +69,7 @@ def insert_campaign(
 
 
 def put_array(connection: sa.Connection, campaign_id: int, facts: ArrayFacts) -> None:
-    """Note an array's file, in place of an earlier one of the same name."""
+    """Store the facts of an array's file, in place of an earlier one of the same name."""
     values = {"path": facts.path, "dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
     here = (ArrayFile.campaign_id == campaign_id) & (ArrayFile.name == facts.name)
     if connection.execute(sa.update(ArrayFile).where(here).values(**values)).rowcount == 0:
@@ -114,7 +114,7 @@ def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpac
 
 
 def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Mapping[str, Any]) -> None:
-    """Append what a lead did."""
+    """Append what a lead changed."""
     connection.execute(
         sa.insert(SettingChange).values(campaign_id=campaign_id, who=who, created_at=time.time(), what=dict(what))
     )

@@ -37,7 +37,7 @@ _VOTE_COLUMNS = (
 
 
 def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
-    """Write every training item with its label as it stands: decided, given with the data, or weak.
+    """Write every training item with its label as it is now: decided, given with the data, or weak.
 
     Decisions that wait for the next model are in it.
     """
