@@ -57,7 +57,7 @@ NAMED = {
 
 def test_every_kind_of_row_is_looked_at_here() -> None:
     kinds = {kind for kind in vars(rows).values() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
-    written = {rows.NewVote, rows.NewSelection, Settings}
+    written = {rows.NewItem, rows.NewVote, rows.NewSelection, Settings}
     assert kinds - written == MIRRORS.keys() | PARTS.keys() | NAMED.keys()
 
 

@@ -11,7 +11,7 @@ from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, columns, first_row
+from labelchef.store.rows import CampaignRow, CampaignValues, NewItem, all_rows, columns, first_row, values_of
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
 from labelchef.store.values import storable
 
@@ -28,7 +28,7 @@ def insert_campaign(
     settings: Settings,
     by: str,
     classes: Sequence[str],
-    items: Iterable[Mapping[str, Any]],
+    items: Iterable[NewItem],
     n_items: int,
     arrays: Sequence[ArrayFacts],
 ) -> int:
@@ -56,7 +56,7 @@ def insert_campaign(
     )
     rows: list[dict[str, Any]] = []
     for item in items:
-        rows.append({**item, "campaign_id": campaign_id, "attempt": 0})
+        rows.append({**values_of(item), "campaign_id": campaign_id, "attempt": 0})
         if len(rows) == _BULK:
             connection.execute(sa.insert(Item), rows)
             rows = []
@@ -113,7 +113,7 @@ def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpac
     )
 
 
-def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Mapping[str, Any]) -> None:
+def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Mapping[str, object]) -> None:
     """Append what a lead changed."""
     connection.execute(
         sa.insert(SettingChange).values(campaign_id=campaign_id, who=who, created_at=time.time(), what=dict(what))

@@ -61,6 +61,19 @@ class ItemRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NewItem:
+    """An item to store."""
+
+    split: SplitName
+    position: int
+    key: str
+    text: str | None
+    image: str | None
+    fields: Mapping[str, object] | None
+    label: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TrainItem:
     """A training item without what people see of it."""
 
@@ -331,7 +344,7 @@ class ChangeRow:
     campaign_id: int
     who: str
     created_at: float
-    what: dict[str, Any]
+    what: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +410,6 @@ def first_row(
     return None if row is None else kind(*row)
 
 
-def values_of(record: NewVote | NewSelection) -> dict[str, Any]:
+def values_of(record: NewVote | NewSelection | NewItem) -> dict[str, Any]:
     """Name → value of a record to store."""
     return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -23,6 +23,7 @@ from labelchef.domain.strengths import fixed
 from labelchef.io import tables
 from labelchef.selectors import make_selector, require_suggestions
 from labelchef.store.arrays import ArrayFacts, write_array
+from labelchef.store.rows import NewItem
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _LONGEST_KEY = 200
@@ -47,8 +48,8 @@ class CampaignData:
     val_items: pd.DataFrame | None = None
     media: Path | None = None
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The items of all splits as rows of the store."""
+    def rows(self) -> Iterator[NewItem]:
+        """The items of all splits, to be stored."""
         yield from _rows(SplitName.TRAIN, self.keys(), self.clean, self.items)
         yield from _rows(SplitName.VALIDATION, self.val_keys(), self.y_val, self.val_items)
         if self.X_test is not None:
@@ -234,9 +235,7 @@ def _ids(frame: pd.DataFrame | None) -> list[str] | None:
     return None if frame is None or "id" not in frame.columns else [str(v) for v in frame["id"].tolist()]
 
 
-def _rows(
-    split: SplitName, keys: list[str], labels: Ints | None, frame: pd.DataFrame | None
-) -> Iterator[dict[str, Any]]:
+def _rows(split: SplitName, keys: list[str], labels: Ints | None, frame: pd.DataFrame | None) -> Iterator[NewItem]:
     count = len(keys)
     blank: list[Any] = [None] * count
     columns = [] if frame is None else list(frame.columns)
@@ -246,15 +245,15 @@ def _rows(
     values = {str(c): [_plain(v) for v in frame[c].tolist()] for c in others} if frame is not None else {}
     given = blank if labels is None else [None if v == UNRESOLVED else int(v) for v in np.asarray(labels).tolist()]
     for k in range(count):
-        yield {
-            "split": split,
-            "position": k,
-            "key": keys[k],
-            "text": str(text[k]) if _present(text[k]) else None,
-            "image": str(image[k]) if _present(image[k]) else None,
-            "fields": {name: column[k] for name, column in values.items()} or None,
-            "label": given[k],
-        }
+        yield NewItem(
+            split=split,
+            position=k,
+            key=keys[k],
+            text=str(text[k]) if _present(text[k]) else None,
+            image=str(image[k]) if _present(image[k]) else None,
+            fields={name: column[k] for name, column in values.items()} or None,
+            label=given[k],
+        )
 
 
 def _present(value: Any) -> bool:
