@@ -76,7 +76,7 @@ def test_a_row_of_several_tables_selects_its_fields_in_their_order(kind: type) -
 
 
 def test_a_field_that_no_table_has_is_noticed_at_once() -> None:
-    with pytest.raises(StopIteration):
+    with pytest.raises(LookupError, match=r"VoteWithKey\.key"):
         rows.columns(rows.VoteWithKey, tables.Vote)
 
 

@@ -390,8 +390,10 @@ def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElem
         if field.name in named:
             found.append(named[field.name].label(field.name))
         else:
-            table = next(table for table in tables if field.name in table.__table__.c)
-            found.append(table.__table__.c[field.name])
+            having = [table for table in tables if field.name in table.__table__.c]
+            if not having:
+                raise LookupError(f"no table has a column for {kind.__name__}.{field.name}; name it")
+            found.append(having[0].__table__.c[field.name])
     return found
 
 
