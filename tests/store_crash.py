@@ -18,6 +18,7 @@ from labelchef.domain.files import whole_file
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign, list_campaigns, status
 from labelchef.services.exchange.exports import export_labels
+from labelchef.services.folders import folder_of
 from labelchef.services.labelling.decisions import reopen
 from labelchef.services.labelling.history import ledger
 from labelchef.services.labelling.tasks import next_tasks
@@ -118,7 +119,7 @@ def outcome(home: Path, url: str | None) -> dict[str, Any]:
             row = campaign_table.find_campaign(connection, campaign.id)
             facts = campaign_table.arrays_of(connection, row.id)
         for one in facts.values():
-            arrays.read_array(ws.folder_of(row), one)
+            arrays.read_array(folder_of(ws, row), one)
         return {
             "labels": (home / "labels.csv").read_text(),
             "rounds": [(r.number, r.kind, r.spent, r.validation) for r in seen.rounds],

@@ -280,7 +280,7 @@ def test_the_worker_moves_rounds_on_while_people_vote(ws: Workspace) -> None:
 def test_one_process_runs_the_worker(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from labelchef.services.workspace import open_workspace\n"
-        "with open_workspace(Path(sys.argv[1])) as ws, ws.working():\n"
+        "with open_workspace(Path(sys.argv[1])) as ws, ws.worker_lock.holding():\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
     holder = subprocess.Popen(
@@ -308,14 +308,14 @@ def address_of(ws: Workspace, database: str | None) -> str:
 def test_one_worker_serves_a_database_whatever_its_home(ws: Workspace, database: str | None, tmp_path: Path) -> None:
     campaign = make(ws, batch_size=1)
     with open_workspace(tmp_path / "elsewhere", address_of(ws, database)) as other:
-        with ws.working():
+        with ws.worker_lock.holding():
             with pytest.raises(ConflictError, match="is running already"):
                 Worker(other).start()
             with pytest.raises(ConflictError, match="is running already") as refused:
                 advance(other, campaign, patience=0.2)
             assert refused.value.code == "worker"
-            ws.keep_working()
-        with other.working(), pytest.raises(ConflictError, match="is running already"):
+            ws.worker_lock.keep()
+        with other.worker_lock.holding(), pytest.raises(ConflictError, match="is running already"):
             advance(ws, campaign)
     label_all(ws, campaign, "ann")
 
@@ -323,7 +323,7 @@ def test_one_worker_serves_a_database_whatever_its_home(ws: Workspace, database:
 def test_databases_side_by_side_have_workers_of_their_own(tmp_path: Path) -> None:
     urls = [f"sqlite:///{tmp_path / name}" for name in ("a.db", "b.db")]
     one, two = (open_workspace(tmp_path / name, url) for name, url in zip("xy", urls, strict=True))
-    with one, two, one.working(), two.working():
+    with one, two, one.worker_lock.holding(), two.worker_lock.holding():
         assert (tmp_path / "a.db.worker.lock").is_file()
 
 
@@ -355,17 +355,17 @@ def test_a_lock_that_the_server_forgot_is_taken_again(postgres: PostgresServer, 
         "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
     one, two = (open_workspace(tmp_path / name, address) for name in ("one", "two"))
-    with one, two, one.working():
+    with one, two, one.worker_lock.holding():
         with two.writing() as connection:
             assert connection.execute(forget).scalar_one()
         wait_until(lambda: not holds_lock(two))
-        one.keep_working()
+        one.worker_lock.keep()
         with pytest.raises(ConflictError, match="running already"):
             advance(two, "any")
         with two.writing() as connection:
             assert connection.execute(forget).scalar_one()
-        with two.working(patience=5.0), pytest.raises(ConflictError, match="running already"):
-            one.keep_working()
+        with two.worker_lock.holding(patience=5.0), pytest.raises(ConflictError, match="running already"):
+            one.worker_lock.keep()
 
 
 def holds_lock(ws: Workspace) -> bool:

@@ -96,7 +96,7 @@ def test_what_serve_refuses(tmp_path: Path, arguments: list[str], words: str) ->
 
 
 def test_a_second_server_of_a_workspace_says_so(tmp_path: Path) -> None:
-    with open_workspace(tmp_path / "home") as ws, ws.working():
+    with open_workspace(tmp_path / "home") as ws, ws.worker_lock.holding():
         command = [sys.executable, "-m", "labelchef", "serve", "--home", str(tmp_path / "home"), "--port", "0"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from labelchef.domain.arrays import Ints
-from labelchef.domain.campaigns import SplitName
+from labelchef.domain.campaigns import NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
 
@@ -48,8 +48,8 @@ class Contents:
             return ids
         return [f"val-{k}" for k in ids or range(n_val)]
 
-    def rows(self, clean: Ints, y_val: Ints, y_test: Ints | None) -> Iterator[dict[str, Any]]:
-        """The items of all splits as rows of the store."""
+    def rows(self, clean: Ints, y_val: Ints, y_test: Ints | None) -> Iterator[NewItem]:
+        """The items of all splits, to be stored."""
         yield from _rows(SplitName.TRAIN, self.keys(len(clean)), clean, self.items)
         yield from _rows(SplitName.VALIDATION, self.val_keys(len(clean), len(y_val)), y_val, self.val_items)
         if y_test is not None:
@@ -104,7 +104,7 @@ def _ids(frame: pd.DataFrame | None) -> list[str] | None:
     return None if frame is None or "id" not in frame.columns else [str(v) for v in frame["id"].tolist()]
 
 
-def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None) -> Iterator[dict[str, Any]]:
+def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None) -> Iterator[NewItem]:
     blank: list[Any] = [None] * len(keys)
     columns = [] if frame is None else list(frame.columns)
     text = frame["text"].tolist() if frame is not None and "text" in columns else blank
@@ -112,15 +112,15 @@ def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame |
     others = [c for c in columns if c not in ("id", "text", "image")]
     values = {str(c): [_plain(v) for v in frame[c].tolist()] for c in others} if frame is not None else {}
     for k, label in enumerate(labels.tolist()):
-        yield {
-            "split": split,
-            "position": k,
-            "key": keys[k],
-            "text": str(text[k]) if _present(text[k]) else None,
-            "image": str(image[k]) if _present(image[k]) else None,
-            "fields": {name: column[k] for name, column in values.items()} or None,
-            "label": None if label == UNRESOLVED else label,
-        }
+        yield NewItem(
+            split=split,
+            position=k,
+            key=keys[k],
+            text=str(text[k]) if _present(text[k]) else None,
+            image=str(image[k]) if _present(image[k]) else None,
+            fields={name: column[k] for name, column in values.items()} or None,
+            label=None if label == UNRESOLVED else label,
+        )
 
 
 def _present(value: Any) -> bool:

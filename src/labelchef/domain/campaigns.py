@@ -110,6 +110,19 @@ class CampaignFiles:
     """The folder the images of the items lie in."""
 
 
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """An item to store."""
+
+    split: SplitName
+    position: int
+    key: str
+    text: str | None
+    image: str | None
+    fields: Mapping[str, object] | None
+    label: int | None
+
+
 @dataclass(frozen=True)
 class CampaignSummary:
     """A campaign in one line."""

@@ -243,7 +243,11 @@ def harmless(text: str) -> str:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """A table as CSV; texts that a spreadsheet would take for a formula are made harmless, in the header too."""
+    """A table as CSV; texts that a spreadsheet would take for a formula are made harmless, in the header too.
+
+    >>> csv_text(pd.DataFrame({"item": ["=1+1", "plain"], "@n": [-5, 2]}))
+    "item,'@n\\n'=1+1,-5\\nplain,2\\n"
+    """
     guarded = frame.map(lambda value: harmless(value) if isinstance(value, str) else value)
     return guarded.rename(columns=lambda name: harmless(str(name))).to_csv(index=False)
 

@@ -26,7 +26,7 @@ from labelchef.services.people.access import locked_campaign, visible_campaign
 from labelchef.services.people.quality import stats_of
 from labelchef.services.progress import gains_of
 from labelchef.services.times import moment, moment_or_none
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import (
     account_table,
     assignment_table,
@@ -65,7 +65,7 @@ def create_campaign(
     check(data, settings)
     settings, _ = with_strengths(data, settings)
     public_id = new_public_id()
-    folder = ws.home / "campaigns" / public_id
+    folder = ws.home / CAMPAIGNS / public_id
     try:
         arrays = store_data(data, folder)
         with ws.writing() as connection:
@@ -86,7 +86,7 @@ def create_campaign(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    ws.notify()
+    ws.signal.notify()
     return made
 
 
@@ -176,7 +176,7 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
             connection, row.id, by, {"settings": different, "before": {k: getattr(before, k) for k in different}}
         )
         campaign_table.update_campaign(connection, row.id, **moved)
-    ws.notify()
+    ws.signal.notify()
     return after
 
 
@@ -221,7 +221,7 @@ def _move(
             campaign_table.note_change(connection, row.id, by, {verb: row.state})
             campaign_table.update_campaign(connection, row.id, state=state, message=message)
         found = _summary(connection, campaign_table.find_campaign(connection, row.public_id))
-    ws.notify()
+    ws.signal.notify()
     return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import DecisionKind, SplitName
+from labelchef.services.folders import folder_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table
 from labelchef.store.arrays import read_array, write_array
@@ -48,13 +49,13 @@ def map2d(ws: Workspace, campaign: str, *, compute: bool = True) -> list[MapPoin
         with _mapping:
             places = _places(ws, row)
     else:
-        places = np.asarray(read_array(ws.folder_of(row), known))
+        places = np.asarray(read_array(folder_of(ws, row), known))
     return _points(ws, row, places)
 
 
 def _places(ws: Workspace, campaign: CampaignRow) -> Float64s:
     """(rows, 4): 0 for training or 1 for validation, position, x, y; computed by the first who asks."""
-    folder = ws.folder_of(campaign)
+    folder = folder_of(ws, campaign)
     with ws.reading() as connection:
         arrays = campaign_table.arrays_of(connection, campaign.id)
     if "map" in arrays:
@@ -113,7 +114,7 @@ def _points(ws: Workspace, campaign: CampaignRow, places: Float64s) -> list[MapP
         positions = {split: places[places[:, 0] == k, 1].astype(int).tolist() for k, split in enumerate(_SPLITS)}
         items = {split: item_table.items_at(connection, campaign.id, split, at) for split, at in positions.items()}
         weak_facts = campaign_table.arrays_of(connection, campaign.id)["weak"]
-    weak = read_array(ws.folder_of(campaign), weak_facts)
+    weak = read_array(folder_of(ws, campaign), weak_facts)
     points = []
     for kind, position, x, y in places.tolist():
         split = _SPLITS[int(kind)]

@@ -1,4 +1,4 @@
-"""The background worker: it moves every campaign of a workspace on, one thread, one process at a time."""
+"""The background worker: one thread of one process takes the steps that are due in the campaigns of a workspace."""
 
 import logging
 import threading
@@ -20,9 +20,9 @@ _POLL_SECONDS = 1.0
 def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
     """Take every step that is due in a campaign now; returns how many there were.
 
-    Another process that runs the worker of this workspace is waited for `patience` seconds, then reported.
+    If another process runs the worker of this workspace, wait `patience` seconds for it, then refuse.
     """
-    with ws.working(patience):
+    with ws.worker_lock.holding(patience):
         steps = 0
         while _guarded_step(ws, campaign):
             steps += 1
@@ -30,7 +30,7 @@ def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
 
 
 def _guarded_step(ws: Workspace, campaign: str) -> bool:
-    """A step; what cannot be repaired by trying again leaves the campaign failed, with the sentence."""
+    """A step; an error that another try cannot repair leaves the campaign failed, with its message."""
     try:
         return trained.step(ws, campaign)
     except StoreError as error:
@@ -49,20 +49,20 @@ def _fail(ws: Workspace, campaign: str, message: str) -> None:
         ws.forget(row.id)
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
         campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
-    ws.notify()
+    ws.signal.notify()
 
 
 def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 25.0) -> int:
     """The campaign's version once it is beyond `since`, or as it is after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
-        tick = ws.ticks()
+        tick = ws.signal.ticks()
         with ws.reading() as connection:
             version = campaign_table.find_campaign(connection, campaign).version
         left = deadline - time.monotonic()
         if version > since or left <= 0:
             return version
-        ws.sleep(min(left, _POLL_SECONDS), tick)
+        ws.signal.sleep(min(left, _POLL_SECONDS), tick)
 
 
 class Worker:
@@ -79,7 +79,7 @@ class Worker:
         self.refusal: BaseException | None = None
         """Why it ended, if it did not end by `stop`."""
         self.last_error: str | None = None
-        """What the database or disk said last; None while all is well."""
+        """The last error of the database or disk; None after a step without one."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -107,7 +107,7 @@ class Worker:
     def stop(self, timeout: float | None = 30.0) -> None:
         """End after the step in hand."""
         self._halt.set()
-        self._ws.notify()
+        self._ws.signal.notify()
         if self._thread is not None:
             self._thread.join(timeout)
         if self._mapper is not None:  # looked at only now: the worker's thread is what starts it
@@ -120,18 +120,18 @@ class Worker:
 
     def wake(self) -> None:
         """Look at once whether something is due."""
-        self._ws.notify()
+        self._ws.signal.notify()
 
     def _run(self) -> None:
         try:
-            with self._ws.working(patience=2.0):
+            with self._ws.worker_lock.holding(patience=2.0):
                 self._ready.set()
                 self._rebuild()
                 while not self._halt.is_set():
-                    tick = self._ws.ticks()
+                    tick = self._ws.signal.ticks()
                     if not self._round_trip():
                         self._draw_maps()
-                        self._ws.sleep(_POLL_SECONDS, tick)
+                        self._ws.signal.sleep(_POLL_SECONDS, tick)
         except BaseException as error:
             if self._ready.is_set():
                 _log.exception("the worker ended")
@@ -141,7 +141,7 @@ class Worker:
             self._ready.set()
 
     def _rebuild(self) -> None:
-        """Fold the running campaigns again, so that the first batch need not wait for it."""
+        """Rebuild the models of running campaigns now, so that the first batch does not wait for it."""
         for row in self._campaigns():
             if self._halt.is_set() or row.state != CampaignState.RUNNING:
                 continue
@@ -151,9 +151,9 @@ class Worker:
                 self._note(row.public_id, error)
 
     def _keep_lock(self) -> bool:
-        """Whether the lock is ours; a database that is away is asked again, a worker elsewhere ends this one."""
+        """Whether this worker holds the lock. A database that does not answer is tried again; another worker ends this one."""
         try:
-            self._ws.keep_working()
+            self._ws.worker_lock.keep()
         except StoreError as error:
             self.last_error = str(error)
             _log.error("%s", error)
@@ -174,7 +174,7 @@ class Worker:
                 self._elsewhere.discard(row.public_id)
             except Exception as error:
                 self._note(row.public_id, error)
-                if row.public_id not in self._elsewhere:  # those of another home hold nobody up
+                if row.public_id not in self._elsewhere:  # campaigns of another home delay no others
                     self._halt.wait(_POLL_SECONDS)
         return moved
 
@@ -192,7 +192,7 @@ class Worker:
     def _map(self, campaign: str) -> None:
         try:
             map.map2d(self._ws, campaign)
-        except Exception as error:  # a map is nice to have; whoever asks for it is told what is wrong
+        except Exception as error:  # no round needs a map; a request for it gets the error
             _log.warning("no map of campaign %s: %s", campaign, error)
 
     def _note(self, campaign: str, error: Exception) -> None:
@@ -205,7 +205,7 @@ class Worker:
             _log.exception("a step of campaign %s failed", campaign)
         if passing:
             if isinstance(error, StoreError) and error.code == "folder":
-                self._elsewhere.add(campaign)  # said once: it stays so until somebody does something
+                self._elsewhere.add(campaign)  # logged once: it stays so until the folder is there
             _log.error("%s", error)
             return
         message = str(error) if isinstance(error, LabelchefError) else f"the worker met an error: {error!r}"

@@ -45,7 +45,7 @@ def update_account(connection: sa.Connection, account_id: int, **values: Unpack[
 
 
 def insert_session(connection: sa.Connection, account_id: int, digest: str, now: float, expires: float) -> None:
-    """A session; those that ran out are cleared away."""
+    """A new session; sessions that have ended are deleted."""
     connection.execute(sa.delete(LoginSession).where(LoginSession.expires_at < now))
     connection.execute(
         sa.insert(LoginSession).values(account_id=account_id, token_hash=digest, created_at=now, expires_at=expires)

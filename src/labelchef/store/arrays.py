@@ -12,7 +12,7 @@ from labelchef.domain.files import file_digest, whole_file
 
 @dataclass(frozen=True)
 class ArrayFacts:
-    """What the database knows of an array's file."""
+    """What the database stores about the file of an array."""
 
     name: str
     path: str

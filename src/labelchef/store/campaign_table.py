@@ -11,7 +11,7 @@ from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, columns, first_row
+from labelchef.store.rows import CampaignRow, CampaignValues, NewItem, all_rows, columns, first_row, values_of
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
 from labelchef.store.values import storable
 
@@ -28,7 +28,7 @@ def insert_campaign(
     settings: Settings,
     by: str,
     classes: Sequence[str],
-    items: Iterable[Mapping[str, Any]],
+    items: Iterable[NewItem],
     n_items: int,
     arrays: Sequence[ArrayFacts],
 ) -> int:
@@ -56,7 +56,7 @@ def insert_campaign(
     )
     rows: list[dict[str, Any]] = []
     for item in items:
-        rows.append({**item, "campaign_id": campaign_id, "attempt": 0})
+        rows.append({**values_of(item), "campaign_id": campaign_id, "attempt": 0})
         if len(rows) == _BULK:
             connection.execute(sa.insert(Item), rows)
             rows = []
@@ -69,7 +69,7 @@ def insert_campaign(
 
 
 def put_array(connection: sa.Connection, campaign_id: int, facts: ArrayFacts) -> None:
-    """Note an array's file, in place of an earlier one of the same name."""
+    """Store the facts of an array's file, in place of an earlier one of the same name."""
     values = {"path": facts.path, "dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
     here = (ArrayFile.campaign_id == campaign_id) & (ArrayFile.name == facts.name)
     if connection.execute(sa.update(ArrayFile).where(here).values(**values)).rowcount == 0:
@@ -113,8 +113,8 @@ def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpac
     )
 
 
-def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Mapping[str, Any]) -> None:
-    """Append what a lead did."""
+def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Mapping[str, object]) -> None:
+    """Append what a lead changed."""
     connection.execute(
         sa.insert(SettingChange).values(campaign_id=campaign_id, who=who, created_at=time.time(), what=dict(what))
     )

@@ -1,8 +1,8 @@
 """The database: SQLite with one writer by default, PostgreSQL by URL.
 
 `reading` and `writing` give a connection with a transaction around it. On SQLite a writer holds a lock of the process
-and begins with BEGIN IMMEDIATE, so that it never fails half-way for another one; on PostgreSQL `lock_campaign` makes
-writers of one campaign wait for each other. What the driver says becomes a sentence in a `StoreError`.
+and begins with BEGIN IMMEDIATE, so that it never fails half-way because of another one; on PostgreSQL `lock_campaign`
+makes writers of one campaign wait for each other. Errors of the driver become a `StoreError` that says what to do.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Database:
         return self.path is not None
 
     def remember_file(self) -> None:
-        """Note which file this is, so that its loss is noticed before a vote goes nowhere."""
+        """Remember which file this is, so that its loss is noticed before a vote is lost."""
         if self.path is not None:
             self._identity = _identity(self.path)
 
@@ -56,8 +56,8 @@ class Database:
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
         """A transaction: all of it is stored when the block ends, or nothing.
 
-        Without `lasting` the disk is not waited for: a power cut may take back what was written last. Leases, whose
-        loss costs nothing, are written so; votes never.
+        Without `lasting` the transaction does not wait for the disk: a power cut may undo what was written last. Leases are
+        written in this way, since their loss costs nothing; votes never are.
         """
         kind = "lasting" if lasting else "passing"
         with self._translated(), self._one_writer():
@@ -219,7 +219,7 @@ _CAUSES = (
 
 
 def _sentence(error: SQLAlchemyError, url: sa.URL) -> StoreError:
-    """What went wrong, as a sentence that names the place but no password."""
+    """What went wrong, with the address of the database but without its password."""
     place = url.render_as_string(hide_password=True)
     said = str(error.orig if isinstance(error, DBAPIError) else error)
     for pattern, code, sentence in _CAUSES:

@@ -1,5 +1,6 @@
 """The ledger as one list: votes, decisions and changes by leads, newest first."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ class LedgerRow:
     item: str | None
     round: int | None
     label: int | None
-    what: dict[str, Any]
+    what: Mapping[str, object]
 
 
 def page(

@@ -14,6 +14,7 @@ from labelchef.domain.campaigns import (
     AssignmentState,
     CampaignState,
     DecisionKind,
+    NewItem,
     Origin,
     Role,
     RoundKind,
@@ -346,7 +347,7 @@ class ChangeRow:
     campaign_id: int
     who: str
     created_at: float
-    what: dict[str, Any]
+    what: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +393,10 @@ def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElem
         if field.name in named:
             found.append(named[field.name].label(field.name))
         else:
-            table = next(table for table in tables if field.name in table.__table__.c)
-            found.append(table.__table__.c[field.name])
+            having = [table for table in tables if field.name in table.__table__.c]
+            if not having:
+                raise LookupError(f"no table has a column for {kind.__name__}.{field.name}; name it")
+            found.append(having[0].__table__.c[field.name])
     return found
 
 
@@ -412,6 +415,6 @@ def first_row(
     return None if row is None else kind(*row)
 
 
-def values_of(record: NewVote | NewSelection) -> dict[str, Any]:
+def values_of(record: NewVote | NewSelection | NewItem) -> dict[str, Any]:
     """Name → value of a record to store."""
     return {field.name: getattr(record, field.name) for field in fields(record)}

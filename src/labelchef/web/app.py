@@ -35,11 +35,11 @@ class _Versions:
 
     def ticks(self) -> int:
         """How many changes this process has made."""
-        return self._ws.ticks()
+        return self._ws.signal.ticks()
 
     def sleep(self, seconds: float, since: int) -> None:
         """Wait for a change of this process."""
-        self._ws.sleep(seconds, since)
+        self._ws.signal.sleep(seconds, since)
 
 
 def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> FastAPI:

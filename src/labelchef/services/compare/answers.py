@@ -1,4 +1,4 @@
-"""What a campaign's ledger knows: the answer of every item that was decided, and the order in which answers came."""
+"""The answers in the ledger of a campaign: of every decided item, in the order in which they came."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Answers:
         return len(self.positions)
 
     def mask(self, n_train: int) -> Bools:
-        """(N,) whose answer is known."""
+        """(N,) which items have a known answer."""
         known = np.zeros(n_train, dtype=bool)
         known[self.positions] = True
         return known
@@ -46,7 +46,7 @@ class Answers:
 
 
 def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
-    """The answers that stand; labels given with the data are none."""
+    """The answers that count now; labels given with the data are not among them."""
     from labelchef.ledger.sql_reading import votes_table
 
     with ws.reading() as connection:

@@ -10,7 +10,7 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.io import tables
 from labelchef.services.labelling.classes import class_of
 from labelchef.services.labelling.decisions import reconsider
-from labelchef.services.people.access import check_person
+from labelchef.services.people.access import check_person, locked_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     account_table,
@@ -31,13 +31,12 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
     """Take votes of another tool: all of them, or, if a line cannot be used, none.
 
     A table of item, annotator, label (and note, if there is such a column); an empty label or −1 means ambiguous.
-    Votes on items that were not asked yet wait for them; votes on decided items may correct the decision. Taken
+    Votes on items that were not asked yet wait for them; votes on decided items may correct the decision. Imported
     again, the same file changes nothing.
     """
     lines = tables.read_vote_lines(path)
     with ws.writing() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        ws.database.lock_campaign(connection, row.id)
+        row = locked_campaign(ws, connection, campaign)
         classes = campaign_table.classes_of(connection, row.id)
         items = item_table.items_by_key(connection, row.id, [line.item for line in lines])
         wanted: dict[tuple[str, str], _Incoming] = {}
@@ -47,7 +46,7 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
             wanted[line.annotator, line.item] = vote
         counts = _take(connection, row, list(wanted.values()), dry_run=dry_run)
     if not dry_run:
-        ws.notify()
+        ws.signal.notify()
     return {"read": len(lines), **counts}
 
 

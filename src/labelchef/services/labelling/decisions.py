@@ -33,8 +33,6 @@ from labelchef.store.rows import (
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 
 def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by: str) -> None:
@@ -60,7 +58,7 @@ def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by
         if asked is not None:
             selection_table.mark_decided(connection, asked.id)
         campaign_table.update_campaign(connection, row.id)
-    ws.notify()
+    ws.signal.notify()
 
 
 def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
@@ -92,11 +90,11 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
         if row.state == CampaignState.FINISHED:
             moved = {"state": CampaignState.RUNNING, "message": "an item was reopened; checking what is left"}
         campaign_table.update_campaign(connection, row.id, **moved)
-    ws.notify()
+    ws.signal.notify()
 
 
 def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
-    """Items whose votes tied or came to 'ambiguous', for the lead to resolve."""
+    """Items whose votes tied or were mostly 'ambiguous', for the lead to resolve."""
     with ws.reading() as connection:
         row = campaign_table.find_campaign(connection, campaign)
         numbers = {r.id: r.number for r in round_table.rounds_of(connection, row.id)}
@@ -118,7 +116,7 @@ def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
 
 
 def reconsider(connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, sample: ItemRow) -> None:
-    """Votes changed after an item was decided by votes: decide again if they come to something else."""
+    """Votes on an item that votes decided have changed: decide it again if they give another label."""
     last = decision_table.last_decision(connection, sample.id)
     if last is None or last.kind != DecisionKind.VOTES or last.attempt != selection.attempt:
         return

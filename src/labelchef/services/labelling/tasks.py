@@ -19,6 +19,7 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.services.folders import folder_of
 from labelchef.services.people.access import locked_for, visible_campaign
 from labelchef.services.times import moment
 from labelchef.services.workspace import Workspace
@@ -112,10 +113,9 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
 
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
-    """Give an item back: others may take it, this person gets it again last of all."""
+    """Give an item back: others may take it, and this person gets it again after all others."""
     with ws.writing() as connection:
-        row, _ = visible_campaign(connection, campaign, person)
-        ws.database.lock_campaign(connection, row.id)
+        row, _ = locked_for(ws, connection, campaign, person)
         sample = item_table.item_by_key(connection, row.id, item)
         turn = round_table.last_round(connection, row.id)
         selection = None if turn is None else selection_table.selection_of_item(connection, turn.id, sample.id)
@@ -124,7 +124,7 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
             raise ConflictError(f"item {item!r} is not with {person!r}; there is nothing to skip", code="not_leased")
         assignment_table.assign(connection, selection, person, AssignmentState.SKIPPED, time.time())
         campaign_table.update_campaign(connection, row.id)
-    ws.notify()
+    ws.signal.notify()
 
 
 def media(ws: Workspace, campaign: str, item: str) -> Path:
@@ -132,7 +132,7 @@ def media(ws: Workspace, campaign: str, item: str) -> Path:
     with ws.reading() as connection:
         row = campaign_table.find_campaign(connection, campaign)
         name = item_table.image_of(connection, row.id, item)
-    folder = (ws.folder_of(row) / "media").resolve()
+    folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
         raise NotFoundError(f"there is no image of item {item!r}", code="image")
@@ -170,7 +170,7 @@ def waits_ahead(turn: RoundRow, selection: SelectionRow) -> bool:
 
 
 def _waiting(campaign: CampaignRow, turn: RoundRow | None) -> Waiting | None:
-    """Why nothing is handed out, whoever asks."""
+    """Why nothing is handed out to anyone; None if something is."""
     state = campaign.state
     if state in (CampaignState.FINISHED, CampaignState.FAILED):
         return Waiting(WaitReason(state), campaign.message, campaign.version, 60.0)
@@ -185,7 +185,7 @@ def _waiting(campaign: CampaignRow, turn: RoundRow | None) -> Waiting | None:
 
 
 def _idle(connection: "sa.Connection", campaign: CampaignRow, turn: RoundRow, now: float) -> Waiting:
-    """This person is done with what is out."""
+    """Why there is nothing for a person who is done with the open batch."""
     if not selection_table.batch_incomplete(connection, turn.id, campaign.settings.people):
         return Waiting(WaitReason.UPDATING, _SENTENCES[WaitReason.UPDATING], campaign.version, 5.0)
     expiry = assignment_table.next_expiry(connection, turn.id, now)
@@ -202,7 +202,7 @@ def tasks_of(
     *,
     voted: bool = True,
 ) -> list[Task]:
-    """Selections as tasks; `voted` says that this person may have voted on them, which is not so of those they hold."""
+    """Selections as tasks; `voted`: this person may have voted on them, so look for their votes."""
     if not selections:
         return []
     classes = campaign_table.classes_of(connection, campaign.id)

@@ -17,7 +17,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.services.labelling.classes import class_of
 from labelchef.services.labelling.decisions import reconsider
 from labelchef.services.labelling.tasks import check_n, hand_out, place_of, tasks_of, waits_ahead
-from labelchef.services.people.access import locked_for, visible_campaign
+from labelchef.services.people.access import locked_for
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     assignment_table,
@@ -58,8 +58,8 @@ def cast_vote(
 ) -> VoteReceipt:
     """Store a person's vote on an item; a vote on the same item again replaces the first.
 
-    `label` is a class position, a class name, or None for ambiguous. The same `request_id` is stored once. `hidden`
-    says that this person had the suggestion hidden.
+    `label` is a class position, a class name, or None for ambiguous. The same `request_id` is stored once. `hidden`:
+    the suggestion was not shown to this person.
     """
     _check_extras(note, seconds, request_id)
     ballot = _Ballot(person, item, label, note, seconds, request_id, hidden)
@@ -67,7 +67,7 @@ def cast_vote(
         row, account_id = locked_for(ws, connection, campaign, person)
         receipt = _cast(connection, row, account_id, ballot)
     if receipt.batch_complete:
-        ws.notify()
+        ws.signal.notify()
     return receipt
 
 
@@ -84,7 +84,7 @@ def vote_and_next(
     request_id: str | None = None,
     hidden: bool = False,
 ) -> tuple[VoteReceipt, list[Task] | Waiting]:
-    """`cast_vote` and `next_tasks` in one transaction: what a person does all day."""
+    """`cast_vote` and `next_tasks` in one transaction."""
     _check_extras(note, seconds, request_id)
     check_n(n)
     ballot = _Ballot(person, item, label, note, seconds, request_id, hidden)
@@ -93,7 +93,7 @@ def vote_and_next(
         receipt = _cast(connection, row, account_id, ballot)
         after = hand_out(connection, row, person, n)
     if receipt.batch_complete:
-        ws.notify()
+        ws.signal.notify()
     return receipt, after
 
 
@@ -156,8 +156,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
     """Take back this person's latest vote that counts, and hand the item out to them again."""
     _check_extras(None, None, request_id)
     with ws.writing() as connection:
-        row, account_id = visible_campaign(connection, campaign, person)
-        ws.database.lock_campaign(connection, row.id)
+        row, account_id = locked_for(ws, connection, campaign, person)
         if request_id is not None:
             stored = vote_table.vote_by_request(connection, row.id, person, request_id)
             if stored is not None:
@@ -220,7 +219,7 @@ def _may_vote_ahead(
 def _may_vote(
     connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, person: str, item: str, open_: bool
 ) -> None:
-    """A first vote needs a lease that lives, or a place that nobody has taken."""
+    """A first vote needs a lease that has not run out, or a place that no one else has taken."""
     if not open_ or selection.decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
     now = time.time()
@@ -244,7 +243,7 @@ def _counted(
     prior: VoteRow | None,
     by: int,
 ) -> bool:
-    """Keep counts and leases after a vote; tell whether it completed the batch."""
+    """Update counts and leases after a vote; returns whether it completed the batch."""
     new = by < 0 or prior is None or prior.retracted
     waits = waits_ahead(turn, selection)
     if turn.state != RoundState.SELECTED and not waits:

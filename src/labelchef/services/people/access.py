@@ -20,7 +20,7 @@ _LONGEST_NAME = 120
 def visible_campaign(connection: "sa.Connection", campaign: str, person: str) -> tuple[CampaignRow, int | None]:
     """The campaign and the person's account, None for someone without one.
 
-    A campaign that an annotator is no member of does not exist for them.
+    For an annotator who is no member, the campaign is not found.
     """
     row = campaign_table.find_campaign(connection, campaign)
     check_person(person)
@@ -55,7 +55,7 @@ def locked_for(
 
 
 def check_person(person: str) -> None:
-    """Refuse names that cannot stand for a person."""
+    """Refuse names that cannot be names of people."""
     printable = person.isprintable() and person.strip() == person
     if not printable or not 0 < len(person) <= _LONGEST_NAME or person in _RESERVED:
         raise InvalidInputError(

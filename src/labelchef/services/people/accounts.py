@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pwdlib import PasswordHash
 
 LOCAL_NAME = "me"
-"""The account of whoever opens the link on their own machine."""
+"""The account that the link on one's own machine signs in to."""
 
 
 SESSION_DAYS = 14.0
@@ -52,7 +52,7 @@ _SHORTEST, _LONGEST = 10, 1000
 
 @dataclass(frozen=True)
 class SignedIn:
-    """A session that began: its token is told this once."""
+    """A session that began; its token is given out only here."""
 
     token: str
     account: Account
@@ -131,7 +131,7 @@ def deactivate(ws: Workspace, name: str) -> Account:
 def check_password(ws: Workspace, name: str, password: str, *, address: str = "local") -> Account:
     """The account whose password this is. Attempts are counted; too many have to wait.
 
-    An attempt counts as failed before the password is looked at: many at once are no way around the count.
+    An attempt counts as failed before the password is checked: many at once do not get around the count.
     """
     with ws.writing() as connection:
         account_table.lock_attempts(connection)
@@ -180,7 +180,7 @@ def create_link(ws: Workspace) -> str:
 
 
 def redeem_link(ws: Workspace, secret: str) -> SignedIn:
-    """Begin a session by a link, which is then spent."""
+    """Begin a session by a link, which works once."""
     with ws.writing() as connection:
         row = account_table.spend_link(connection, _digest(secret), time.time())
         if row is None:
@@ -191,7 +191,7 @@ def redeem_link(ws: Workspace, secret: str) -> SignedIn:
 
 
 def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiTokenInfo]:
-    """A token for programs: its secret, told this once, and what is kept of it."""
+    """A token for programs: its secret, given out only here, and what is stored of it."""
     if not 0 < len(label) <= 100 or not label.isprintable():
         raise InvalidInputError(f"{label!r} is no label; expected 1 to 100 printable characters", code="label")
     secret = f"lc_{secrets.token_urlsafe(32)}"
@@ -235,7 +235,7 @@ def token_account(ws: Workspace, secret: str) -> Account | None:
 def visitor(
     ws: Workspace, *, session: str | None = None, token: str | None = None, campaign: str | None = None
 ) -> tuple[Account | None, bool]:
-    """Who a session or an API token belongs to, and whether they take part in a campaign: one look at the database.
+    """Who a session or an API token belongs to, and whether they take part in a campaign: read in one transaction.
 
     A campaign that does not exist is one they do not take part in; leads take part in all.
     """

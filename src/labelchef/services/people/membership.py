@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from labelchef.domain.campaigns import Account, Role
+from labelchef.services.people.access import locked_campaign
 from labelchef.services.people.accounts import account_of, row_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table
@@ -40,8 +41,7 @@ def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> 
 
 def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
     with ws.writing() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        ws.database.lock_campaign(connection, row.id)
+        row = locked_campaign(ws, connection, campaign)
         account = row_of(connection, name)
         if account_table.is_member(connection, row.id, account.id) != member:
             account_table.set_member(connection, row.id, account.id, member=member)

@@ -1,4 +1,4 @@
-"""The worker's lock in a PostgreSQL database: whoever holds it moves the rounds of all its campaigns on."""
+"""The worker's lock in a PostgreSQL database: the process that holds it moves the rounds of all its campaigns on."""
 
 import contextlib
 from typing import Any
@@ -13,7 +13,7 @@ _KEY = 0x6C6162656C636866  # "labelchf"; the server keeps such locks for each da
 _LOST = (SQLAlchemyError, OSError)  # the driver lets a broken socket through as it is
 
 
-class WorkLock:
+class AdvisoryLock:
     """An advisory lock on a connection of its own: the server gives it back when the connection ends, however it ends."""
 
     def __init__(self, database: Database) -> None:
