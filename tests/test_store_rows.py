@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState, Role
+from labelchef.domain.campaigns import CampaignState, NewItem, Role
 from labelchef.domain.errors import StoreError
 from labelchef.domain.settings import Settings
 from labelchef.services.workspace import Workspace
@@ -57,7 +57,7 @@ NAMED = {
 
 def test_every_kind_of_row_is_looked_at_here() -> None:
     kinds = {kind for kind in vars(rows).values() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
-    written = {rows.NewItem, rows.NewVote, rows.NewSelection, Settings}
+    written = {NewItem, rows.NewVote, rows.NewSelection, Settings}
     assert kinds - written == MIRRORS.keys() | PARTS.keys() | NAMED.keys()
 
 

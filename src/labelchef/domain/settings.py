@@ -5,7 +5,7 @@ Every field carries an `Option`: what is allowed, what it means, where it may be
     checks                        `Settings(...)`, here
     options of `clean`, `init`    `cli.options`
     schemas of the API            `web.settings`
-    fields of the page            templates, from `options()`
+    fields of the page            templates, from `OPTIONS`
     table in docs/settings.md     a test compares it with `options_table()`
 
 So a new setting is a field here, a parameter of `LabelCleaner.__init__` if Python users should have it, and the code that

@@ -57,7 +57,7 @@ def create_campaign(
         )
     from labelchef.campaign.files import read_files
     from labelchef.campaign.start import check, with_strengths
-    from labelchef.services.campaign_folder import store_data
+    from labelchef.services.folders import store_data
 
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]

@@ -19,6 +19,7 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
+from labelchef.services.folders import folder_of, require_folder
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, item_table, round_table
 from labelchef.store.arrays import read_array
@@ -97,7 +98,7 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
             )
             for split in SplitName
         }
-    folder = ws.require_folder(campaign)
+    folder = require_folder(ws, campaign)
     names = [name for name in ("features", "weak", "val_features", "test_features") if name in arrays]
     data = {name: read_array(folder, arrays[name]) for name in names}
     return CampaignData(
@@ -114,7 +115,7 @@ def ledger_of(ws: Workspace, campaign: CampaignRow) -> "SqlLedger":
     """The ledger of a campaign."""
     from labelchef.ledger.sql import SqlLedger
 
-    return SqlLedger(ws.database, ws.folder_of(campaign), campaign.public_id, lambda: trained_now(ws, campaign))
+    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, lambda: trained_now(ws, campaign))
 
 
 def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
@@ -144,7 +145,7 @@ def step(ws: Workspace, campaign: str) -> bool:
     ledger = ledger_of(ws, row)
     if due(ledger.standing()) is None:
         return False
-    ws.require_folder(row)
+    require_folder(ws, row)
     stepper = Stepper(
         ledger,
         lambda: trained_now(ws, row).session,
@@ -152,7 +153,7 @@ def step(ws: Workspace, campaign: str) -> bool:
         MajorityVote(),
     )
     stepper.step()
-    ws.notify()
+    ws.signal.notify()
     return True
 
 

@@ -7,11 +7,11 @@ from typing import Any, Unpack
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from labelchef.domain.campaigns import CampaignState
+from labelchef.domain.campaigns import CampaignState, NewItem
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import CampaignRow, CampaignValues, NewItem, all_rows, columns, first_row, values_of
+from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, columns, first_row, values_of
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
 from labelchef.store.values import storable
 

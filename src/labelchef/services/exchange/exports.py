@@ -10,6 +10,7 @@ from labelchef.domain.campaigns import DecisionKind
 from labelchef.domain.errors import StoreError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.io import tables
+from labelchef.services.folders import folder_of
 from labelchef.services.times import moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, item_table, vote_table
@@ -34,7 +35,7 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
         decided = decision_table.last_decisions(connection, row.id)
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
     given = np.array([UNRESOLVED if item.label is None else item.label for item in items], dtype=np.int64)
-    named = Items([item.key for item in items], classes, read_array(ws.folder_of(row), facts))
+    named = Items([item.key for item in items], classes, read_array(folder_of(ws, row), facts))
     return _write(label_frame(named, given, {made.position: _decided(made) for made in decided.values()}), path, format)
 
 

@@ -1,6 +1,7 @@
 """The report of a campaign, from its ledger: nothing is computed again."""
 
 from labelchef.campaign.report import Items, Outcome, report_data
+from labelchef.services.folders import require_folder
 from labelchef.services.progress import gains_of
 from labelchef.services.trained import ledger_of, require_model
 from labelchef.services.workspace import Workspace
@@ -20,7 +21,7 @@ def report(ws: Workspace, campaign: str) -> str:
         keys = item_table.train_keys(connection, row.id)
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
-    folder = ws.require_folder(row)
+    folder = require_folder(ws, row)
     gains = {split: found[row.settings.target_metric] for split, found in gains_of(closed[-1].metrics).items()}
     outcome = Outcome(
         title=f"labelchef: {row.name}",
