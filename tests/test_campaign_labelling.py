@@ -280,7 +280,7 @@ def test_pausing_hands_out_nothing_but_keeps_votes(ws: Workspace) -> None:
     assert cast_vote(ws, campaign, "ann", second.item, 0).batch_complete
     assert advance(ws, campaign) == 0
     resume(ws, campaign, "lead")
-    assert advance(ws, campaign) == 2
+    assert advance(ws, campaign) == 3  # votes are counted, the model follows, the next batch is selected
     assert tasks(ws, campaign, "ann")
 
 

@@ -46,11 +46,13 @@ PARTS = {
     rows.VoteWithKey: (tables.Vote, tables.Item),
     rows.VoteWithRound: (tables.Vote, tables.Item, tables.Round),
     rows.DecisionWithPosition: (tables.Decision, tables.Item),
+    rows.PlacedSelection: (tables.Selection, tables.Item),
 }
 NAMED = {
     rows.SelectedItem: ((tables.Selection, tables.Item), ("item_attempt",)),
     rows.UnresolvedItem: ((tables.Decision, tables.Item), ("item_attempt",)),
     rows.VoteLine: ((tables.Vote, tables.Item, tables.Round), ("old_id",)),
+    rows.AppliedDecision: ((tables.Decision, tables.Item), ("applied_in",)),
     rows.DecisionLine: ((tables.Decision, tables.Item, tables.Round), ("applied_in", "old_id")),
 }
 

@@ -256,13 +256,13 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         return rules if self.stop is None else Rules(rules.target, as_rule(self.stop))
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
-        """The part of the last query that is being answered; what was never asked has no suggestion."""
-        if self._last_query is not None:
-            asked, seconds = self._last_query
-            place = {item: k for k, item in enumerate(asked.indices.tolist())}
-            if all(item in place for item in items.tolist()):
-                return asked.take(np.array([place[item] for item in items.tolist()])), {"select": seconds}
-        return Batch.without_predictions(items), {}
+        """What the last query said of these samples; a sample that it did not name, or that was answered, has no prediction."""
+        if self._last_query is None:
+            return Batch.without_predictions(items), {}
+        asked, seconds = self._last_query
+        self._last_query = (asked.without(items), seconds)
+        known = bool(np.isin(items, asked.indices).any())
+        return asked.aligned(items), {"select": seconds} if known else {}
 
     def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
         return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")
@@ -288,6 +288,7 @@ class LabelCleaner(Cleaner):
         choose by INFL cannot look ahead, and choose as they would without
     fit_intercept : whether to add a bias column
     tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'
+    learning_rate, epochs, minibatch : of constructors 'retrain' and 'deltagrad_l' by name; None for their defaults
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
     engine : 'auto', 'memory' or 'cuda': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is large
     feature_dtype : how a GPU stores X: None for as given, or 'float64', 'float32', 'float16', 'bfloat16'
@@ -329,11 +330,14 @@ class LabelCleaner(Cleaner):
         batch_size: int = 10,
         target: float | None = None,
         target_metric: str = "f1_macro",
-        stop: StoppingRule | None = None,
+        stop: StoppingRule | str | None = None,
         look_ahead: bool = True,
         holdout: float | str = "auto",
         fit_intercept: bool = True,
         tol: float = 1e-5,
+        learning_rate: float | None = None,
+        epochs: int | None = None,
+        minibatch: int | None = None,
         random_state: int | np.random.Generator | None = 0,
         engine: str = "auto",
         feature_dtype: str | None = None,
@@ -351,6 +355,9 @@ class LabelCleaner(Cleaner):
         self.holdout = holdout
         self.fit_intercept = fit_intercept
         self.tol = tol
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.minibatch = minibatch
         self.random_state = random_state
         self.engine = engine
         self.feature_dtype = feature_dtype

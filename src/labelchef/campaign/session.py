@@ -208,7 +208,7 @@ class Session:
         """(N,) influence of every sample that may be asked, each by itself; NaN elsewhere."""
         found = np.full(self.n_train, np.nan)
         for eligible in self.labels.tiers(MOST_ATTEMPTS):
-            batch = self._scorer.select(self.context(eligible), int(eligible.sum()))
+            batch = self._score(eligible)
             found[batch.indices] = batch.influence
         return found
 
@@ -218,15 +218,17 @@ class Session:
             return Batch.without_predictions(items)
         eligible = np.zeros(self.n_train, dtype=bool)
         eligible[items] = True
-        return self._scorer.select(self.context(eligible), len(items)).aligned(items)
+        return self._score(eligible).aligned(items)
 
     def suggest(self, items: Ints) -> Batch:
         """These samples as a batch: with suggestions if the selector makes any."""
         return self.scored(items) if self.selector.suggests else Batch.without_predictions(items)
 
-    @property
-    def _scorer(self) -> Selector:
-        return plain_influence(self.selector) if self.scorer is None else self.scorer
+    def _score(self, eligible: Bools) -> Batch:
+        """All eligible samples by the scorer; what its solver learns about the curvature is not kept."""
+        scorer = plain_influence(self.selector) if self.scorer is None else self.scorer
+        context = self.context(eligible)
+        return scorer.select(replace(context, keeper=replace(context.keeper)), int(eligible.sum()))
 
     def context(self, eligible: Bools) -> SelectionContext:
         """The round as a selector sees it. The session keeps nothing that a selector hands to its `carry`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from labelchef.campaign.metrics import value_of
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import Batch, RoundRecord
 from labelchef.domain.settings import METRICS
 
@@ -95,6 +96,7 @@ class TargetReached(StoppingRule):
 
     def __post_init__(self) -> None:
         _check_metric(self.metric)
+        check_number(self.value, "the target", code="target")
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
@@ -110,6 +112,9 @@ class MaxRounds(StoppingRule):
     """This number of rounds was made."""
 
     rounds: int
+
+    def __post_init__(self) -> None:
+        check_whole(self.rounds, "the number of rounds of MaxRounds", code="stop")
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
@@ -130,6 +135,8 @@ class Plateau(StoppingRule):
 
     def __post_init__(self) -> None:
         _check_metric(self.metric)
+        check_whole(self.patience, "the patience of Plateau", code="stop")
+        check_number(self.min_delta, "min_delta of Plateau", code="stop")
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""

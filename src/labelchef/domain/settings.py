@@ -46,7 +46,9 @@ class Option:
     above: float = -math.inf
     below: float = math.inf
     choices: tuple[str, ...] = ()
-    """The values allowed; for a name whose choices depend on what is installed, empty."""
+    """The values allowed; empty for text that is checked where it is used."""
+    text: str = "a name"
+    """What such a text is."""
     auto: bool = False
     """Whether 'auto' is allowed."""
     none: str = ""
@@ -87,7 +89,7 @@ class Option:
         if self.kind is bool:
             said = "true or false"
         elif self.kind is str:
-            said = f"one of: {', '.join(self.choices)}" if self.choices else "a name"
+            said = f"one of: {', '.join(self.choices)}" if self.choices else self.text
         auto = "'auto' or " if self.auto else ""
         return f"{auto}{said}{f', or None for {self.none}' if self.none else ''}"
 
@@ -174,7 +176,7 @@ class Settings:
     stop: str | None = _option(
         None, str, "Stopping rule",
         "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain().",
-        none="no further rule", changeable=True,
+        text="a rule", none="no further rule", changeable=True,
     )  # fmt: skip
     people: int = _option(
         1, int, "People an item", "People who vote on each item, without seeing each other's votes.",
