@@ -222,10 +222,11 @@ class LabelCleaner(BaseEstimator):  # type: ignore[misc]
     def query(self, batch_size: int | None = None) -> Batch:
         """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
 
-        `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.influence` N times
-        the predicted change of the validation loss: negative helps; a selector that has none gives −1 and NaN.
+        `batch.indices` are rows of X, `batch.suggested` class ids (columns of `Y_weak`), `batch.by_answer[k, c]` N times
+        the predicted change of the steering loss if item k is answered c: negative helps. `batch.influence` is the best case
+        of it for 'infl', its expectation for 'expected_infl'. A selector that suggests or predicts nothing gives −1 and NaN.
         With look-ahead, each is what the sample adds after those before it in the batch; for more than 100 samples, or
-        more than half of what is left, and in `scores()`, each stands for itself. The budget binds `run`, not `query`.
+        more than half of what is left, and in `scores()`, samples are scored one by one. The budget applies to `run` only.
         """
         size = self._settings_of_fit().batch_size if batch_size is None else batch_size
         check_whole(size, "batch_size")
