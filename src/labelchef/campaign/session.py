@@ -175,7 +175,7 @@ class Session:
     def context(self, eligible: Bools) -> SelectionContext:
         """The round as a selector sees it. The session keeps nothing that a selector hands to its `carry`."""
         point = self.construction.point
-        rng = np.random.default_rng([self.seed, len(self.rounds)])  # of seed and round: a repeated selection is the same
+        rng = np.random.default_rng([self.seed, len(self.rounds)])  # the same for a repeated selection
         return SelectionContext(
             self.objective,
             point,
