@@ -59,6 +59,20 @@ def test_a_campaign_cleans_and_leaves_the_users_network_alone(constructor: str, 
     assert cleaner.score(problem.X[200:], problem.y[200:]) == pytest.approx(history["test_accuracy"].iloc[-1])
 
 
+@pytest.mark.parametrize("selector", ["infl", "expected_infl"])
+def test_a_network_predicts_the_change_of_each_answer(selector: str, problem: Problem) -> None:
+    cleaner = problem.fit(NetworkCleaner(net(), selector, training=QUICK, device="cpu"))
+    batch = cleaner.query(6)
+    low, high = batch.by_answer.min(axis=1), batch.by_answer.max(axis=1)
+    if selector == "infl":
+        np.testing.assert_allclose(batch.influence, low, rtol=1e-6)
+    assert ((low <= batch.influence) & (batch.influence < high)).all()
+    answers = problem.y[batch.indices]
+    record = cleaner.update(batch.indices, answers).rounds_[-1]
+    assert record.predicted_change == pytest.approx(batch.by_answer[np.arange(6), answers].sum() / 160)
+    assert record.realised_change == record.steering.loss - cleaner.rounds_[0].steering.loss
+
+
 @pytest.mark.parametrize("constructor", ["fine_tune", "retrain"])
 def test_the_same_campaign_again_is_the_same(constructor: str, problem: Problem) -> None:
     network, ends = net(), []

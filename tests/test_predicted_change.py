@@ -4,6 +4,8 @@ With the default selector, 12 rounds of 10, a third of the answers drawn by chan
 more and the mean error 9 to 15 % of the change. The sum of `batch.influence`, which ignores the answers, errs by 47 to 88 %.
 """
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from labelchef.annotators import CallableAnnotator
 from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.influence import influence_matrix
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
+from labelchef.io.artefacts import append_round, read_ledger
 from tests.oracles import Array, Problem
 
 N, N_VAL, ROUNDS, B = 300, 80, 12, 10
@@ -227,3 +230,15 @@ def test_batches_are_taken_apart_and_joined() -> None:
     assert two.take(slice(0)).joined(one).by_answer.tolist() == one.by_answer.tolist()
     assert np.isnan(two.predicted_change(np.array([0])))
     assert both.predicted_change(np.array([1, UNRESOLVED, 0])) == 1.0
+
+
+@pytest.mark.parametrize("selector", ["expected_infl", "margin"])
+def test_a_ledger_keeps_the_influence_of_each_answer(selector: str, tmp_path: Path) -> None:
+    data = drawn(2, 9)
+    cleaner = fitted(data, selector=selector)
+    cleaner.update([7], [1])
+    records = [cleaner.rounds_[-1], corrected(cleaner)[1]]
+    for number, record in enumerate(records, start=1):
+        append_round(tmp_path / "rounds.jsonl", replace(record, number=number))
+    for record, past in zip(records, read_ledger(tmp_path / "rounds.jsonl"), strict=True):
+        np.testing.assert_array_equal(past.batch.by_answer, record.batch.by_answer)

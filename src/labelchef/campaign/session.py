@@ -233,6 +233,7 @@ class Session:
     def context(self, eligible: Bools) -> SelectionContext:
         """The round as a selector sees it. The session keeps nothing that a selector hands to its `carry`."""
         point = self.construction.point
+        rng = np.random.default_rng([self.seed, len(self.rounds)])  # the same for a repeated selection
         return SelectionContext(
             self.objective,
             point,
@@ -241,9 +242,7 @@ class Session:
             self.steering.gradient_there,
             eligible,
             self.construction.keeper,
-            np.random.default_rng(
-                [self.seed, len(self.rounds)]
-            ),  # depends on seed and round only: a repeated selection is the same
+            rng,
             self.labels.cleaned,
             self.steering.examples,
             self.rounds,
