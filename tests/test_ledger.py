@@ -1,9 +1,9 @@
 """The contract of a ledger: the same campaign, kept in memory, as JSON lines and in SQL, step by step."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -19,10 +19,11 @@ from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import Settings
 from labelchef.ledger import Ledger, MemoryLedger
 from labelchef.ledger.jsonl import JsonLinesLedger
+from labelchef.ledger.sql import SqlLedger
 from labelchef.services import campaigns
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.trained import ledger_of, trained_now
-from labelchef.services.workspace import open_workspace
+from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
 from tests.store_support import PostgresServer, small_data, truth_of
 
@@ -30,26 +31,44 @@ SETTINGS = Settings(gamma=0.8, l2=0.05, budget=10, batch_size=4, people=1, seed=
 TRUTH = truth_of(90)
 
 
-class Kept(Protocol):
+class Kept(ABC):
     """A campaign whose ledger is tested: what differs is how votes get there, and how a process starts anew."""
 
-    ledger: Ledger
-    stepper: Stepper
+    @property
+    @abstractmethod
+    def ledger(self) -> Ledger: ...
 
+    @property
+    @abstractmethod
+    def stepper(self) -> Stepper: ...
+
+    @abstractmethod
+    def open_batch(self) -> Batch: ...
+
+    @abstractmethod
     def vote(self, batch: Batch, answer: Callable[[int], int]) -> None:
         """Answer the open batch; −1 calls an item ambiguous."""
 
+    @abstractmethod
     def again(self) -> Session:
         """The session as a new process would build it."""
 
 
 @dataclass
-class InMemory:
+class InMemory(Kept):
     """A ledger in memory or as JSON lines."""
 
-    ledger: MemoryLedger
+    memory: MemoryLedger
     data: CampaignData
     session: Session
+
+    @property
+    def ledger(self) -> MemoryLedger:
+        return self.memory
+
+    def open_batch(self) -> Batch:
+        assert self.memory.selected is not None
+        return self.memory.selected.batch
 
     @property
     def stepper(self) -> Stepper:
@@ -67,16 +86,24 @@ class InMemory:
 
 
 @dataclass
-class InSql:
+class InSql(Kept):
     """A ledger in a database."""
 
-    ws: Any
+    ws: Workspace
     campaign: str
 
     def __post_init__(self) -> None:
         with self.ws.reading() as connection:
             self.row = campaign_table.find_campaign(connection, self.campaign)
-        self.ledger = ledger_of(self.ws, self.row)
+
+    @property
+    def ledger(self) -> SqlLedger:
+        return ledger_of(self.ws, self.row)
+
+    def open_batch(self) -> Batch:
+        selected = list(self.ledger.past())[-1].selected
+        assert selected is not None
+        return selected.batch
 
     @property
     def stepper(self) -> Stepper:
@@ -108,16 +135,9 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
         return
     session = new_session(data, SETTINGS)
     session.start()
-    first, session.rounds[:] = session.rounds[0], []
-    ledger = (
-        MemoryLedger(SETTINGS, session.rounds)
-        if request.param == "memory"
-        else JsonLinesLedger(SETTINGS, session.rounds, path=tmp_path / "rounds.jsonl")
-    )
-    session.rounds.append(first)
-    ledger.history = []
-    kept = InMemory(ledger, data, session)
-    yield kept
+    path = tmp_path / "rounds.jsonl"
+    ledger = MemoryLedger(SETTINGS) if request.param == "memory" else JsonLinesLedger(SETTINGS, path=path)
+    yield InMemory(ledger, data, session)
 
 
 def run_through(kept: Kept, answer: Callable[[int], int]) -> list[Step]:
@@ -127,12 +147,8 @@ def run_through(kept: Kept, answer: Callable[[int], int]) -> list[Step]:
         step = kept.stepper.step()
         if step is not None:
             taken.append(step)
-            if isinstance(kept, InMemory) and step is Step.FIT:
-                kept.ledger.history = kept.session.rounds
         elif kept.ledger.standing().batch is RoundState.SELECTED:
-            selected = list(kept.ledger.past())[-1].selected if isinstance(kept, InSql) else None
-            batch = selected.batch if selected is not None else kept.ledger.selected.batch  # type: ignore[attr-defined]
-            kept.vote(batch, answer)
+            kept.vote(kept.open_batch(), answer)
         else:
             return taken
 
@@ -201,9 +217,9 @@ def test_a_new_process_goes_on_from_the_records(kept: Kept) -> None:
     np.testing.assert_array_equal(session.labels.cleaned, whole.labels.cleaned)
     np.testing.assert_array_equal(session.labels.attempts, whole.labels.attempts)
     np.testing.assert_allclose(session.parameters, whole.parameters, atol=1e-4)
-    one, two = session.select(4), whole.select(4)
-    np.testing.assert_array_equal(one.indices, two.indices)
-    np.testing.assert_array_equal(one.suggested, two.suggested)
+    ours, theirs = session.select(4), whole.select(4)
+    np.testing.assert_array_equal(ours.indices, theirs.indices)
+    np.testing.assert_array_equal(ours.suggested, theirs.suggested)
     assert session.gains_by_split().keys() == whole.gains_by_split().keys()
 
 
@@ -225,8 +241,6 @@ def test_the_standing_says_what_is_due(kept: Kept) -> None:
         now = ledger.standing()
         seen.append((due(now), now.closed, now.batch, now.spent))
         kept.stepper.step()
-        if isinstance(kept, InMemory):
-            kept.ledger.history = kept.session.rounds
     assert seen == [
         (Step.FIT, 0, None, 0),
         (Step.SELECT, 1, None, 0),
@@ -269,9 +283,7 @@ def test_a_session_that_ran_ahead_of_its_ledger_is_dropped(tmp_path: Path, monke
         kept = InSql(ws, made.slug)
         for _ in range(2):
             kept.stepper.step()
-        selected = list(kept.ledger.past())[-1].selected
-        assert selected is not None
-        kept.vote(selected.batch, right_or_ambiguous)
+        kept.vote(kept.open_batch(), right_or_ambiguous)
         kept.stepper.step()
         with monkeypatch.context() as patch:
             patch.setattr(type(kept.ledger), "close", lambda *_: False)
