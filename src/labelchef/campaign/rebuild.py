@@ -71,17 +71,23 @@ class ReplayedRound:
 
 def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) -> Iterator[ReplayedRound]:
     """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last."""
-    session = started(data, settings)
+    session, records = started(data, settings), list[RoundRecord]()
     for then in past:
         selection = None
         if then.selected is not None:
             asked = then.selected
+            if asked.rebuilt:
+                session = rebuild(data, settings, records)
             again = select(session, asked.size, asked.ahead_size, asked.batch.indices[: asked.reopened])
             selection = again.hash == then.selection_hash
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if then.answered is not None:
             answered = then.answered
+            if answered.rebuilt:
+                session = rebuild(data, settings, records)
             record = session.decide(answered.batch, answered.votes, answered.decisions)
+        if then.record is not None and then.number > 0:
+            records.append(then.record)
         yield ReplayedRound(
             number=then.number,
             kind=then.kind,

@@ -119,6 +119,8 @@ class Session:
     scorer: Selector | None = None
     """Scores every sample by itself; None for the plain form of the selector's measure."""
     rounds: list[RoundRecord] = field(default_factory=list)
+    fresh: bool = False
+    """Whether it was resumed from records and has not moved since: what its solvers learned in the rounds is not there."""
     _construction: Construction | None = field(default=None, repr=False)
     _first: Float64s | None = field(default=None, repr=False)
     """The parameters of round 0."""
@@ -278,7 +280,7 @@ class Session:
             record = self._record(construction, entries, votes, decisions, changed, asked, spent, timing)
             self._construction = construction
             self.rounds.append(record)
-            self._selected = {}
+            self._selected, self.fresh = {}, False
             if undoing is None:
                 self._undoable = [*self._undoable, (decisions.items, *held)]
             else:
@@ -315,6 +317,7 @@ class Session:
             change = LabelChange(items, *old, self.labels.Y[items], self.labels.weight[items])
             self._construction = self._follow(change)
         self.rounds.extend(records)
+        self.fresh = True
 
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:

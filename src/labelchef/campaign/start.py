@@ -37,10 +37,14 @@ def check(data: CampaignData, settings: Settings, parts: Parts | None = None) ->
     selector = parts.selector or make_selector(settings.selector, look_ahead=settings.look_ahead)
     if settings.suggestion_votes:
         require_suggestions(selector)
+    check_figures(data, settings, parts.rules or Rules.of(settings))
+
+
+def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:
+    """Refuse a metric that the data do not have; warn where too few samples judge."""
     check_metric(settings.target_metric, len(data.names))
-    rules = parts.rules or Rules.of(settings)
     steering, judging = split_validation(data, settings)
-    check_judges(judging[1], steering[1], settings.holdout, read=rules.reads_metrics, stacklevel=4)
+    check_judges(judging[1], steering[1], settings.holdout, read=rules.reads_metrics, stacklevel=5)
 
 
 def judges_of(data: CampaignData, settings: Settings) -> Bools:

@@ -12,7 +12,7 @@ the votes: an annotator in Python, simulated or recorded people, or people in a 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -121,7 +121,8 @@ class Stepper:
         return found
 
     def _close(self) -> None:
-        session, answered = self.session(), self.ledger.answered()
+        session = self.session()
+        answered = replace(self.ledger.answered(), rebuilt=session.fresh)
         record = session.decide(answered.batch, answered.votes, answered.decisions, dict(answered.seconds))
         self._written(self.ledger.close(answered, record, session))
         if self.on_round is not None:
@@ -135,8 +136,9 @@ class Stepper:
             selected = select(session, *sizes(settings, now.spent), now.reopened)
             over = rules.ending(session, settings.budget, now.spent, selected.batch)
             if over is None:
-                self.ledger.open(now, selected)
+                self._written(self.ledger.open(now, selected))
                 return
+            self.forget()  # it has selected, and the ledger will not know
         self.ledger.end(now, *over)
 
     def _written(self, written: bool) -> None:
@@ -157,13 +159,14 @@ def sizes(settings: Settings, spent: int) -> tuple[int, int]:
 
 def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
-    began = time.perf_counter()
+    began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
     batch = first.joined(session.select(size).without(first.indices).take(slice(size - len(first))))
     more = Batch.without_predictions(np.empty(0, dtype=np.int64))
     if ahead:
         more = session.select(size + ahead).without(batch.indices).take(slice(ahead))
-    return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began)
+    session.fresh = False
+    return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began, rebuilt)
 
 
 def run(

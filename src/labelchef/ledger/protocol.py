@@ -43,6 +43,8 @@ class Selected:
     size: int
     ahead_size: int
     seconds: float = 0.0
+    rebuilt: bool = False
+    """Whether the session that selected was rebuilt from the ledger just before; a replay then rebuilds it there too."""
 
     @property
     def hash(self) -> str:
@@ -87,6 +89,8 @@ class Answered:
     votes: Votes
     decisions: Decisions
     seconds: Mapping[str, float] = field(default_factory=dict)
+    rebuilt: bool = False
+    """As in `Selected`: of the session that followed."""
     mark: tuple[int, ...] = ()
     """As in `Standing`."""
 

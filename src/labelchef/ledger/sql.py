@@ -29,7 +29,7 @@ from labelchef.domain.records import UNRESOLVED, Batch, RoundRecord, StopReason,
 from labelchef.domain.settings import Settings
 from labelchef.ledger.conversion import diagnostics_as_json, plain_number, plain_numbers
 from labelchef.ledger.protocol import Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
-from labelchef.ledger.sql_reading import VOTES_UP_TO, batch_of, merged, past_rounds, votes_table
+from labelchef.ledger.sql_reading import CLOSE, REBUILT, SELECT, VOTES_UP_TO, batch_of, merged, past_rounds, votes_table
 from labelchef.store import (
     campaign_table,
     decision_table,
@@ -138,7 +138,10 @@ class SqlLedger:
                 ahead=selected.ahead_size,
                 spent=now.spent,
                 selection_hash=selected.hash,
-                diagnostics={"selection": diagnostics_as_json(selected.batch.diagnostics)},
+                diagnostics={
+                    "selection": diagnostics_as_json(selected.batch.diagnostics),
+                    REBUILT: [SELECT] if selected.rebuilt else [],
+                },
                 seconds={"select": selected.seconds},
                 metrics=None,
             )
@@ -220,6 +223,8 @@ class SqlLedger:
             if at is None or at.last is None or at.last.state is RoundState.SELECTED:
                 return False
             before = at.last.diagnostics if at.last.is_open else {}
+            if answered.rebuilt:
+                before = {**before, REBUILT: [*before.get(REBUILT, []), CLOSE]}
             closed = self._closed(record, model, dict(record.seconds), votes_up_to=votes_up_to, before=before)
             if at.last.is_open:
                 round_table.update_round(at.connection, round_id, spent=record.spent, **closed)

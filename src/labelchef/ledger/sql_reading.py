@@ -14,6 +14,9 @@ from labelchef.ledger.protocol import Answered, PastRound, Selected
 from labelchef.store import decision_table, round_table, selection_table, vote_table
 from labelchef.store.rows import DecisionWithPosition, PlacedSelection, RoundRow, SelectedItem, VoteRow
 
+REBUILT, SELECT, CLOSE = "rebuilt", "select", "close"
+"""In a round's diagnostics: before which of its steps the session was rebuilt."""
+
 VOTES_UP_TO = "votes_up_to"
 """In a closed round's diagnostics: the newest vote that its record may hold. A vote may change after its round."""
 
@@ -40,12 +43,15 @@ def _past(
     votes: dict[tuple[int, int], list[VoteRow]],
 ) -> PastRound:
     selected = answered = record = None
+    rebuilt = row.diagnostics.get(REBUILT, [])
     diagnostics = selection_diagnostics(row.diagnostics.get("selection", {}))
     if row.kind is RoundKind.BATCH:
         parts = [[s for s in selections if (s.origin is Origin.AHEAD) == ahead] for ahead in (False, True)]
         batch, ahead = (batch_of(part, diagnostics) for part in parts)
         reopened = sum(s.origin is Origin.REOPENED for s in parts[0])
-        selected = Selected(batch, ahead, reopened, row.size, row.ahead, row.seconds.get("select", 0.0))
+        selected = Selected(
+            batch, ahead, reopened, row.size, row.ahead, row.seconds.get("select", 0.0), SELECT in rebuilt
+        )
     if not row.is_open and row.kind is not RoundKind.INITIAL:
         batch = Batch.without_predictions(np.empty(0, dtype=np.int64)) if selected is None else selected.batch
         upto = row.diagnostics[VOTES_UP_TO]
@@ -53,7 +59,9 @@ def _past(
             d.item_id: vote_table.live(v for v in votes[d.item_id, d.attempt] if v.id <= upto)
             for d in last_of_each(applied)
         }
-        answered = Answered(batch, votes_table(applied, behind), merged(batch.indices, applied), row.seconds)
+        answered = Answered(
+            batch, votes_table(applied, behind), merged(batch.indices, applied), row.seconds, CLOSE in rebuilt
+        )
     if not row.is_open:
         record = _record(row, answered)
     return PastRound(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.start import Parts, check, first_table, new_session, split_validation, with_strengths
+from labelchef.campaign.start import Parts, check_figures, first_table, new_session, split_validation, with_strengths
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.cleaner import Cleaner, linear_probabilities
 from labelchef.constructors import DescentSettings, make_constructor
@@ -157,8 +157,7 @@ class NetworkCleaner(Cleaner):
             X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
             y_clean=y_clean, askable=askable, classes=classes, read=_read_inputs,
         )  # fmt: skip
-        rules = self._rules()
-        check(data, settings, Parts(rules=rules))
+        check_figures(data, settings, self._rules())
         steering, judging = split_validation(data, settings)
         influence = _settings_of("influence", self.influence, InfluenceSettings)
         training = _settings_of("training", self.training, TrainingSettings)

@@ -106,6 +106,7 @@ def clean(
     check(data, settings)
     items = Items(range(len(data.X)), list(data.names.names), data.weak, _truth(data, answers.truth))
     annotator = _annotator(data, answers, settings, items.truth)
+    asked = settings
     with _writing(folder):
         settings = _settled(folder, data, settings, resume)
     ledger = JsonLinesLedger(settings, path=folder / artefacts.LEDGER)
@@ -115,7 +116,7 @@ def clean(
     session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=lambda s: scores.append(s.scores()))
     ledger.history = session.rounds
     with _writing(folder):
-        _begin(folder, data, settings)
+        _begin(folder, data, asked, settings)
         reason, message = _run(ledger, session, annotator, watcher)
     gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
     outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
@@ -208,12 +209,12 @@ def _identity_in(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _begin(folder: Path, data: CampaignData, settings: Settings) -> None:
+def _begin(folder: Path, data: CampaignData, asked: Settings, settings: Settings) -> None:
     """Say what this campaign is, before its first round is written."""
     known, ledger = folder / artefacts.IDENTITY, folder / artefacts.LEDGER
     if not known.exists():
         facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data)}
-        artefacts.write_json(known, {"format": FORMAT, "asked": settings.lasting(), **facts})
+        artefacts.write_json(known, {"format": FORMAT, "asked": asked.lasting(), **facts})
     ledger.touch()
 
 
