@@ -7,7 +7,17 @@ import platform
 import numpy as np
 from rich.console import Console
 
-NAMES = ("round_cost", "selection", "look_ahead", "constructors", "serving", "gpu", "networks", "network_study")
+NAMES = (
+    "round_cost",
+    "selection",
+    "look_ahead",
+    "constructors",
+    "serving",
+    "restart",
+    "gpu",
+    "networks",
+    "network_study",
+)
 
 
 def main() -> None:
