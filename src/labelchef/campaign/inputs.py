@@ -249,8 +249,7 @@ def as_indices(indices: Any, n_rows: int) -> Ints:
     outside = array[(array < 0) | (array >= n_rows)]
     if outside.size:
         raise InvalidInputError(
-            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}",
-            code="indices",
+            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}", code="indices"
         )
     if len(np.unique(array)) != len(array):
         raise InvalidInputError("indices repeat; expected each sample once an update", code="indices")

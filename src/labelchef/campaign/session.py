@@ -23,15 +23,7 @@ from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import (
-    UNRESOLVED,
-    Batch,
-    Decisions,
-    LabelChange,
-    Metrics,
-    RoundRecord,
-    Votes,
-)
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, LabelChange, Metrics, RoundRecord, Votes
 from labelchef.domain.validation import Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector

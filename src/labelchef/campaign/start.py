@@ -106,11 +106,7 @@ def new_session(data: CampaignData, settings: Settings, parts: Parts | None = No
 
 def constructor_of(settings: Settings) -> Constructor:
     """The constructor that the settings name."""
-    steps = {
-        "learning_rate": settings.learning_rate,
-        "epochs": settings.epochs,
-        "minibatch": settings.minibatch,
-    }
+    steps = {"learning_rate": settings.learning_rate, "epochs": settings.epochs, "minibatch": settings.minibatch}
     given = {name: value for name, value in steps.items() if value is not None}
     descent = DescentSettings(**given, seed=settings.seed)  # type: ignore[arg-type]
     return make_constructor(settings.constructor, tol=settings.tol, descent=descent)

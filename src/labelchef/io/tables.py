@@ -169,8 +169,7 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise InvalidInputError(
-            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}",
-            code="file",
+            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}", code="file"
         )
     if not path.is_file():
         raise InvalidInputError(f"{what}: there is no file {path}; check the path", code="file")
@@ -265,8 +264,7 @@ def _read_npz(path: Path) -> Any:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         if len(archive.files) != 1:
             raise InvalidInputError(
-                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own",
-                code="file",
+                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own", code="file"
             )
         return archive[archive.files[0]]
 
