@@ -10,7 +10,8 @@ import numpy as np
 
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.errors import JudgeWarning
-from labelchef.domain.validation import AUTO, FEWEST, FEWEST_OF_A_CLASS
+from labelchef.domain.settings import AUTO
+from labelchef.domain.validation import FEWEST, FEWEST_OF_A_CLASS
 
 _SPLIT_FROM = 100
 _DRAW = 0x5EED  # keeps these random numbers apart from other uses of the seed

@@ -36,7 +36,7 @@ THEMES: Mapping[str, Theme] = {
     "report": Theme("#888", "#8883", "#3b6fb6", "#d9822b", "#3a8f5b", "#999", 520, 250),
 }
 _LINES = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b")
-_METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
+METRICS = {"loss": "loss", "accuracy": "accuracy", "f1_macro": "macro-F1", "f1": "F1"}
 _LINE: Mapping[str, Any] = {"point": {"size": 28, "filled": True}, "strokeWidth": 2}
 
 
@@ -48,7 +48,7 @@ def metric_svg(
     shown = list(dict.fromkeys(frame["split"]))
     palette = {"validation": colours.first, "test": colours.second, "steering": colours.faint}
     values = [*frame["value"], *([] if target is None else [target])]
-    x, y = _counted(frame, along), alt.Y("value:Q", title=_METRICS.get(metric, metric), scale=_scale(values))
+    x, y = _counted(frame, along), alt.Y("value:Q", title=METRICS[metric], scale=_scale(values))
     lines = alt.Chart(frame).mark_line(**_LINE)
     lines = lines.encode(x=x, y=y, color=_colour("split", {split: palette[split] for split in shown}))
     if target is None:
@@ -79,7 +79,7 @@ def curves_svg(frame: pd.DataFrame, metric: str, theme: str) -> str:
     colours = {name: _LINES[k % len(_LINES)] for k, name in enumerate(others)} | {AS_ASKED: THEMES[theme].text}
     shared = {
         "x": alt.X("labels:Q", title="labels", axis=alt.Axis(format="d", grid=False)),
-        "y": alt.Y("value:Q", title=_METRICS.get(metric, metric), scale=_scale([*frame["value"]])),
+        "y": alt.Y("value:Q", title=METRICS[metric], scale=_scale([*frame["value"]])),
         "color": _colour("selector", {name: colours[name] for name in names}),
     }
     mine = frame["selector"] == AS_ASKED

@@ -73,7 +73,7 @@ def _charts(data: ReportData) -> Iterator[str]:
         if values is not None and not (key == "steer" and values.equals(history[f"val_{metric}"])):
             splits[split] = values
     levels = splits.melt("samples asked", var_name="split")
-    title = f"{metric} as labels are cleaned"
+    title = f"{charts.METRICS[metric]} as labels are cleaned"
     yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
     rounds = history.iloc[1:]
     if rounds.empty:
