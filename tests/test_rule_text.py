@@ -3,7 +3,7 @@
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.campaign.rule_text import parse_rule
+from labelchef.campaign.stopping import parse_rule
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, TargetReached
 from labelchef.domain.errors import InvalidInputError

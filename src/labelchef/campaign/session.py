@@ -83,10 +83,6 @@ class Split:
         """Quality at W."""
         return evaluate(self.settled(W), self._y, self._n_classes)
 
-    def gains(self, first: Float64s, last: Float64s, seed: int) -> dict[str, Gain]:
-        """The gain of each metric from the first parameters to the last ones, with intervals."""
-        return gains(self._y, self.judged(first), self.judged(last), self._n_classes, seed)
-
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
@@ -160,7 +156,8 @@ class Session:
     def gains(self, split: Split) -> dict[str, Gain]:
         """The gain of each metric on `split`, from the first model to the present one."""
         assert self._first is not None, "start() comes first"
-        return split.gains(self._first, self.parameters, self.seed)
+        before, after = split.judged(self._first), split.judged(self.parameters)
+        return gains(split.examples.y, before, after, self.labels.n_classes, self.seed)
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains on 'validation' (the samples that judge) and 'test', where there are such samples."""
@@ -181,17 +178,14 @@ class Session:
         Calling it again in the same round returns the same batch.
         """
         if batch_size not in self._selected:
-            self._selected[batch_size] = self._select(batch_size)
+            batch = Batch.without_predictions(_NOTHING)
+            for eligible in self.labels.tiers(MOST_ATTEMPTS):
+                context = replace(self.context(eligible), carry=self._carry)
+                batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
+                if len(batch) >= batch_size:
+                    break
+            self._selected[batch_size] = batch
         return self._selected[batch_size]
-
-    def _select(self, batch_size: int) -> Batch:
-        batch = Batch.without_predictions(_NOTHING)
-        for eligible in self.labels.tiers(MOST_ATTEMPTS):
-            context = replace(self.context(eligible), carry=self._carry)
-            batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
-            if len(batch) >= batch_size:
-                break
-        return batch
 
     def _carry(self, linear: Linear) -> None:
         self._carried = linear
@@ -248,18 +242,25 @@ class Session:
         decisions: Decisions,
         seconds: dict[str, float] | None = None,
         *,
-        undoing: tuple[Ints, Ints, Ints] | None = None,
+        undoing: Ints | None = None,
     ) -> RoundRecord:
         """Apply decisions to the labels, update the model, evaluate it, and record the round.
 
         `batch` is what people were asked. `decisions` may hold further items: corrections of labels decided earlier.
         The items of `batch` that had no clean label add to `spent`, decided or not; corrections add nothing.
+        `undoing` are the attempts to restore where a round is undone.
         """
         began = time.perf_counter()
-        _check(votes, self.labels.n_classes)
+        outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= self.labels.n_classes)]
+        if outside.size:
+            raise InvalidInputError(
+                f"a vote for class {outside[0]}; expected class ids from 0 to {self.labels.n_classes - 1}, −1 for unresolved",
+                code="votes",
+            )
         before = self.labels.Y[decisions.items].argmax(axis=1)
-        spent = 0 if undoing else int((~self.labels.cleaned[batch.indices]).sum())
-        asked = 0 if undoing else len(batch)
+        spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
+        if undoing is not None:
+            spent = asked = 0
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
             construction = self._follow(change)
@@ -274,7 +275,7 @@ class Session:
             if undoing is None:
                 self._undoable = [*self._undoable, (decisions.items, *held)]
             else:
-                self.labels.attempts[decisions.items] = undoing[2]
+                self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
         return record
 
@@ -285,9 +286,9 @@ class Session:
         """
         if not self._undoable:
             return False
-        items, labels, _ = self._undoable[-1]
+        items, labels, attempts = self._undoable[-1]
         votes = Votes.of([("undo", items, labels)])
-        self.decide(Batch.without_predictions(items), votes, Decisions.sure(items, labels), undoing=self._undoable[-1])
+        self.decide(Batch.without_predictions(items), votes, Decisions.sure(items, labels), undoing=attempts)
         return True
 
     def resume(self, records: Sequence[RoundRecord]) -> None:
@@ -344,8 +345,6 @@ class Session:
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
         steering = self.steering.metrics(W)
-        validation = steering if self.judging is None else self.judging.metrics(W)
-        test = None if self.test is None else self.test.metrics(W)
         return RoundRecord(
             number=len(self.rounds),
             batch=batch,
@@ -355,20 +354,11 @@ class Session:
             asked=asked,
             spent=self.spent + spent,
             cleaned=int(np.count_nonzero(self.labels.cleaned)),
-            validation=validation,
+            validation=steering if self.judging is None else self.judging.metrics(W),
             steering=steering,
-            test=test,
+            test=None if self.test is None else self.test.metrics(W),
             predicted_change=batch.predicted_change(decisions.labels) / self.objective.engine.n_rows,
             realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
-        )
-
-
-def _check(votes: Votes, n_classes: int) -> None:
-    outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= n_classes)]
-    if outside.size:
-        raise InvalidInputError(
-            f"a vote for class {int(outside[0])}; expected class ids from 0 to {n_classes - 1}, −1 for unresolved",
-            code="votes",
         )

@@ -121,11 +121,10 @@ def _tiles(data: ReportData) -> str:
             tiles.append((what, f"{gain.low:+.3f} to {gain.high:+.3f}"))
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
-    if "truth" in data.asked.columns and len(data.asked):
-        known = data.asked[data.asked["truth"].notna() & data.asked["suggested"].notna()]
+    if "truth" in data.asked.columns:
+        known = data.asked.dropna(subset=["truth", "suggested"]).astype(str)
         if len(known):
-            right = np.mean(known["suggested"].astype(str) == known["truth"].astype(str))
-            tiles.append(("suggestions that were true", f"{right:.0%}"))
+            tiles.append(("suggestions that were true", f"{np.mean(known['suggested'] == known['truth']):.0%}"))
     seconds = data.history.iloc[1:][[c for c in data.history.columns if c.startswith("seconds_")]].sum(axis=1)
     if len(seconds):
         tiles.append(("median time a round", f"{1e3 * float(seconds.median()):.0f} ms"))
