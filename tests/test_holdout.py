@@ -248,7 +248,9 @@ def test_one_class_and_one_sample_are_taken(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("holdout", [1.0, -0.1, float("nan"), "half", None, True, [0.5], np.array([0.1, 0.2])])
 def test_other_shares_are_refused(data: dict[str, Any], holdout: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"holdout is .*; expected 'auto' or a number of at least 0 and below 1") as error:
+    with pytest.raises(
+        InvalidInputError, match=r"holdout is .*; expected 'auto' or a number of at least 0 and below 1"
+    ) as error:
         cleaner(data, holdout=holdout)
     assert error.value.code == "holdout"
 
