@@ -44,14 +44,14 @@ class Split:
     ) -> None:
         labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
         self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
-        self._y, self._n_classes = y, n_classes
+        self.y, self._n_classes = y, n_classes
         self._settled: Point | None = None
 
     @cached_property
     def examples(self) -> Examples:
         """The samples and their class ids."""
         engine = self._objective.engine
-        return Examples(engine.rows(np.arange(engine.n_rows)), self._y)
+        return Examples(engine.rows(np.arange(engine.n_rows)), self.y)
 
     def at(self, W: Float64s) -> Point:
         """Value and gradient of the mean cross-entropy; its logits are on the host."""
@@ -75,18 +75,18 @@ class Split:
         for start in range(0, engine.n_rows, _LOSS_ROWS):
             rows = np.arange(start, min(start + _LOSS_ROWS, engine.n_rows))
             A = (engine.rows(rows) @ contrasts.T).reshape(len(rows), len(stack), -1)
-            chosen = np.concatenate([np.zeros((*A.shape[:2], 1)), A], axis=2)[np.arange(len(rows)), :, self._y[rows]]
+            chosen = np.concatenate([np.zeros((*A.shape[:2], 1)), A], axis=2)[np.arange(len(rows)), :, self.y[rows]]
             total += (np.logaddexp.reduce(A, axis=2, initial=0.0) - chosen).sum(axis=0)
         return total / engine.n_rows
 
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
-        return evaluate(self.settled(W), self._y, self._n_classes)
+        return evaluate(self.settled(W), self.y, self._n_classes)
 
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
-        losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self._y]
+        losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self.y]
         return Judged(self.metrics(W), A.argmax(axis=1), losses)
 
 
@@ -157,7 +157,7 @@ class Session:
         """The gain of each metric on `split`, from the first model to the present one."""
         assert self._first is not None, "start() comes first"
         before, after = split.judged(self._first), split.judged(self.parameters)
-        return gains(split.examples.y, before, after, self.labels.n_classes, self.seed)
+        return gains(split.y, before, after, self.labels.n_classes, self.seed)
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains on 'validation' (the samples that judge) and 'test', where there are such samples."""
@@ -170,7 +170,7 @@ class Session:
         if split not in parts:
             raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(parts)}", code="split")
         part = parts[split]
-        return None if part is None else (part.examples.y, part.judged(self.parameters))
+        return None if part is None else (part.y, part.judged(self.parameters))
 
     def select(self, batch_size: int) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
@@ -254,7 +254,8 @@ class Session:
         outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= self.labels.n_classes)]
         if outside.size:
             raise InvalidInputError(
-                f"a vote for class {outside[0]}; expected class ids from 0 to {self.labels.n_classes - 1}, −1 for unresolved",
+                f"a vote for class {outside[0]}; expected class ids from 0 to {self.labels.n_classes - 1}, "
+                "−1 for unresolved",
                 code="votes",
             )
         before = self.labels.Y[decisions.items].argmax(axis=1)

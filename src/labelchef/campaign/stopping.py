@@ -159,7 +159,7 @@ RULES: dict[str, Callable[..., StoppingRule]] = {
 
 
 def parse_rule(text: str) -> StoppingRule:
-    """The rule that a text describes, a Python expression of which only rules, numbers, texts, `&`, `|` and brackets are read.
+    """The rule that a text describes: rules by name with numbers and texts, combined by `&`, `|` and brackets.
 
     >>> print(parse_rule("MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain()"))
     (50 rounds done or (no better loss for 5 rounds and no sample is predicted to help))
