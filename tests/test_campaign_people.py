@@ -234,7 +234,7 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     assert dry == {"read": 120, "stored": 120, "changed": 0, "unchanged": 0}
     assert status(ws, campaign).people == ()
     assert imports.import_votes(ws, campaign, path) == dry
-    assert advance(ws, campaign) == 4
+    assert advance(ws, campaign) == 6  # count, close and select, twice
     assert status(ws, campaign).summary.state == CampaignState.FINISHED
     again = imports.import_votes(ws, campaign, path)
     assert again == {"read": 120, "stored": 0, "changed": 0, "unchanged": 120}

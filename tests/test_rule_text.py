@@ -3,9 +3,8 @@
 import pytest
 
 from labelchef import LabelCleaner
-from labelchef.campaign.rule_text import parse_rule
 from labelchef.campaign.steps import Rules
-from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, TargetReached
+from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, TargetReached, parse_rule
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
 

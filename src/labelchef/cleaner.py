@@ -6,7 +6,8 @@ how they predict.
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,11 +18,10 @@ from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
 from labelchef.campaign.choice import make_selector, require_suggestions
-from labelchef.campaign.data import CampaignData, half_features
+from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.history import history_frame
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
-from labelchef.campaign.rule_text import parse_rule
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
@@ -154,7 +154,10 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
                 "batch to labels",
                 code="annotator",
             )
-        voters = annotator if isinstance(annotator, Annotator) else CallableAnnotator(self._by_name(annotator))
+        if isinstance(annotator, Annotator):
+            voters = annotator
+        else:
+            voters = CallableAnnotator(lambda batch: self._names.encode_votes(annotator(batch), "annotator's labels"))
         if takes_suggestions(voters):
             require_suggestions(session.selector)
         self._ledger.settings = self._settings()  # read again, so that a user may raise the budget between runs
@@ -248,12 +251,18 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
     def _given(self) -> dict[str, Any]:
         """The parameters that are settings; a selector, constructor or rule that is an object is not."""
         given = {name: getattr(self, name) for name in OPTIONS if hasattr(self, name)}
-        objects = [name for name in ("selector", "constructor", "stop") if not isinstance(given.get(name), str)]
-        return {name: value for name, value in given.items() if name not in objects}
+        objects = ("selector", "constructor", "stop")
+        return {name: value for name, value in given.items() if name not in objects or isinstance(value, str)}
 
     def _rules(self) -> Rules:
         rules = Rules.of(self._settings())
-        return rules if self.stop is None else Rules(rules.target, as_rule(self.stop))
+        if self.stop is None or isinstance(self.stop, str):
+            return rules
+        if not isinstance(self.stop, StoppingRule):
+            raise InvalidInputError(
+                f"stop is {self.stop!r}; expected a rule of labelchef.campaign.stopping, its text, or None", code="stop"
+            )
+        return replace(rules, stop=self.stop)
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
         """What the last query said of these samples; a sample that it did not name, or that was answered, has no prediction."""
@@ -263,9 +272,6 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         self._last_query = (asked.without(items), seconds)
         known = bool(np.isin(items, asked.indices).any())
         return asked.aligned(items), {"select": seconds} if known else {}
-
-    def _by_name(self, function: Callable[[Batch], Iterable[Any]]) -> Callable[[Batch], Iterable[int]]:
-        return lambda batch: self._names.encode_votes(function(batch), "annotator's labels")
 
 
 class LabelCleaner(Cleaner):
@@ -392,7 +398,7 @@ class LabelCleaner(Cleaner):
         settings, parts = self._settings(), self._parts()
         data = CampaignData.of(
             X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
-            y_clean=y_clean, askable=askable, classes=classes, read=half_features,
+            y_clean=y_clean, askable=askable, classes=classes, read=partial(as_rows, half=True),
         )  # fmt: skip
         check(data, settings, parts)
         settings, tuned = with_strengths(data, settings)
@@ -403,7 +409,7 @@ class LabelCleaner(Cleaner):
 
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
-        W = self.W_
+        W = self.W_  # first: it refuses a cleaner that is not fitted
         return linear_probabilities(as_features(X, columns=self._n_features), W, bias=self._bias)
 
     @property
@@ -425,17 +431,6 @@ def linear_probabilities(X: Floats, W: Float64s, *, bias: bool) -> Float64s:
     blank = RowLabels(np.empty((len(X), W.shape[1])), np.empty(len(X)))
     sums = MemoryEngine(X, bias=bias).sweep(blank, W=contrast(W))
     return np.asarray(probabilities(with_reference(sums.logits)))
-
-
-def as_rule(stop: Any) -> StoppingRule:
-    """A stopping rule, or the text of one."""
-    if isinstance(stop, str):
-        return parse_rule(stop)
-    if not isinstance(stop, StoppingRule):
-        raise InvalidInputError(
-            f"stop is {stop!r}; expected a rule of labelchef.campaign.stopping, its text, or None", code="stop"
-        )
-    return stop
 
 
 def seed_of(random_state: Any) -> int:

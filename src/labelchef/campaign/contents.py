@@ -1,11 +1,12 @@
 """What people see of the samples: names, texts, images and fields."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from labelchef.domain.arrays import Ints
@@ -67,37 +68,32 @@ def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) 
             f"{what} has {len(frame)} rows; expected {rows}, one for each row of its features", code="items"
         )
     keys = _ids(frame) or []
-    if len(set(keys)) != len(keys):
-        twice = pd.Series(keys)[pd.Series(keys).duplicated()].iloc[0]
-        raise InvalidInputError(f"{what}: the id {twice!r} occurs twice; expected distinct ids", code="items")
+    twice = [key for key, times in Counter(keys).items() if times > 1]
+    if twice:
+        raise InvalidInputError(f"{what}: the id {twice[0]!r} occurs twice; expected distinct ids", code="items")
     wrong = next((k for k in keys if not 0 < len(k) <= _LONGEST_KEY or not k.isprintable() or k != k.strip()), None)
     if wrong is not None:
         raise InvalidInputError(
             f"{what}: {wrong!r} cannot be an id; expected 1 to {_LONGEST_KEY} printable characters", code="items"
         )
     for name in _image_names(frame):
-        _check_image(name, what, media)
-
-
-def _check_image(name: str, what: str, media: Path | None) -> None:
-    path = PurePosixPath(name)
-    if media is None:
-        raise InvalidInputError(f"{what} names the image {name!r}, but no media folder was given", code="media")
-    inside = not path.is_absolute() and ".." not in path.parts and "\\" not in name
-    if not inside or path.suffix.lower() not in IMAGE_SUFFIXES:
-        raise InvalidInputError(
-            f"{what}: {name!r} is no image in the media folder; expected a path below it that ends in "
-            f"{', '.join(IMAGE_SUFFIXES)}",
-            code="media",
-        )
-    file = media / name
-    if not file.is_file() or not file.resolve().is_relative_to(media.resolve()):
-        raise InvalidInputError(f"{what}: there is no image {file}; check the media folder", code="media")
+        if media is None:
+            raise InvalidInputError(f"{what} names the image {name!r}, but no media folder was given", code="media")
+        path, file = PurePosixPath(name), media / name
+        inside = not path.is_absolute() and ".." not in path.parts and "\\" not in name
+        if not inside or path.suffix.lower() not in IMAGE_SUFFIXES:
+            raise InvalidInputError(
+                f"{what}: {name!r} is no image in the media folder; expected a path below it that ends in "
+                f"{', '.join(IMAGE_SUFFIXES)}",
+                code="media",
+            )
+        if not file.is_file() or not file.resolve().is_relative_to(media.resolve()):
+            raise InvalidInputError(f"{what}: there is no image {file}; check the media folder", code="media")
 
 
 def _image_names(frame: pd.DataFrame) -> list[str]:
-    values = frame["image"].tolist() if "image" in frame.columns else []
-    return [str(value) for value in values if _present(value)]
+    values = map(_plain, frame["image"].tolist() if "image" in frame.columns else [])
+    return [str(value) for value in values if value not in (None, "")]
 
 
 def _ids(frame: pd.DataFrame | None) -> list[str] | None:
@@ -105,34 +101,23 @@ def _ids(frame: pd.DataFrame | None) -> list[str] | None:
 
 
 def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None) -> Iterator[NewItem]:
-    blank: list[Any] = [None] * len(keys)
-    columns = [] if frame is None else list(frame.columns)
-    text = frame["text"].tolist() if frame is not None and "text" in columns else blank
-    image = frame["image"].tolist() if frame is not None and "image" in columns else blank
-    others = [c for c in columns if c not in ("id", "text", "image")]
-    values = {str(c): [_plain(v) for v in frame[c].tolist()] for c in others} if frame is not None else {}
-    for k, label in enumerate(labels.tolist()):
+    shown = [{}] * len(keys) if frame is None else frame.drop(columns="id", errors="ignore").to_dict("records")
+    for k, (key, label, values) in enumerate(zip(keys, labels.tolist(), shown, strict=True)):
+        fields = {str(name): _plain(value) for name, value in values.items()}
+        text, image = (fields.pop(name, None) for name in ("text", "image"))
         yield NewItem(
             split=split,
             position=k,
-            key=keys[k],
-            text=str(text[k]) if _present(text[k]) else None,
-            image=str(image[k]) if _present(image[k]) else None,
-            fields={name: column[k] for name, column in values.items()} or None,
+            key=key,
+            text=None if text in (None, "") else str(text),
+            image=None if image in (None, "") else str(image),
+            fields=fields or None,
             label=None if label == UNRESOLVED else label,
         )
 
 
-def _present(value: Any) -> bool:
-    return value is not None and value == value and value != ""
-
-
 def _plain(value: Any) -> Any:
     """A field's value as JSON has it."""
-    if value is None or value != value:
+    if value is None or value != value or value in (math.inf, -math.inf):
         return None
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -73,8 +73,5 @@ def _weights(asked: Sequence[float]) -> Float64s:
     >>> _weights([0, 10, 20]).tolist()
     [0.25, 0.5, 0.25]
     """
-    steps = np.diff(np.asarray(asked, dtype=np.float64))
-    weights = np.zeros(len(asked))
-    weights[:-1] += steps / 2
-    weights[1:] += steps / 2
-    return np.asarray(weights / steps.sum())
+    weights = np.convolve(np.diff(asked), [0.5, 0.5])
+    return np.asarray(weights / weights.sum())

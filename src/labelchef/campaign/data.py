@@ -24,6 +24,11 @@ ReadRows: TypeAlias = Callable[[Any, str, "NDArray[Any] | None"], NDArray[Any]]
 """Checks samples: (what came, its name, the training samples to compare with, None for those themselves) → an array."""
 
 
+def as_rows(X: Any, name: str, like: NDArray[Any] | None, *, half: bool = False) -> NDArray[Any]:
+    """Features; with `half`, training samples may stay in half precision: for an engine that reads those."""
+    return as_features(X, name, half=half) if like is None else as_features(X, name, columns=like.shape[1])
+
+
 @dataclass(frozen=True)
 class CampaignData:
     """Everything a campaign is made of, checked."""
@@ -55,10 +60,9 @@ class CampaignData:
         askable: Any = None,
         classes: Sequence[Hashable] | None = None,
         contents: Contents | None = None,
-        read: ReadRows | None = None,
+        read: ReadRows = as_rows,
     ) -> "CampaignData":
         """Data from arrays or frames; whatever is wrong with them is refused with what was expected."""
-        read = read or _features
         rows = read(X, "X", None)
         weak = as_weak_labels(Y_weak, len(rows))
         names = ClassNames.of(classes, Y_weak, weak.shape[1])
@@ -83,22 +87,8 @@ class CampaignData:
             return None if part is None else (features(part[0]), part[1])
 
         X_val, y_val = self.validation
-        return replace(
-            self,
-            X=features(self.X),
-            validation=(features(X_val), y_val),
-            judge=split(self.judge),
-            test=split(self.test),
-        )
-
-
-def _features(X: Any, name: str, like: NDArray[Any] | None) -> NDArray[Any]:
-    return as_features(X, name, columns=None if like is None else like.shape[1])
-
-
-def half_features(X: Any, name: str, like: NDArray[Any] | None) -> NDArray[Any]:
-    """Features of which the training samples may stay in half precision: for an engine that reads those."""
-    return as_features(X, name, half=True) if like is None else as_features(X, name, columns=like.shape[1])
+        judge, test = split(self.judge), split(self.test)
+        return replace(self, X=features(self.X), validation=(features(X_val), y_val), judge=judge, test=test)
 
 
 def _clean(y_clean: Any, names: ClassNames, n_rows: int) -> Ints:
@@ -120,11 +110,9 @@ def _split(X: Any, y: Any, names: ClassNames, like: NDArray[Any], name: str, rea
     if X is None or y is None:
         raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
     if len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0:
-        remedy = (
-            "Influence measures what helps on validation: hold out a few dozen trusted samples"
-            if name == "val"
-            else "Leave it out if there is none"
-        )
+        remedy = "Leave it out if there is none"
+        if name == "val":
+            remedy = "Influence measures what helps on validation: hold out a few dozen trusted samples"
         raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
     rows = read(X, f"X_{name}", like)
     return rows, as_evaluation_labels(y, names, len(rows), f"y_{name}", must_cover=name == "val")

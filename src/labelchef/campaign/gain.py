@@ -38,21 +38,16 @@ class Judged:
 
 def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> dict[str, Gain]:
     """The gain of every metric."""
-    drawn = _drawn_gains(y, before.predicted, after.predicted, n_classes, np.random.default_rng(seed))
-    bounds = {name: between(values) for name, values in drawn.items()}
+    triples, counts = np.unique(np.stack([y, before.predicted, after.predicted], axis=1), axis=0, return_counts=True)
+    extra, mass = _better_and_worse(y, n_classes)
+    cells, weight = np.concatenate([triples, extra]), np.concatenate([counts, mass])
+    drawn = np.random.default_rng(seed).multinomial(len(y), weight / weight.sum(), size=_DRAWS).astype(np.float64)
+    one, two = (drawn_metrics(drawn, cells[:, 0], cells[:, k], n_classes) for k in (1, 2))
+    bounds = {name: between(two[name] - one[name]) for name in one}
     bounds["loss"] = _mean_bounds(after.losses - before.losses)
     first, last = before.metrics.as_dict(), after.metrics.as_dict()
     rarest = int(np.bincount(y, minlength=n_classes).min())
     return {name: Gain(name, first[name], last[name], *bounds[name], len(y), rarest) for name in first}
-
-
-def _drawn_gains(y: Ints, a: Ints, b: Ints, n_classes: int, rng: np.random.Generator) -> dict[str, Float64s]:
-    triples, counts = np.unique(np.stack([y, a, b], axis=1), axis=0, return_counts=True)
-    extra, mass = _better_and_worse(y, n_classes)
-    cells, weight = np.concatenate([triples, extra]), np.concatenate([counts, mass])
-    draws = rng.multinomial(len(y), weight / weight.sum(), size=_DRAWS).astype(np.float64)
-    first, last = (drawn_metrics(draws, cells[:, 0], cells[:, k], n_classes) for k in (1, 2))
-    return {name: last[name] - first[name] for name in first}
 
 
 def _better_and_worse(y: Ints, n_classes: int) -> tuple[Ints, Float64s]:

@@ -16,39 +16,32 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
     where none are held out. `predicted_change` and `realised_change` are changes of the steering loss, see `RoundRecord`.
     `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on ‖W − W*‖.
     """
-    rows = []
-    for record in rounds:
-        batch, decided = record.batch, record.decisions
-        answered = decided.labels != UNRESOLVED
-        suggested = batch.suggested
-        rows.append(
-            {
-                "round": record.number,
-                "asked": record.asked,
-                "resolved": int(answered.sum()),
-                "changed": len(record.changed),
-                "agreed_with_suggestion": int((answered & (decided.labels == suggested)).sum()),
-                "spent": record.spent,
-                "cleaned": record.cleaned,
-                **{f"val_{name}": value for name, value in record.validation.as_dict().items()},
-                **{f"steer_{name}": value for name, value in record.steering.as_dict().items()},
-                **({} if record.test is None else {f"test_{n}": v for n, v in record.test.as_dict().items()}),
-                "predicted_change": record.predicted_change,
-                "realised_change": record.realised_change,
-                "candidates": batch.diagnostics.candidates,
-                "fell_back": batch.diagnostics.fell_back,
-                "slack": batch.diagnostics.slack,
-                "iterations": batch.diagnostics.iterations,
-                "residual": batch.diagnostics.residual,
-                "select_sweeps": batch.diagnostics.sweeps,
-                "construct_sweeps": record.construction.sweeps,
-                "sweeps": batch.diagnostics.sweeps + record.construction.sweeps,
-                "gradient_norm": record.construction.gradient_norm,
-                "distance_to_optimum": record.construction.distance,
-                "epoch": record.construction.epoch,
-                "explicit_steps": record.construction.explicit,
-                "fallback_steps": record.construction.fell_back,
-                **{f"seconds_{phase}": record.seconds.get(phase, 0.0) for phase in PHASES},
-            }
-        )
-    return pd.DataFrame(rows)
+    return pd.DataFrame([_row(record) for record in rounds])
+
+
+def _row(record: RoundRecord) -> dict[str, float]:
+    labels, selection, construction = record.decisions.labels, record.batch.diagnostics, record.construction
+    answered = labels != UNRESOLVED
+    splits = {"val": record.validation, "steer": record.steering, "test": record.test}
+    return {
+        "round": record.number,
+        "asked": record.asked,
+        "resolved": int(answered.sum()),
+        "changed": len(record.changed),
+        "agreed_with_suggestion": int((answered & (labels == record.batch.suggested)).sum()),
+        "spent": record.spent,
+        "cleaned": record.cleaned,
+        **{f"{key}_{name}": v for key, found in splits.items() if found for name, v in found.as_dict().items()},
+        "predicted_change": record.predicted_change,
+        "realised_change": record.realised_change,
+        **{name: getattr(selection, name) for name in ("candidates", "fell_back", "slack", "iterations", "residual")},
+        "select_sweeps": selection.sweeps,
+        "construct_sweeps": construction.sweeps,
+        "sweeps": selection.sweeps + construction.sweeps,
+        "gradient_norm": construction.gradient_norm,
+        "distance_to_optimum": construction.distance,
+        "epoch": construction.epoch,
+        "explicit_steps": construction.explicit,
+        "fallback_steps": construction.fell_back,
+        **{f"seconds_{phase}": record.seconds.get(phase, 0.0) for phase in PHASES},
+    }

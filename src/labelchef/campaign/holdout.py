@@ -10,7 +10,8 @@ import numpy as np
 
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.errors import JudgeWarning
-from labelchef.domain.validation import AUTO, FEWEST, FEWEST_OF_A_CLASS
+from labelchef.domain.settings import AUTO
+from labelchef.domain.validation import FEWEST, FEWEST_OF_A_CLASS
 
 _SPLIT_FROM = 100
 _DRAW = 0x5EED  # keeps these random numbers apart from other uses of the seed
@@ -67,11 +68,9 @@ def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: b
     if len(judging) == 0:
         if holdout == 0 and not read:
             return
-        cause = (
-            "holdout is 0, so the target or stopping rule reads samples that steer the selection"
-            if holdout == 0
-            else f"all {len(steering)} validation samples steer the selection, too few to hold some out"
-        )
+        cause = f"all {len(steering)} validation samples steer the selection, too few to hold some out"
+        if holdout == 0:
+            cause = "holdout is 0, so the target or stopping rule reads samples that steer the selection"
         said = f"nothing judges: {cause}; what is read off them is optimistic. {remedy}"
     else:
         there = np.union1d(judging, steering)

@@ -41,8 +41,7 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bo
             f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
         )
     if array.dtype not in (np.float32, np.float64) and not (half and array.dtype == np.float16):
-        exact = np.can_cast(array.dtype, np.float32)
-        array = array.astype(np.float32 if exact else np.float64)
+        array = array.astype(np.float32 if np.can_cast(array.dtype, np.float32) else np.float64)
     array = np.ascontiguousarray(array)
     for start in range(0, len(array), _CHECK_ROWS):
         finite = np.isfinite(array[start : start + _CHECK_ROWS])
@@ -75,12 +74,13 @@ def _as_numbers(X: Any, name: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def as_weak_labels(Y: Any, n_rows: int | None = None, name: str = "Y_weak") -> Float64s:
+def as_weak_labels(Y: Any, n_rows: int) -> Float64s:
     """Probabilities (n, C), rows on the simplex; rows that sum to 1 but for rounding are rescaled.
 
-    >>> as_weak_labels([[0.25, 0.75]]).tolist()
+    >>> as_weak_labels([[0.25, 0.75]], 1).tolist()
     [[0.25, 0.75]]
     """
+    name = "Y_weak"
     try:
         array = np.asarray(Y.to_numpy() if hasattr(Y, "to_numpy") else Y, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -94,7 +94,7 @@ def as_weak_labels(Y: Any, n_rows: int | None = None, name: str = "Y_weak") -> F
             "For hard labels pass numpy.eye(n_classes)[labels]",
             code="weak_labels",
         )
-    if n_rows is not None and len(array) != n_rows:
+    if len(array) != n_rows:
         raise InvalidInputError(f"{name} has {len(array)} rows; expected {n_rows}, as X has", code="weak_labels")
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if bad.size:
@@ -142,10 +142,7 @@ class ClassNames:
     @classmethod
     def of(cls, classes: Sequence[Hashable] | None, Y_weak: Any, n_classes: int) -> "ClassNames":
         """The given names, else the columns of a frame, else 0 … C−1."""
-        if classes is None:
-            columns = getattr(Y_weak, "columns", None)
-            classes = list(columns) if columns is not None else list(range(n_classes))
-        classes = _as_list(classes, "classes")
+        classes = _as_list(getattr(Y_weak, "columns", range(n_classes)) if classes is None else classes, "classes")
         if len(classes) != n_classes:
             raise InvalidInputError(
                 f"{len(classes)} class names for {n_classes} columns of weak labels; expected one a column",
@@ -167,31 +164,26 @@ class ClassNames:
 
     def encode(self, labels: Any, name: str, *, allow_missing: bool = False) -> Ints:
         """Names → class ids. With `allow_missing`, −1, None and NaN mean 'no label'."""
-        values = _as_list(labels, name)
-        return np.array([self._id(v, f"{name}[{k}]", allow_missing) for k, v in enumerate(values)], dtype=np.int64)
+        ids = [self._id(v, f"{name}[{k}]", allow_missing) for k, v in enumerate(_as_list(labels, name))]
+        return np.array(ids, dtype=np.int64)
 
     def encode_votes(self, labels: Any, name: str) -> Ints:
         """Class ids (whole numbers) or names → class ids; −1 stays −1: the form in which people's answers come."""
-        values = [_plain(value) for value in _as_list(labels, name)]
-        ids = np.empty(len(values), dtype=np.int64)
-        for k, value in enumerate(values):
-            if self._is_id(value):
-                if not UNRESOLVED <= value < len(self.names):
-                    raise InvalidInputError(
-                        f"{name}[{k}] is {value}; expected a class id from 0 to {len(self.names) - 1}, "
-                        f"or {UNRESOLVED} for unresolved",
-                        code="labels",
-                    )
-                ids[k] = int(value)
-            else:
-                ids[k] = self._id(value, f"{name}[{k}]", True)
-        return ids
+        ids = [self._vote(_plain(value), f"{name}[{k}]") for k, value in enumerate(_as_list(labels, name))]
+        return np.array(ids, dtype=np.int64)
 
-    def _is_id(self, value: Any) -> bool:
+    def _vote(self, value: Any, where: str) -> int:
         """Whole numbers are ids, also as floats (a column with gaps); truth values too, unless they name classes."""
-        if isinstance(value, bool):
-            return not any(isinstance(name, bool) for name in self.names)
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        names_a_class = isinstance(value, bool) and any(isinstance(name, bool) for name in self.names)
+        if names_a_class or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
+            return self._id(value, where, True)
+        if not UNRESOLVED <= value < len(self.names):
+            raise InvalidInputError(
+                f"{where} is {value}; expected a class id from 0 to {len(self.names) - 1}, "
+                f"or {UNRESOLVED} for unresolved",
+                code="labels",
+            )
+        return int(value)
 
     def _id(self, value: Any, where: str, allow_missing: bool) -> int:
         plain = _plain(value)
@@ -249,8 +241,7 @@ def as_indices(indices: Any, n_rows: int) -> Ints:
     outside = array[(array < 0) | (array >= n_rows)]
     if outside.size:
         raise InvalidInputError(
-            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}",
-            code="indices",
+            f"sample {int(outside[0])} does not exist; expected numbers from 0 to {n_rows - 1}", code="indices"
         )
     if len(np.unique(array)) != len(array):
         raise InvalidInputError("indices repeat; expected each sample once an update", code="indices")
@@ -280,10 +271,9 @@ def _plain(value: Any) -> Any:
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    elif hasattr(values, "to_list"):
-        values = values.to_list()
+    for method in ("tolist", "to_list"):
+        if hasattr(values, method):
+            values = getattr(values, method)()
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{name} is {values!r}; expected a list, one entry each", code="labels")
     return list(values)

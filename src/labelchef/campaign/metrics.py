@@ -50,6 +50,7 @@ def value_of(metrics: Metrics, name: str) -> float:
     """
     values = metrics.as_dict()
     if name not in values:
-        defined = ", ".join(values)
-        raise InvalidInputError(f"metric {name!r} is not defined here; expected one of: {defined}", code="metric")
+        raise InvalidInputError(
+            f"metric {name!r} is not defined here; expected one of: {', '.join(values)}", code="metric"
+        )
     return values[name]

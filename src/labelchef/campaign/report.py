@@ -86,14 +86,14 @@ def asked_frame(rounds: Sequence[RoundRecord], items: Items) -> pd.DataFrame:
             row = {
                 "round": record.number,
                 "item": items.keys[item],
-                "weak": items.class_name(int(items.weak[item].argmax())),
-                "suggested": items.class_name(int(batch.suggested[k])),
-                "decided": items.class_name(int(decided.labels[k])),
+                "weak": items.class_name(items.weak[item].argmax()),
+                "suggested": items.class_name(batch.suggested[k]),
+                "decided": items.class_name(decided.labels[k]),
                 "support": round(float(decided.support[k]), 3),
                 "influence": round(influence, 4) if np.isfinite(influence) else None,
             }
             if items.truth is not None:
-                row["truth"] = items.class_name(int(items.truth[item]))
+                row["truth"] = items.class_name(items.truth[item])
             rows.append(row)
     return pd.DataFrame(rows, dtype=object)
 

@@ -23,15 +23,7 @@ from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import (
-    UNRESOLVED,
-    Batch,
-    Decisions,
-    LabelChange,
-    Metrics,
-    RoundRecord,
-    Votes,
-)
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, LabelChange, Metrics, RoundRecord, Votes
 from labelchef.domain.validation import Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
@@ -52,14 +44,14 @@ class Split:
     ) -> None:
         labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
         self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
-        self._y, self._n_classes = y, n_classes
+        self.y, self._n_classes = y, n_classes
         self._settled: Point | None = None
 
     @cached_property
     def examples(self) -> Examples:
         """The samples and their class ids."""
         engine = self._objective.engine
-        return Examples(engine.rows(np.arange(engine.n_rows)), self._y)
+        return Examples(engine.rows(np.arange(engine.n_rows)), self.y)
 
     def at(self, W: Float64s) -> Point:
         """Value and gradient of the mean cross-entropy; its logits are on the host."""
@@ -83,22 +75,18 @@ class Split:
         for start in range(0, engine.n_rows, _LOSS_ROWS):
             rows = np.arange(start, min(start + _LOSS_ROWS, engine.n_rows))
             A = (engine.rows(rows) @ contrasts.T).reshape(len(rows), len(stack), -1)
-            chosen = np.concatenate([np.zeros((*A.shape[:2], 1)), A], axis=2)[np.arange(len(rows)), :, self._y[rows]]
+            chosen = np.concatenate([np.zeros((*A.shape[:2], 1)), A], axis=2)[np.arange(len(rows)), :, self.y[rows]]
             total += (np.logaddexp.reduce(A, axis=2, initial=0.0) - chosen).sum(axis=0)
         return total / engine.n_rows
 
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
-        return evaluate(self.settled(W), self._y, self._n_classes)
-
-    def gains(self, first: Float64s, last: Float64s, seed: int) -> dict[str, Gain]:
-        """The gain of each metric from the first parameters to the last ones, with intervals."""
-        return gains(self._y, self.judged(first), self.judged(last), self._n_classes, seed)
+        return evaluate(self.settled(W), self.y, self._n_classes)
 
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
-        losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self._y]
+        losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self.y]
         return Judged(self.metrics(W), A.argmax(axis=1), losses)
 
 
@@ -170,7 +158,8 @@ class Session:
     def gains(self, split: Split) -> dict[str, Gain]:
         """The gain of each metric on `split`, from the first model to the present one."""
         assert self._first is not None, "start() comes first"
-        return split.gains(self._first, self.parameters, self.seed)
+        before, after = split.judged(self._first), split.judged(self.parameters)
+        return gains(split.y, before, after, self.labels.n_classes, self.seed)
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains on 'validation' (the samples that judge) and 'test', where there are such samples."""
@@ -183,7 +172,7 @@ class Session:
         if split not in parts:
             raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(parts)}", code="split")
         part = parts[split]
-        return None if part is None else (part.examples.y, part.judged(self.parameters))
+        return None if part is None else (part.y, part.judged(self.parameters))
 
     def select(self, batch_size: int) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
@@ -191,17 +180,14 @@ class Session:
         Calling it again in the same round returns the same batch.
         """
         if batch_size not in self._selected:
-            self._selected[batch_size] = self._select(batch_size)
+            batch = Batch.without_predictions(_NOTHING)
+            for eligible in self.labels.tiers(MOST_ATTEMPTS):
+                context = replace(self.context(eligible), carry=self._carry)
+                batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
+                if len(batch) >= batch_size:
+                    break
+            self._selected[batch_size] = batch
         return self._selected[batch_size]
-
-    def _select(self, batch_size: int) -> Batch:
-        batch = Batch.without_predictions(_NOTHING)
-        for eligible in self.labels.tiers(MOST_ATTEMPTS):
-            context = replace(self.context(eligible), carry=self._carry)
-            batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
-            if len(batch) >= batch_size:
-                break
-        return batch
 
     def _carry(self, linear: Linear) -> None:
         self._carried = linear
@@ -258,18 +244,26 @@ class Session:
         decisions: Decisions,
         seconds: dict[str, float] | None = None,
         *,
-        undoing: tuple[Ints, Ints, Ints] | None = None,
+        undoing: Ints | None = None,
     ) -> RoundRecord:
         """Apply decisions to the labels, update the model, evaluate it, and record the round.
 
         `batch` is what people were asked. `decisions` may hold further items: corrections of labels decided earlier.
         The items of `batch` that had no clean label add to `spent`, decided or not; corrections add nothing.
+        `undoing` are the attempts to restore where a round is undone.
         """
         began = time.perf_counter()
-        _check(votes, self.labels.n_classes)
+        outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= self.labels.n_classes)]
+        if outside.size:
+            raise InvalidInputError(
+                f"a vote for class {outside[0]}; expected class ids from 0 to {self.labels.n_classes - 1}, "
+                "−1 for unresolved",
+                code="votes",
+            )
         before = self.labels.Y[decisions.items].argmax(axis=1)
-        spent = 0 if undoing else int((~self.labels.cleaned[batch.indices]).sum())
-        asked = 0 if undoing else len(batch)
+        spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
+        if undoing is not None:
+            spent = asked = 0
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
             construction = self._follow(change)
@@ -284,7 +278,7 @@ class Session:
             if undoing is None:
                 self._undoable = [*self._undoable, (decisions.items, *held)]
             else:
-                self.labels.attempts[decisions.items] = undoing[2]
+                self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
         return record
 
@@ -295,9 +289,9 @@ class Session:
         """
         if not self._undoable:
             return False
-        items, labels, _ = self._undoable[-1]
+        items, labels, attempts = self._undoable[-1]
         votes = Votes.of([("undo", items, labels)])
-        self.decide(Batch.without_predictions(items), votes, Decisions.sure(items, labels), undoing=self._undoable[-1])
+        self.decide(Batch.without_predictions(items), votes, Decisions.sure(items, labels), undoing=attempts)
         return True
 
     def resume(self, records: Sequence[RoundRecord]) -> None:
@@ -355,8 +349,6 @@ class Session:
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
         steering = self.steering.metrics(W)
-        validation = steering if self.judging is None else self.judging.metrics(W)
-        test = None if self.test is None else self.test.metrics(W)
         return RoundRecord(
             number=len(self.rounds),
             batch=batch,
@@ -366,20 +358,11 @@ class Session:
             asked=asked,
             spent=self.spent + spent,
             cleaned=int(np.count_nonzero(self.labels.cleaned)),
-            validation=validation,
+            validation=steering if self.judging is None else self.judging.metrics(W),
             steering=steering,
-            test=test,
+            test=None if self.test is None else self.test.metrics(W),
             predicted_change=batch.predicted_change(decisions.labels) / self.objective.engine.n_rows,
             realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
-        )
-
-
-def _check(votes: Votes, n_classes: int) -> None:
-    outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= n_classes)]
-    if outside.size:
-        raise InvalidInputError(
-            f"a vote for class {int(outside[0])}; expected class ids from 0 to {n_classes - 1}, −1 for unresolved",
-            code="votes",
         )

@@ -85,36 +85,28 @@ def first_table(data: CampaignData, gamma: float) -> LabelTable:
 def new_session(data: CampaignData, settings: Settings, parts: Parts | None = None) -> Session:
     """A session that has no model yet; gamma and l2 must be numbers (`with_strengths`)."""
     parts = parts or Parts()
-    gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
-    assert gamma is not None, "with_strengths comes first"
-    assert l2 is not None, "with_strengths comes first"
     placement = choose_placement(settings.engine, settings.feature_dtype, data.X.size)
     steering, judging = split_validation(data, settings)
-    table = first_table(data, gamma)
+    table = first_table(data, float(settings.gamma))
 
     def split(part: Labelled) -> Split:
         return Split(*part, len(data.names), bias=settings.fit_intercept, engine=placement.split)
 
     selector = parts.selector or settings.selector
     return Session(
-        objective=Objective(placement.training(data.X, bias=settings.fit_intercept), table.rows, l2),
+        objective=Objective(placement.training(data.X, bias=settings.fit_intercept), table.rows, float(settings.l2)),
         labels=table,
         steering=split(steering),
         judging=split(judging) if len(judging[1]) else None,
         test=None if data.test is None else split(data.test),
         selector=make_selector(copy.deepcopy(selector), look_ahead=settings.look_ahead),
-        constructor=copy.deepcopy(parts.constructor) or constructor_of(settings),
+        constructor=copy.deepcopy(parts.constructor) or _constructor(settings),
         seed=settings.seed,
     )
 
 
-def constructor_of(settings: Settings) -> Constructor:
-    """The constructor that the settings name."""
-    steps = {
-        "learning_rate": settings.learning_rate,
-        "epochs": settings.epochs,
-        "minibatch": settings.minibatch,
-    }
+def _constructor(settings: Settings) -> Constructor:
+    steps = {"learning_rate": settings.learning_rate, "epochs": settings.epochs, "minibatch": settings.minibatch}
     given = {name: value for name, value in steps.items() if value is not None}
     descent = DescentSettings(**given, seed=settings.seed)  # type: ignore[arg-type]
     return make_constructor(settings.constructor, tol=settings.tol, descent=descent)

@@ -19,9 +19,8 @@ import numpy as np
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator
-from labelchef.campaign.rule_text import parse_rule
 from labelchef.campaign.session import Session
-from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached
+from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached, parse_rule
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import RoundState
 from labelchef.domain.records import Batch, RoundRecord, StopReason
@@ -111,7 +110,7 @@ class Stepper:
         found = due(now)
         if found is Step.FIT:
             session = self.session()
-            self._written(self.ledger.begin(session.rounds[0], session))
+            self._forget_unless(self.ledger.begin(session.rounds[0], session))
         elif found is Step.COUNT:
             self.ledger.count(self.aggregator)
         elif found is Step.CLOSE:
@@ -124,7 +123,7 @@ class Stepper:
         session = self.session()
         answered = replace(self.ledger.answered(), rebuilt=session.fresh)
         record = session.decide(answered.batch, answered.votes, answered.decisions, dict(answered.seconds))
-        self._written(self.ledger.close(answered, record, session))
+        self._forget_unless(self.ledger.close(answered, record, session))
         if self.on_round is not None:
             self.on_round(record)
 
@@ -141,7 +140,7 @@ class Stepper:
             self.forget()  # it has selected, and the ledger will not know
         self.ledger.end(now, *over)
 
-    def _written(self, written: bool) -> None:
+    def _forget_unless(self, written: bool) -> None:
         if not written:
             self.forget()
 

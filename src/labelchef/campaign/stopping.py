@@ -1,12 +1,13 @@
-"""Stopping rules, which combine with `&` and `|`.
+"""Stopping rules, which combine with `&` and `|`, and their form as text for the command line, the API and the page.
 
 >>> rule = TargetReached("f1_macro", 0.9) | (MaxRounds(50) & Plateau("loss", patience=5))
 >>> print(rule)
 (f1_macro ≥ 0.9 or (50 rounds done and no better loss for 5 rounds))
 """
 
+import ast
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labelchef.campaign.metrics import value_of
@@ -40,18 +41,19 @@ class StoppingRule(ABC):
         """Whether to stop now."""
 
     def __and__(self, other: "StoppingRule") -> "StoppingRule":
-        return Both(self, other)
+        return Combined(self, other, "and")
 
     def __or__(self, other: "StoppingRule") -> "StoppingRule":
-        return Either(self, other)
+        return Combined(self, other, "or")
 
 
 @dataclass(frozen=True)
-class Both(StoppingRule):
-    """Stops when both rules do."""
+class Combined(StoppingRule):
+    """Stops when both rules do ('and'), or when one of them does ('or')."""
 
     left: StoppingRule
     right: StoppingRule
+    word: str
 
     @property
     def reads_metrics(self) -> bool:
@@ -60,30 +62,10 @@ class Both(StoppingRule):
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
-        return self.left.met(progress) and self.right.met(progress)
+        return (all if self.word == "and" else any)(rule.met(progress) for rule in (self.left, self.right))
 
     def __str__(self) -> str:
-        return f"({self.left} and {self.right})"
-
-
-@dataclass(frozen=True)
-class Either(StoppingRule):
-    """Stops when one of the rules does."""
-
-    left: StoppingRule
-    right: StoppingRule
-
-    @property
-    def reads_metrics(self) -> bool:
-        """Whether one of the rules does."""
-        return self.left.reads_metrics or self.right.reads_metrics
-
-    def met(self, progress: Progress) -> bool:
-        """Whether to stop now."""
-        return self.left.met(progress) or self.right.met(progress)
-
-    def __str__(self) -> str:
-        return f"({self.left} or {self.right})"
+        return f"({self.left} {self.word} {self.right})"
 
 
 @dataclass(frozen=True)
@@ -168,3 +150,45 @@ class NoPredictedGain(StoppingRule):
 def _check_metric(metric: str) -> None:
     if metric not in METRICS:
         raise InvalidInputError(f"unknown metric {metric!r}; expected one of: {', '.join(METRICS)}", code="metric")
+
+
+RULES: dict[str, Callable[..., StoppingRule]] = {
+    rule.__name__: rule for rule in (MaxRounds, NoPredictedGain, Plateau, TargetReached)
+}
+"""Rules by name."""
+
+
+def parse_rule(text: str) -> StoppingRule:
+    """The rule that a text describes: rules by name with numbers and texts, combined by `&`, `|` and brackets.
+
+    >>> print(parse_rule("MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain()"))
+    (50 rounds done or (no better loss for 5 rounds and no sample is predicted to help))
+    """
+    try:
+        return _rule(ast.parse(text.strip(), mode="eval").body)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"stop is {text!r}: {error}", code="stop") from None
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise InvalidInputError(
+            f"stop is {text!r}; expected rules such as MaxRounds(50) | Plateau('loss', patience=5), made of "
+            f"{', '.join(RULES)} with & and | ({str(error).splitlines()[0]})",
+            code="stop",
+        ) from None
+
+
+def _rule(node: ast.expr) -> StoppingRule:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _rule(node.left) | _rule(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
+        return _rule(node.left) & _rule(node.right)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RULES:
+        named = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
+        return RULES[node.func.id](*map(_value, node.args), **named)
+    raise ValueError(f"{ast.unparse(node)[:80]} is not a rule")
+
+
+def _value(node: ast.expr) -> int | float | str:
+    value = ast.literal_eval(node)
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{value!r} is neither a number nor a text")

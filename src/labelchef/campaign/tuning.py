@@ -181,24 +181,21 @@ def tempered_loss(A: Float64s, y: Ints) -> float:
 
 def _mean_squared_length(rows: Floats) -> float:
     """Mean squared length of the rows, computed in float64; 1 if all are zero."""
-    total = sum(
-        float(np.einsum("ij,ij->", part, part)) for part in (r.astype(np.float64) for r in np.array_split(rows, 16))
-    )
-    if not total / len(rows) < _LARGEST_LENGTH:
+    parts = (part.astype(np.float64) for part in np.array_split(rows, 16))
+    length = sum(float(np.einsum("ij,ij->", part, part)) for part in parts) / len(rows)
+    if not length < _LARGEST_LENGTH:
         raise InvalidInputError(
             f"features up to {float(np.abs(rows).max()):.3g} are too large to square; expected a scale near 1. Scale them",
             code="features",
         )
-    return total / len(rows) or 1.0
+    return length or 1.0
 
 
 def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
     """Folds that contain every class, if each class has enough samples; else any folds."""
-    folds = min(FOLDS, len(y))
-    seed = int(rng.integers(1 << 31))
-    if np.bincount(y)[np.unique(y)].min() >= folds:
-        return list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
-    return list(KFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y))))
+    folds, seed = min(FOLDS, len(y)), int(rng.integers(1 << 31))
+    kind = StratifiedKFold if np.bincount(y)[np.unique(y)].min() >= folds else KFold
+    return list(kind(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
 
 
 def _fewer_columns(rows: Floats) -> Floats:
@@ -206,12 +203,7 @@ def _fewer_columns(rows: Floats) -> Floats:
     if rows.shape[1] <= COLUMNS:
         return rows
     R = rows.astype(np.float64)
-    E = np.linalg.eigh(R.T @ R)[1] if R.shape[1] <= R.shape[0] else _row_basis(R)
-    return np.ascontiguousarray(R @ E[:, -COLUMNS:])
-
-
-def _row_basis(rows: Float64s) -> Float64s:
-    """Eigenvectors of RᵀR with the largest eigenvalues, computed from the smaller matrix R Rᵀ."""
-    g, U = np.linalg.eigh(rows @ rows.T)
-    kept = g > 1e-12 * g[-1]
-    return np.asarray((rows.T @ U[:, kept]) / np.sqrt(g[kept]))
+    if R.shape[1] <= R.shape[0]:
+        return np.ascontiguousarray(R @ np.linalg.eigh(R.T @ R)[1][:, -COLUMNS:])
+    g, U = np.linalg.eigh(R @ R.T)  # the smaller matrix: with R = U √g Eᵀ, the projection R E is U √g
+    return np.ascontiguousarray(U[:, -COLUMNS:] * np.sqrt(np.maximum(g[-COLUMNS:], 0.0)))

@@ -20,7 +20,12 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         Path(name).chmod(0o644)
         Path(name).replace(path)
-        _sync_folder(path.parent)
+        with contextlib.suppress(OSError):  # write the new name to the disk, where the system can open folders
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -30,13 +35,3 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the new name to the disk, where the system can open folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Checks of numbers in settings; the message says what came and what was expected."""
+"""Checks of numbers; the message says what came and what was expected."""
 
 import math
 from typing import Any
@@ -16,39 +16,49 @@ def check_whole(value: Any, name: str, least: int = 1, *, code: str | None = Non
     Traceback (most recent call last):
     labelchef.domain.errors.InvalidInputError: epochs is 2.5; expected a whole number of at least 1
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInputError(f"{name} is {value!r}; expected a whole number of at least {least}", code=code or name)
+    _check(value, name, int, code, "", least=least)
 
 
-def check_number(
-    value: Any,
-    name: str,
-    *,
-    least: float = -math.inf,
-    most: float = math.inf,
-    above: float = -math.inf,
-    below: float = math.inf,
-    instead: str = "",
-    code: str | None = None,
-) -> None:
-    """A finite number within bounds: at least, at most, above, below. `instead` names another allowed value, for the message.
+def check_number(value: Any, name: str, *, instead: str = "", code: str | None = None, **bounds: float) -> None:
+    """A finite number within bounds: least, most, above, below. `instead` names another allowed value, for the message.
 
     >>> check_number(0.5, "damping", least=0.0)
     >>> check_number(0.0, "tol", above=0.0, below=1.0)
     Traceback (most recent call last):
     labelchef.domain.errors.InvalidInputError: tol is 0.0; expected a number above 0 and below 1
     """
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if real and math.isfinite(value) and least <= value <= most and above < value < below:
-        return
-    raise InvalidInputError(
-        f"{name} is {value!r}; expected {_bounds(least, most, above, below)}{instead}", code=code or name
-    )
+    _check(value, name, float, code, instead, **bounds)
 
 
-def _bounds(least: float, most: float, above: float, below: float) -> str:
-    if math.isfinite(least) and math.isfinite(most):
-        return f"a number from {least:g} to {most:g}"
-    words = {"of at least": least, "of at most": most, "above": above, "below": below}
-    said = [f"{word} {bound:g}" for word, bound in words.items() if math.isfinite(bound)]
-    return f"a number {' and '.join(said)}" if said else "a finite number"
+def _check(value: Any, name: str, kind: type, code: str | None, instead: str, **bounds: float) -> None:
+    if as_number(value, kind, **bounds) is None:
+        raise InvalidInputError(
+            f"{name} is {value!r}; expected {allowed_numbers(kind, **bounds)}{instead}", code=code or name
+        )
+
+
+def as_number(
+    value: Any,
+    kind: type,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> int | float | None:
+    """The value as `kind`, int or float; None if it is no finite number of that kind within the bounds."""
+    types = int | np.integer if kind is int else int | float | np.integer | np.floating
+    if isinstance(value, bool) or not isinstance(value, types) or not math.isfinite(value):
+        return None
+    return kind(value) if least <= value <= most and above < value < below else None
+
+
+def allowed_numbers(kind: type, **bounds: float) -> str:
+    """The numbers within bounds, in words; bounds from 2⁵³ on go without saying."""
+    number = "a whole number" if kind is int else "a number"
+    said = {name: f"{bound:g}" for name, bound in bounds.items() if abs(bound) < 2**53}
+    if "least" in said and "most" in said:
+        return f"{number} from {said['least']} to {said['most']}"
+    words = {"least": "of at least", "most": "of at most", "above": "above", "below": "below"}
+    parts = [f"{word} {said[name]}" for name, word in words.items() if name in said]
+    return f"{number} {' and '.join(parts)}" if parts else number

@@ -1,7 +1,8 @@
 """The records of a round: small frozen dataclasses, with the diagnostics of how they were computed."""
 
+import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 import numpy as np
@@ -35,17 +36,10 @@ class SelectionDiagnostics:
 
     def joined(self, other: "SelectionDiagnostics") -> "SelectionDiagnostics":
         """Those of two selections made one after the other: costs add up, and the worse quality counts."""
-        return SelectionDiagnostics(
-            iterations=self.iterations + other.iterations,
-            residual=max(self.residual, other.residual),
-            converged=self.converged and other.converged,
-            candidates=self.candidates + other.candidates,
-            sweeps=self.sweeps + other.sweeps,
-            fell_back=self.fell_back or other.fell_back,
-            slack=min(self.slack, other.slack),
-            seconds=self.seconds + other.seconds,
-            solve_seconds=self.solve_seconds + other.solve_seconds,
-        )
+        worse = {"residual": max, "converged": min, "fell_back": max, "slack": min}
+        names = [one.name for one in fields(self)]
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        return SelectionDiagnostics(**{name: worse.get(name, operator.add)(*pair) for name, pair in pairs.items()})
 
 
 @dataclass(frozen=True)
@@ -84,13 +78,8 @@ class Batch:
 
     def take(self, places: "Ints | slice") -> "Batch":
         """The entries at these places, in their order."""
-        return replace(
-            self,
-            indices=self.indices[places],
-            suggested=self.suggested[places],
-            influence=self.influence[places],
-            by_answer=self.by_answer[places],
-        )
+        names = ("indices", "suggested", "influence", "by_answer")
+        return replace(self, **{name: getattr(self, name)[places] for name in names})
 
     def without(self, items: Ints) -> "Batch":
         """The entries of all other items."""

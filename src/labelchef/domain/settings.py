@@ -12,14 +12,14 @@ So a new setting is a field here, a parameter of `LabelCleaner.__init__` if Pyth
 reads it.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.numbers import allowed_numbers, as_number
 
 AUTO = "auto"
 """Chosen from the data by cross-validation over the trusted samples that steer."""
@@ -71,26 +71,38 @@ class Option:
         """
         if (value is None and self.none) or (self.auto and isinstance(value, str) and value == AUTO):
             return value
-        found = _as(self.kind, value, text=self.auto)
-        if found is None or not self._allows(found):
+        found = self._read(value)
+        if found is None:
             code = "metric" if name == "target_metric" else name
             raise InvalidInputError(f"{name} is {value!r}; expected {self.expected}", code=code)
         return found
 
-    def _allows(self, value: bool | int | float | str) -> bool:
-        if isinstance(value, str):
-            return 0 < len(value) <= 1000 and (not self.choices or value in self.choices)
-        return isinstance(value, bool) or (self.least <= value <= self.most and self.above < value < self.below)
+    def _read(self, value: Any) -> bool | int | float | str | None:
+        """The value in its type; None if it is not allowed."""
+        if self.kind is bool:
+            return value if isinstance(value, bool) else None
+        if self.kind is str:
+            short = isinstance(value, str) and 0 < len(value) <= 1000
+            return value if short and (not self.choices or value in self.choices) else None
+        if self.auto and isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = float(value)
+        return as_number(value, self.kind, **self._bounds)
+
+    @property
+    def _bounds(self) -> dict[str, float]:
+        return {"least": self.least, "most": self.most, "above": self.above, "below": self.below}
 
     @property
     def expected(self) -> str:
         """What is allowed, in words."""
-        said = _bounds(self.kind, self.least, self.most, self.above, self.below)
         if self.kind is bool:
             said = "true or false"
         elif self.kind is str:
             said = f"one of: {', '.join(self.choices)}" if self.choices else self.text
-        auto = "'auto' or " if self.auto else ""
+        else:
+            said = allowed_numbers(self.kind, **self._bounds)
+        auto = f"{AUTO!r} or " if self.auto else ""
         return f"{auto}{said}{f', or None for {self.none}' if self.none else ''}"
 
 
@@ -154,14 +166,9 @@ class Settings:
     )  # fmt: skip
     seed: int = _option(0, int, "Seed", "Seed of every random choice.", least=0, most=2**53, advanced=True)
     batch_size: int = _option(
-        10,
-        int,
-        "Batch size",
-        "Samples a round, before the model learns from them.",
-        least=1,
-        most=2**53,
-        changeable=True,
-    )
+        10, int, "Batch size", "Samples a round, before the model learns from them.",
+        least=1, most=2**53, changeable=True,
+    )  # fmt: skip
     budget: int | None = _option(
         100, int, "Budget", "Samples to ask in all.", least=1, most=2**53, none="no limit", changeable=True
     )
@@ -227,20 +234,18 @@ class Settings:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Settings":
         """Settings from names and values; an unknown name is refused."""
-        strangers = sorted(set(values) - set(OPTIONS))
-        if strangers:
+        if unknown := sorted(set(values) - set(OPTIONS)):
             raise InvalidInputError(
-                f"unknown setting {strangers[0]!r}; expected one of: {', '.join(sorted(OPTIONS))}", code="settings"
+                f"unknown setting {unknown[0]!r}; expected one of: {', '.join(sorted(OPTIONS))}", code="settings"
             )
         return cls(**values)
 
     def changed(self, **changes: Any) -> "Settings":
         """The same with changes, of what may change while a campaign runs."""
         allowed = [name for name, option in OPTIONS.items() if option.changeable]
-        fixed_ones = sorted(set(changes) - set(allowed))
-        if fixed_ones:
+        if others := sorted(set(changes) - set(allowed)):
             raise InvalidInputError(
-                f"{fixed_ones[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}",
+                f"{others[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}",
                 code="settings",
             )
         return replace(self, **changes)
@@ -294,28 +299,3 @@ def options_table() -> str:
         meaning, allowed = (text.replace("|", "\\|") for text in (option.help, option.expected))
         lines.append(f"| `{one.name}` | {meaning} | {allowed} | `{default}` | {changes} |")
     return "\n".join(lines)
-
-
-def _as(kind: type, value: Any, *, text: bool) -> bool | int | float | str | None:
-    """The value in its type; None if it is of another."""
-    if kind in (bool, str):
-        return value if isinstance(value, kind) else None
-    if text and isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return None
-    if kind is int:
-        return int(value) if isinstance(value, int | np.integer) else None
-    return float(value) if math.isfinite(value) else None
-
-
-def _bounds(kind: type, least: float, most: float, above: float, below: float) -> str:
-    number = "a whole number" if kind is int else "a number"
-    if math.isfinite(least) and math.isfinite(most) and most < 2**53:
-        return f"{number} from {least:g} to {most:g}"
-    words = {"of at least": least, "of at most": most if most < 2**53 else math.inf, "above": above, "below": below}
-    said = [f"{word} {bound:g}" for word, bound in words.items() if math.isfinite(bound)]
-    return f"{number} {' and '.join(said)}" if said else number

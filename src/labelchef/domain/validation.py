@@ -7,34 +7,11 @@ part is not: targets, stopping rules and reported gains use that one.
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from labelchef.domain.errors import InvalidInputError
-
-AUTO = "auto"
 FEWEST = 50
 """The fewest samples that a judging part should have."""
 FEWEST_OF_A_CLASS = 5
 WIDEST = 0.05
 """The largest half width of an interval that contains 0 at which a gain is still judged."""
-
-
-def as_holdout(value: Any) -> float | str:
-    """'auto', or the share of validation in the judging part, also as text.
-
-    >>> as_holdout("0.5"), as_holdout("auto"), as_holdout(0)
-    (0.5, 'auto', 0.0)
-    """
-    if isinstance(value, str) and value == AUTO:
-        return AUTO
-    try:
-        share = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        share = float("nan")
-    if not 0.0 <= share < 1.0:
-        raise InvalidInputError(
-            f"holdout is {value!r}; expected 'auto', or a share of validation from 0 (no judging part) to below 1",
-            code="holdout",
-        )
-    return share
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,7 @@ RULES: dict[str, tuple[int, Callable[[Shape], bool]]] = {
     "no foot at the sides": (7, lambda s: s.ink[2, 0] + s.ink[2, 2] < 0.06 and s.holes == 0),
     "broad head": (7, lambda s: s.ink[0].sum() > 0.47),
     "two holes": (8, lambda s: s.holes >= 2),
-    "mirrored both ways, full centre": (
-        8,
-        lambda s: s.mirror_lr > 0.7 and s.mirror_ud > 0.7 and s.ink[1, 1] > 0.12,
-    ),
+    "mirrored both ways, full centre": (8, lambda s: s.mirror_lr > 0.7 and s.mirror_ud > 0.7 and s.ink[1, 1] > 0.12),
     "high hole": (9, lambda s: s.holes == 1 and 0 <= s.hole_row <= 2.8),
     "no foot on the left, head on both sides": (9, lambda s: s.ink[2, 0] < 0.04 and s.ink[0, 0] > 0.08),
 }

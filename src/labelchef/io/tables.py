@@ -21,6 +21,7 @@ FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
 
+_NO_LABEL = ("", "-1")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+([.,]\d+)?$)")
 """How a cell begins that a spreadsheet would run; numbers with a sign are none."""
 
@@ -68,14 +69,18 @@ def read_labels(path: Path, what: str) -> list[str | None]:
     return _answers(data)
 
 
+def _read_vote_table(path: Path, code: str) -> pd.DataFrame:
+    data: pd.DataFrame = _read(path, "votes", ITEM_SUFFIXES, as_text=True)
+    if not {"item", "annotator", "label"} <= set(data.columns):
+        raise InvalidInputError(
+            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code=code
+        )
+    return data
+
+
 def read_votes(path: Path) -> pd.DataFrame:
     """Votes as a table with the columns item, annotator and label; of an annotator's votes on an item the last counts."""
-    data = _read(path, "votes", (".csv", ".parquet", ".jsonl"), as_text=True)
-    missing = [name for name in ("item", "annotator", "label") if name not in data.columns]
-    if missing:
-        raise InvalidInputError(
-            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code="file"
-        )
+    data = _read_vote_table(path, "file")
     items = pd.to_numeric(data["item"], errors="coerce")
     if items.isna().any() or (items != items.round()).any() or (items < 0).any():
         raise InvalidInputError(
@@ -105,19 +110,14 @@ class VoteLine:
 
 def read_vote_lines(path: Path) -> list[VoteLine]:
     """Votes with items by their keys, each with its line; label None means ambiguous."""
-    data = _read(path, "votes", ITEM_SUFFIXES, as_text=True)
-    missing = [name for name in ("item", "annotator", "label") if name not in data.columns]
-    if missing:
-        raise InvalidInputError(
-            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code="votes"
-        )
-    first = 2 if path.suffix.lower() == ".csv" else 1
+    data, first = _read_vote_table(path, "votes"), 1
     if path.suffix.lower() == ".csv":
-        data = data.map(as_written)
-    items, people = (list(map(_text, data[name].tolist())) for name in ("item", "annotator"))
-    labels = _answers(data["label"])
-    notes = list(map(_text, data["note"].tolist())) if "note" in data.columns else [""] * len(data)
-    return [VoteLine(first + k, items[k], people[k], labels[k], notes[k] or None) for k in range(len(data))]
+        data, first = data.map(as_written), 2
+    texts = data.reindex(columns=["item", "annotator", "label", "note"]).map(_text).to_numpy()
+    return [
+        VoteLine(first + k, item, annotator, None if label in _NO_LABEL else label, note or None)
+        for k, (item, annotator, label, note) in enumerate(texts)
+    ]
 
 
 def read_items(path: Path, what: str) -> pd.DataFrame:
@@ -157,7 +157,7 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
 
 def _answers(values: Any) -> list[str | None]:
     """Labels as text, whole numbers without a decimal point; -1, empty and missing mean none."""
-    return [None if text in ("", "-1") else text for text in map(_text, values.tolist())]
+    return [None if text in _NO_LABEL else text for text in map(_text, values.tolist())]
 
 
 def _text(value: Any) -> str:
@@ -169,8 +169,7 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise InvalidInputError(
-            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}",
-            code="file",
+            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}", code="file"
         )
     if not path.is_file():
         raise InvalidInputError(f"{what}: there is no file {path}; check the path", code="file")
@@ -178,13 +177,17 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
         ".npy": lambda p: np.load(p, mmap_mode="r", allow_pickle=False),
         ".npz": _read_npz,
         ".csv": lambda p: _read_csv(p, as_text),
-        ".parquet": _read_parquet,
+        ".parquet": pd.read_parquet,
         ".jsonl": lambda p: pd.read_json(p, lines=True),
     }
     try:
         return readers[suffix](path)
-    except (MissingExtraError, InvalidInputError):
+    except InvalidInputError:
         raise
+    except ImportError:
+        raise MissingExtraError(
+            f"{path}: reading Parquet needs pyarrow; pip install 'labelchef[parquet]'", code="parquet"
+        ) from None
     except Exception as error:  # whatever a reader meets in a file that is not what its name says
         raise InvalidInputError(
             f"{what}: {path} cannot be read as {suffix}: {error}. The file may be cut off or of another format; "
@@ -193,20 +196,13 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
         ) from None
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
     """A CSV; as text, 'NA', 'True' and '1.0' stay what they are."""
     if as_text:
         _check_fields(path)
     data = pd.read_csv(path, dtype=str, keep_default_na=False) if as_text else pd.read_csv(path)
-    if all(map(_is_number, data.columns)) and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
+    numbers = pd.to_numeric(pd.Series(data.columns), errors="coerce").notna()
+    if numbers.all() and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
         raise InvalidInputError(
             f"{path} begins with numbers ({list(data.columns)[:3]}…); expected a first line that names the columns",
             code="file",
@@ -265,17 +261,6 @@ def _read_npz(path: Path) -> Any:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         if len(archive.files) != 1:
             raise InvalidInputError(
-                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own",
-                code="file",
+                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own", code="file"
             )
         return archive[archive.files[0]]
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(
-            f"{path}: reading Parquet needs pyarrow; pip install 'labelchef[parquet]'", code="parquet"
-        ) from None
-    return pd.read_parquet(path)

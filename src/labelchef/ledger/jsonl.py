@@ -31,13 +31,17 @@ class JsonLinesLedger(MemoryLedger):
     def resume(self) -> list[RoundRecord]:
         """The rounds of the file. A last line that a crash cut off is dropped; damage before it is refused."""
         lines = self.path.read_bytes().split(b"\n")
-        complete, rest = lines[:-1], lines[-1]
-        found = [self._read(line, number) for number, line in enumerate(complete, start=1)]
-        if rest:
+        found = [self._read(line, number) for number, line in enumerate(lines[:-1], start=1)]
+        if lines[-1]:
             with self.path.open("r+b") as stream:
-                stream.truncate(self.path.stat().st_size - len(rest))
+                stream.truncate(self.path.stat().st_size - len(lines[-1]))
         self._written = 1 + len(found)
         return found
+
+    def recover(self) -> None:
+        """After an interrupt, which may have come in the middle of a write: make the file hold each round once."""
+        self.resume()
+        self.sync()
 
     def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
         """Write the round, to the file too."""

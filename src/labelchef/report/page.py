@@ -1,7 +1,8 @@
 """The HTML report: one file, no script, nothing fetched from anywhere."""
 
 import html
-import importlib
+import importlib.util
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,6 @@ import pandas as pd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.validation import Gain
-from labelchef.report import charts
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ReportData:
 
 def require_report() -> None:
     """Say early what is missing, before any work is done."""
-    missing = [name for name in ("altair", "vl_convert") if not _importable(name)]
+    missing = [name for name in ("altair", "vl_convert") if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(
             f"the HTML report needs {' and '.join(missing)}; pip install 'labelchef[report]', or go without: --no-report",
@@ -44,28 +44,10 @@ def require_report() -> None:
         )
 
 
-def _importable(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        return False
-    return True
-
-
 def render_report(data: ReportData) -> str:
     """The whole page."""
     require_report()
-    history = data.history
-    drawn = [charts.metric_chart(history, data.target_metric, data.target)]
-    if len(history) > 1:
-        drawn.append(charts.influence_chart(data.influence, data.first_selected))
-        if "truth" in data.asked.columns:
-            drawn.append(charts.agreement_chart(agreement_by_round(data.asked)))
-        drawn += [charts.change_chart(history), charts.seconds_chart(history), charts.distance_chart(history)]
-        pruned = ~history["fell_back"].astype(bool) & np.isfinite(history["slack"].astype(float))
-        if pruned.iloc[1:].any():  # on small data, or without bounds, there is nothing to prune, and nothing to show
-            drawn.append(charts.candidates_chart(history, len(data.influence)))
-    figures = "\n".join(f"<figure>{charts.as_svg(chart)}</figure>" for chart in drawn)
+    figures = "\n".join(f"<figure>{svg}</figure>" for svg in _charts(data))
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in data.notes)
     return _PAGE.format(
         title=html.escape(data.title),
@@ -76,9 +58,40 @@ def render_report(data: ReportData) -> str:
         asked=_table(data.asked.head(200)),
         shown=min(200, len(data.asked)),
         total=len(data.asked),
-        history=_table(_rounded(history)),
+        history=_table(data.history.map(lambda v: f"{v:.4g}" if isinstance(v, float) and not np.isnan(v) else v)),
         settings=_table(pd.DataFrame({"setting": list(data.settings), "value": list(data.settings.values())})),
     )
+
+
+def _charts(data: ReportData) -> Iterator[str]:
+    from labelchef.report import charts
+
+    history, metric = data.history, data.target_metric
+    splits = history[["spent"]].rename(columns={"spent": "samples asked"})
+    for key, split in (("val", "validation"), ("test", "test"), ("steer", "steering")):
+        values = history.get(f"{key}_{metric}")
+        if values is not None and not (key == "steer" and values.equals(history[f"val_{metric}"])):
+            splits[split] = values
+    levels = splits.melt("samples asked", var_name="split")
+    title = f"{charts.METRICS[metric]} as labels are cleaned"
+    yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
+    rounds = history.iloc[1:]
+    if rounds.empty:
+        return
+    yield charts.influence_svg(data.influence, data.first_selected)
+    if "truth" in data.asked.columns:
+        yield charts.truth_svg(agreement_by_round(data.asked))
+    kinds = rounds.rename(columns={"predicted_change": "predicted", "realised_change": "realised"})
+    changes = kinds.melt("round", ["predicted", "realised"], "kind", "change").dropna()  # not every selector predicts
+    yield charts.change_svg(changes, "report", title="Change of the steering loss, round by round")
+    phases = rounds.set_index("round").filter(regex="^seconds_").rename(columns=lambda c: c.removeprefix("seconds_"))
+    yield charts.phases_svg((1e3 * phases).reset_index().melt("round", var_name="phase", value_name="ms"))
+    yield charts.distance_svg(history[["round"]].assign(distance=np.maximum(history["distance_to_optimum"], 1e-16)))
+    fell_back = rounds["fell_back"].astype(bool)
+    if (~fell_back & np.isfinite(rounds["slack"].astype(float))).any():  # else there was nothing to prune
+        share = np.maximum(rounds["candidates"], 1) / len(data.influence)
+        how = np.where(fell_back, "everything", "what bounds left over")
+        yield charts.candidates_svg(rounds[["round"]].assign(share=share, how=how))
 
 
 def agreement_by_round(asked: pd.DataFrame) -> pd.DataFrame:
@@ -104,27 +117,18 @@ def _tiles(data: ReportData) -> str:
         gain = data.gains.get(split)
         if gain is not None:
             few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"
-            tiles.append(
-                (
-                    f"gain on {split} ({gain.samples} samples), 95 % interval{few}",
-                    f"{gain.low:+.3f} to {gain.high:+.3f}",
-                )
-            )
+            what = f"gain on {split} ({gain.samples} samples), 95 % interval{few}"
+            tiles.append((what, f"{gain.low:+.3f} to {gain.high:+.3f}"))
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
-    if "truth" in data.asked.columns and len(data.asked):
-        known = data.asked[data.asked["truth"].notna() & data.asked["suggested"].notna()]
+    if "truth" in data.asked.columns:
+        known = data.asked.dropna(subset=["truth", "suggested"]).astype(str)
         if len(known):
-            right = np.mean(known["suggested"].astype(str) == known["truth"].astype(str))
-            tiles.append(("suggestions that were true", f"{right:.0%}"))
+            tiles.append(("suggestions that were true", f"{np.mean(known['suggested'] == known['truth']):.0%}"))
     seconds = data.history.iloc[1:][[c for c in data.history.columns if c.startswith("seconds_")]].sum(axis=1)
     if len(seconds):
         tiles.append(("median time a round", f"{1e3 * float(seconds.median()):.0f} ms"))
     return "".join(f"<div class=tile><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>" for k, v in tiles)
-
-
-def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.map(lambda v: f"{v:.4g}" if isinstance(v, float) and not np.isnan(v) else v)
 
 
 def _table(frame: pd.DataFrame) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from labelchef.domain.errors import NotFoundError
+from labelchef.report import require_report
 from labelchef.services import campaigns
 from labelchef.services.map import map2d
 from labelchef.services.progress import ProgressReport, progress
@@ -75,10 +76,9 @@ def _kept(key: tuple[str, ...]) -> Drawn | None:
 
 
 def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
-    from labelchef.report import campaign_charts as charts
-    from labelchef.report import require_report
-
     require_report()
+    from labelchef.report import charts
+
     if name == "map":
         points = map2d(ws, campaign)
         frame = pd.DataFrame([(p.x, p.y, p.state) for p in points or ()], columns=["x", "y", "what"])

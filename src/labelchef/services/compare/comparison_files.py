@@ -55,7 +55,7 @@ def title(found: Comparison) -> str:
 
 def write_comparison(found: Comparison, folder: Path) -> tuple[Path, ...]:
     """Write table, curves, Markdown and chart into a folder; each file appears whole."""
-    from labelchef.report.campaign_charts import curves_svg
+    from labelchef.report.charts import curves_svg
 
     texts = {
         "comparison.csv": csv_text(_table(found)),
