@@ -8,14 +8,14 @@ batches is ∇F. λ acts on every parameter that requires a gradient, biases inc
 Shapes: f (n, C); Y (N, C), rows on the simplex; r (N,).
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -73,14 +73,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class Trained:
-    """How a training went: the epoch that was kept, those made, steps taken, losses at the epoch kept."""
+    """How a training went: the epoch that was kept and its loss, the epochs and steps that were made."""
 
     epoch: int
     epochs: int
     steps: int
     loss: float
-    validation_loss: float
-    seconds: float
 
 
 def losses(logits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
@@ -107,14 +105,15 @@ def labels_of(
 
 
 @contextmanager
-def predicting(task: NetworkTask) -> Iterator[None]:
+def predicting(module: nn.Module) -> Iterator[None]:
     """Dropout off, batch norms at their running figures; every part as it was afterwards."""
-    modes = [(part, part.training) for part in task.modules()]
-    task.eval()
+    modes = {part: part.training for part in module.modules()}
+    for part in modes:
+        part.training = False  # not eval(): an exported program has none
     try:
         yield
     finally:
-        for part, mode in modes:
+        for part, mode in modes.items():
             part.training = mode
 
 
@@ -144,9 +143,14 @@ def train(
 
     The same weights, data, settings and seed give the same network again, on one kind of machine and thread count.
     """
-    began, steps, best = time.perf_counter(), 0, (float("inf"), 0, float("nan"))
+    steps, best = 0, (float("inf"), 0, float("nan"))
     kept: dict[str, torch.Tensor] = {}
-    optimiser = _optimiser(task, settings, l2)
+    free = [p for p in task.parameters() if p.requires_grad]
+    optimiser: torch.optim.Optimizer = torch.optim.Adam(
+        free, settings.learning_rate, weight_decay=l2
+    )  # not AdamW: λ is in F
+    if settings.optimiser == "sgd":
+        optimiser = torch.optim.SGD(free, settings.learning_rate, settings.momentum, weight_decay=l2)
     with seeded(seed, device) as generator:
         for epoch in range(1, settings.epochs + 1):
             loss, made = _epoch(task, data, settings, optimiser, generator, device)
@@ -165,7 +169,7 @@ def train(
             if settings.patience is not None and epoch - best[1] >= settings.patience:
                 break
     task.load_state_dict(kept)
-    return Trained(best[1], epoch, steps, best[2], best[0], time.perf_counter() - began)
+    return Trained(best[1], epoch, steps, best[2])
 
 
 def copied(task: NetworkTask) -> dict[str, torch.Tensor]:
@@ -173,32 +177,20 @@ def copied(task: NetworkTask) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in task.state_dict().items()}
 
 
-def _optimiser(task: NetworkTask, settings: TrainingSettings, l2: float) -> Any:
-    free = [p for p in task.parameters() if p.requires_grad]
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(free, lr=settings.learning_rate, momentum=settings.momentum, weight_decay=l2)
-    return torch.optim.Adam(free, lr=settings.learning_rate, weight_decay=l2)  # not AdamW: λ is part of F
-
-
-def _wake(task: NetworkTask) -> None:
-    """Training mode for all parts but frozen batch norms: whose parameters stay, its running figures stay too."""
-    task.train()
-    for part in task.modules():
-        own = list(part.parameters(recurse=False))
-        if isinstance(part, _BatchNorm) and own and not any(p.requires_grad for p in own):
-            part.eval()
-
-
 def _epoch(
     task: NetworkTask,
     data: Examples,
     settings: TrainingSettings,
-    optimiser: Any,
+    optimiser: torch.optim.Optimizer,
     generator: torch.Generator,
     device: torch.device,
 ) -> tuple[float, int]:
     """One pass in a random order; mean loss and number of steps. Batches are of nearly one size: none is a crumb."""
-    _wake(task)
+    task.train()
+    for part in task.modules():  # frozen batch norms: whose parameters stay, its running figures stay too
+        own = list(part.parameters(recurse=False))
+        if isinstance(part, _BatchNorm) and own and not any(p.requires_grad for p in own):
+            part.eval()
     order = torch.randperm(len(data.X), generator=generator).numpy()
     parts = np.array_split(order, -(-len(order) // settings.batch_size))
     total = 0.0
