@@ -168,30 +168,27 @@ def sweep_rows(X, K, A, Z, Y, weight, product, lo, hi, sums):
 
 
 @njit(nogil=True, cache=True)
-def _gradient_of_piece(X, K, Y, weight, rows, sums):
-    """sums = Σ w (P − Y) ⊗ x over `rows`, each read once, without a copy."""
-    k = K.shape[0]
+def gradient_of_rows(X, K, Y, weight, rows, partial, every, first):
+    """Σ w (P − Y) ⊗ x over pieces of `rows`, each row read once, without a copy.
+
+    There is one piece for each sum in `partial`; computed is every `every`-th of them, from `first` on.
+    """
+    k, pieces = K.shape[0], partial.shape[0]
     F, R = np.empty((BLOCK, k)), np.empty((BLOCK, k))
     at, p = np.empty(BLOCK, np.int64), np.empty(k + 1)
-    sums[:] = 0.0
-    for start in range(0, len(rows), BLOCK):
-        n = min(BLOCK, len(rows) - start)
-        for r in range(BLOCK):
-            at[r] = rows[start + min(r, n - 1)]
-        _forward(X, at, n, K, F)
-        for r in range(n):
-            _softmax_row(F[r], p)
-            for c in range(k):
-                R[r, c] = weight[at[r]] * (p[c + 1] - Y[at[r], c + 1])
-        _backward(X, at, n, R, sums)
-
-
-@njit(nogil=True, cache=True)
-def gradient_of_rows(X, K, Y, weight, rows, partial, every, first):
-    """The sums of every `every`-th piece of `rows`, from piece `first` on; there is one piece for each sum in `partial`."""
-    pieces, n = partial.shape[0], len(rows)
     for piece in range(first, pieces, every):
-        _gradient_of_piece(X, K, Y, weight, rows[n * piece // pieces : n * (piece + 1) // pieces], partial[piece])
+        partial[piece] = 0.0
+        hi = len(rows) * (piece + 1) // pieces
+        for start in range(len(rows) * piece // pieces, hi, BLOCK):
+            n = min(BLOCK, hi - start)
+            for r in range(BLOCK):
+                at[r] = rows[start + min(r, n - 1)]
+            _forward(X, at, n, K, F)
+            for r in range(n):
+                _softmax_row(F[r], p)
+                for c in range(k):
+                    R[r, c] = weight[at[r]] * (p[c + 1] - Y[at[r], c + 1])
+            _backward(X, at, n, R, partial[piece])
 
 
 @njit(nogil=True, cache=True)
@@ -204,13 +201,11 @@ def score_rows(A, S, Y, weight, eligible, best, label, lo, hi):
     p = np.empty(k + 1)
     for i in range(lo, hi):
         if not eligible[i]:
-            best[i] = np.inf
-            label[i] = 0
+            best[i], label[i] = np.inf, 0
             continue
         _softmax_row(A[i], p)
         w = weight[i]
-        mean = 0.0
-        low = 0.0
+        mean = low = 0.0
         where = 0
         for c in range(k):
             s = S[i, c]
@@ -218,8 +213,7 @@ def score_rows(A, S, Y, weight, eligible, best, label, lo, hi):
             if s < low:
                 low = s
                 where = c + 1
-        best[i] = low - mean
-        label[i] = where
+        best[i], label[i] = low - mean, where
 
 
 @njit(nogil=True, cache=True)
@@ -234,9 +228,7 @@ def expect_rows(A, S, Y, weight, eligible, eta, optimism, worth, influence, labe
     p, q, a = np.empty(k + 1), np.empty(k + 1), np.empty(k)
     for i in range(lo, hi):
         if not eligible[i]:
-            worth[i] = np.inf
-            influence[i] = np.inf
-            label[i] = 0
+            worth[i], influence[i], label[i] = np.inf, np.inf, 0
             continue
         for c in range(k):
             a[c] = A[i, c] - eta * S[i, c]
@@ -252,9 +244,8 @@ def expect_rows(A, S, Y, weight, eligible, eta, optimism, worth, influence, labe
             square += q[c + 1] * s * s
             if q[c + 1] > q[where]:
                 where = c + 1
-        influence[i] = mean - before
-        worth[i] = mean - before - optimism * np.sqrt(max(square - mean * mean, 0.0))
-        label[i] = where
+        spread = np.sqrt(max(square - mean * mean, 0.0))
+        worth[i], influence[i], label[i] = mean - before - optimism * spread, mean - before, where
 
 
 @njit(nogil=True, cache=True)

@@ -10,7 +10,7 @@ names. `engine.host` returns the few numbers that are needed as NumPy arrays.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,9 +135,9 @@ class Engine(ABC):
     def eigh(self, G: RowArray) -> tuple[Float64s, RowArray]:
         """Eigenvalues, on the host and in ascending order, and eigenvectors of a symmetric matrix; G may be overwritten."""
 
-    @abstractmethod
     def small_products(self) -> AbstractContextManager[object]:
         """A context for products of small matrices between sweeps, which keeps them from slowing the sweeps down."""
+        return nullcontext()
 
     @abstractmethod
     def secant_solve(self, solve: Callable[[RowArray], RowArray], pairs: tuple[Pair, ...], R: RowArray) -> RowArray:

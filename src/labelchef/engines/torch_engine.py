@@ -9,7 +9,7 @@ block is copied while this one is used.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,9 +48,6 @@ class TorchEngine(Engine):
         if torch.finfo(self._dtype).max < torch.finfo(given.dtype).max:
             check_range(given, self._dtype)
         self._X = given.to(self._device, self._dtype).contiguous() if self.resident else given
-        self._start()
-
-    def _start(self) -> None:
         self._kernels = _kernels(self._device)
         self._labels = LabelMirrors(self._device)
         self._secant = SecantMirror()
@@ -58,9 +55,7 @@ class TorchEngine(Engine):
         self._eligible: tuple[Bools, Any] | None = None
 
     def _fits(self) -> bool:
-        if self._device.type != "cuda":
-            return True
-        free, _ = torch.cuda.mem_get_info(self._device)
+        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
         return self.n_rows * self.row_bytes <= _ROOM * free
 
     def place(self, array: Float64s) -> Any:
@@ -172,10 +167,6 @@ class TorchEngine(Engine):
         g, E = torch.linalg.eigh(G)
         return self.host(g), E.contiguous()
 
-    def small_products(self) -> AbstractContextManager[object]:
-        """See `Engine.small_products`: a device runs its work in order, so nothing is needed."""
-        return nullcontext()
-
     def secant_solve(self, solve: Callable[[Any], Any], pairs: tuple[Pair, ...], R: Any) -> Any:
         """See `Engine.secant_solve`: the compact form of the recursion, four products with all pairs at once."""
         if not pairs:
@@ -237,15 +228,11 @@ class TorchEngine(Engine):
         cuts = [slice(start, min(start + size, self.n_rows), step) for start in range(0, self.n_rows, size)]
         yield from passing(self._X, cuts, self._device, self._dtype)
 
-    def __getstate__(self) -> dict[str, object]:
-        """The features on the host, and the settings; everything else is made again."""
-        made = ("_kernels", "_labels", "_secant", "_recorder", "_eligible")
-        return {**{name: value for name, value in self.__dict__.items() if name not in made}, "_X": self._X.cpu()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._X = self._X.to(self._device) if self.resident else self._X
-        self._start()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Features on the host, and the settings; everything else is made again."""
+        kind = str(self._dtype).removeprefix("torch.")
+        make = partial(TorchEngine, bias=self._bias, device=str(self._device), dtype=kind, resident=self.resident)
+        return make, (self._X.cpu(),)
 
 
 def _kernels(device: torch.device) -> Any:

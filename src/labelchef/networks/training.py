@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.numbers import check_number, check_whole
-from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.inputs import Inputs, batch_of
 from labelchef.networks.task import NetworkTask
 
 OnEpoch = Callable[[int, float, float], None]
@@ -70,6 +70,16 @@ class Examples:
         """Trusted samples: class ids, weight 1."""
         return cls(X, np.eye(n_classes)[y], np.ones(len(y)))
 
+    def batch(self, rows: slice | Ints, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+        """Inputs, labels and weights of a few samples where the network is."""
+        labels = (torch.from_numpy(np.array(part[rows])).to(device, dtype) for part in (self.Y, self.weight))
+        return (batch_of(self.X, rows, device, dtype), *labels)
+
+    def batches(self, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[torch.Tensor, ...]]:
+        """All samples in order, the last batch as long as what is left."""
+        for start in range(0, len(self.X), size):
+            yield self.batch(slice(start, start + size), device, dtype)
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -90,18 +100,9 @@ def mean_loss(task: NetworkTask, data: Examples, size: int, device: torch.device
     """(1/n) Σ r_i ℓ_i, in batches, the network as it predicts."""
     total = 0.0
     with torch.no_grad(), predicting(task):
-        for rows, x in batches(data.X, size, device, task.dtype):
-            Y, weight = labels_of(data, rows, x.device, task.dtype)
+        for x, Y, weight in data.batches(size, device, task.dtype):
             total += float((weight * losses(task(x), Y)).sum())
     return total / len(data.X)
-
-
-def labels_of(
-    data: Examples, rows: slice | Ints, device: torch.device, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Labels and weights of a few samples where the network is."""
-    Y = torch.from_numpy(np.array(data.Y[rows])).to(device=device, dtype=dtype)
-    return Y, torch.from_numpy(np.array(data.weight[rows])).to(device=device, dtype=dtype)
 
 
 @contextmanager
@@ -195,8 +196,7 @@ def _epoch(
     parts = np.array_split(order, -(-len(order) // settings.batch_size))
     total = 0.0
     for rows in parts:
-        x = batch_of(data.X, rows, device, task.dtype)
-        Y, weight = labels_of(data, rows, device, task.dtype)
+        x, Y, weight = data.batch(rows, device, task.dtype)
         optimiser.zero_grad(set_to_none=True)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.amp):
             logits = task(x)
