@@ -73,28 +73,36 @@ def _backward_tile(x0, x1, x2, x3, R, r, G):
 
 
 @njit(nogil=True, cache=True)
-def _forward(X, at, n, K, F):
-    """F[r, c] = x · K[c] for x = X[at[r]] and r < n, in tiles of four rows by two columns.
+def _row(X, rows, i):
+    """The i-th of some rows of X; of all rows where `rows` is None."""
+    return X[i] if rows is None else X[rows[i]]
 
-    The last tile has four rows too (`at` repeats the last row), so that all rows are computed by the same code: equal rows
-    get equal products, bit by bit, their scores are equal, and the lower index comes first.
+
+@njit(nogil=True, cache=True)
+def _forward(X, rows, lo, hi, K, F):
+    """F[i − lo, c] = x_i · K[c] for lo ≤ i < hi, in tiles of four rows by two columns.
+
+    The last tile repeats the last row, so that all rows are computed by the same code: equal rows get equal products,
+    bit by bit, their scores are equal, and the lower index comes first. F has room for a whole tile.
     """
-    for r in range(0, n, 4):
-        _forward_tile(X[at[r]], X[at[r + 1]], X[at[r + 2]], X[at[r + 3]], K, F, r)
+    for i in range(lo, hi, 4):
+        a, b, c = min(i + 1, hi - 1), min(i + 2, hi - 1), min(i + 3, hi - 1)
+        _forward_tile(_row(X, rows, i), _row(X, rows, a), _row(X, rows, b), _row(X, rows, c), K, F, i - lo)
     if K.shape[1] > X.shape[1]:  # the bias column
-        for r in range(n):
+        for r in range(hi - lo):
             for c in range(K.shape[0]):
                 F[r, c] += K[c, X.shape[1]]
 
 
 @njit(nogil=True, cache=True)
-def _backward(X, at, n, R, G):
-    """G[c] += Σ_{r < n} R[r, c] X[at[r]], four rows at a time; the rows after n get coefficients of zero."""
-    R[n:] = 0.0
-    for r in range(0, n, 4):
-        _backward_tile(X[at[r]], X[at[r + 1]], X[at[r + 2]], X[at[r + 3]], R, r, G)
+def _backward(X, rows, lo, hi, R, G):
+    """G[c] += Σ_i R[i − lo, c] x_i for lo ≤ i < hi, four rows at a time; R gets zeros to fill the last tile."""
+    R[hi - lo :] = 0.0
+    for i in range(lo, hi, 4):
+        a, b, c = min(i + 1, hi - 1), min(i + 2, hi - 1), min(i + 3, hi - 1)
+        _backward_tile(_row(X, rows, i), _row(X, rows, a), _row(X, rows, b), _row(X, rows, c), R, i - lo, G)
     if G.shape[1] > X.shape[1]:  # the bias column
-        for r in range(n):
+        for r in range(hi - lo):
             for c in range(G.shape[0]):
                 G[c, X.shape[1]] += R[r, c]
 
@@ -128,17 +136,15 @@ def sweep_rows(X, K, A, Z, Y, weight, product, lo, hi, sums):
     parameters = K.shape[0] > (k if direction else 0)
     gradient = m > (k if product else 0)
     F, R = np.empty((BLOCK, max(1, K.shape[0]))), np.empty((BLOCK, max(1, m)))
-    at, p = np.empty(BLOCK, np.int64), np.empty(k + 1)
+    p = np.empty(k + 1)
     sums[:] = 0.0
     loss = 0.0
     for start in range(lo, hi, BLOCK):
-        n = min(BLOCK, hi - start)
-        for r in range(BLOCK):
-            at[r] = start + min(r, n - 1)
+        stop = min(start + BLOCK, hi)
         if K.shape[0] > 0:
-            _forward(X, at, n, K, F)
-        for r in range(n):
-            i = start + r
+            _forward(X, None, start, stop, K, F)
+        for i in range(start, stop):
+            r = i - start
             if parameters:
                 for c in range(k):
                     A[i, c] = F[r, c]
@@ -163,7 +169,7 @@ def sweep_rows(X, K, A, Z, Y, weight, product, lo, hi, sums):
                 for c in range(k):
                     R[r, m - k + c] = w * p[c + 1] * (Z[i, c] - mean)
         if m > 0:
-            _backward(X, at, n, R, sums)
+            _backward(X, None, start, stop, R, sums)
     return loss
 
 
@@ -175,20 +181,19 @@ def gradient_of_rows(X, K, Y, weight, rows, partial, every, first):
     """
     k, pieces = K.shape[0], partial.shape[0]
     F, R = np.empty((BLOCK, k)), np.empty((BLOCK, k))
-    at, p = np.empty(BLOCK, np.int64), np.empty(k + 1)
+    p = np.empty(k + 1)
     for piece in range(first, pieces, every):
         partial[piece] = 0.0
         hi = len(rows) * (piece + 1) // pieces
         for start in range(len(rows) * piece // pieces, hi, BLOCK):
-            n = min(BLOCK, hi - start)
-            for r in range(BLOCK):
-                at[r] = rows[start + min(r, n - 1)]
-            _forward(X, at, n, K, F)
-            for r in range(n):
+            stop = min(start + BLOCK, hi)
+            _forward(X, rows, start, stop, K, F)
+            for i in range(start, stop):
+                at, r = rows[i], i - start
                 _softmax_row(F[r], p)
                 for c in range(k):
-                    R[r, c] = weight[at[r]] * (p[c + 1] - Y[at[r], c + 1])
-            _backward(X, at, n, R, partial[piece])
+                    R[r, c] = weight[at] * (p[c + 1] - Y[at, c + 1])
+            _backward(X, rows, start, stop, R, partial[piece])
 
 
 @njit(nogil=True, cache=True)
