@@ -18,55 +18,13 @@ The functions release the GIL. They are run in parallel by threads, not by numba
 be called from any thread of any program. The order of summation depends on shapes only, never on the number of threads.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
-
-from labelchef.domain.arrays import Float64s, Floats, Ints
 
 BLOCK = 64  # a multiple of the four rows of a tile
 """Rows multiplied forward and backward before the next are read: 64 × 2 048 float32 fill half of an L2 cache."""
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let dot products use SIMD lanes; NaN and inf stay exact
-
-
-class Features(NamedTuple):
-    """X, and whether a column of ones follows its columns."""
-
-    X: Floats
-    bias: bool
-
-
-class Labels(NamedTuple):
-    """Labels and weights of all rows."""
-
-    Y: Float64s
-    weight: Float64s
-
-
-class RowValues(NamedTuple):
-    """Logits and products of all rows."""
-
-    A: Float64s
-    Z: Float64s
-
-
-class Wanted(NamedTuple):
-    """What a sweep computes: A from parameters, Z from a direction, the gradient, the Hessian product."""
-
-    A: bool
-    Z: bool
-    gradient: bool
-    product: bool
-
-
-class Expected(NamedTuple):
-    """Where `expect_rows` writes."""
-
-    worth: Float64s
-    influence: Float64s
-    label: Ints
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -114,60 +72,39 @@ def _backward_tile(x0, x1, x2, x3, R, r, G):
             g[j] += (r0 * x0[j] + r1 * x1[j]) + (r2 * x2[j] + r3 * x3[j])
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _backward_row(x, R, r, G):
-    """G[c] += R[r, c] x."""
-    for c in range(G.shape[0]):
-        g = G[c]
-        r0 = R[r, c]
-        for j in range(x.shape[0]):
-            g[j] += r0 * x[j]
+@njit(nogil=True, cache=True)
+def _row(X, rows, i):
+    """The i-th of some rows of X; of all rows where `rows` is None."""
+    return X[i] if rows is None else X[rows[i]]
 
 
 @njit(nogil=True, cache=True)
-def _bias_forward(K, n, F):
-    """Add the part of the products that belongs to the bias column."""
-    d = K.shape[1] - 1
-    for r in range(n):
-        for c in range(K.shape[0]):
-            F[r, c] += K[c, d]
-
-
-@njit(nogil=True, cache=True)
-def _bias_backward(R, n, G):
-    """Add the part of the row sums that belongs to the bias column."""
-    d = G.shape[1] - 1
-    for r in range(n):
-        for c in range(G.shape[0]):
-            G[c, d] += R[r, c]
-
-
-@njit(nogil=True, cache=True)
-def _forward(X, bias, lo, hi, K, F):
-    """F[i − lo, c] = x_i · K[c] for rows lo ≤ i < hi, in tiles of four rows by two columns.
+def _forward(X, rows, lo, hi, K, F):
+    """F[i − lo, c] = x_i · K[c] for lo ≤ i < hi, in tiles of four rows by two columns.
 
     The last tile repeats the last row, so that all rows are computed by the same code: equal rows get equal products,
     bit by bit, their scores are equal, and the lower index comes first. F has room for a whole tile.
     """
-    last = hi - 1
     for i in range(lo, hi, 4):
-        _forward_tile(X[i], X[min(i + 1, last)], X[min(i + 2, last)], X[min(i + 3, last)], K, F, i - lo)
-    if bias:
-        _bias_forward(K, hi - lo, F)
+        a, b, c = min(i + 1, hi - 1), min(i + 2, hi - 1), min(i + 3, hi - 1)
+        _forward_tile(_row(X, rows, i), _row(X, rows, a), _row(X, rows, b), _row(X, rows, c), K, F, i - lo)
+    if K.shape[1] > X.shape[1]:  # the bias column
+        for r in range(hi - lo):
+            for c in range(K.shape[0]):
+                F[r, c] += K[c, X.shape[1]]
 
 
 @njit(nogil=True, cache=True)
-def _backward(X, bias, lo, hi, R, G):
-    """G[c] += Σ_i R[i − lo, c] x_i for rows lo ≤ i < hi, four rows at a time."""
-    i = lo
-    while i + 4 <= hi:
-        _backward_tile(X[i], X[i + 1], X[i + 2], X[i + 3], R, i - lo, G)
-        i += 4
-    while i < hi:
-        _backward_row(X[i], R, i - lo, G)
-        i += 1
-    if bias:
-        _bias_backward(R, hi - lo, G)
+def _backward(X, rows, lo, hi, R, G):
+    """G[c] += Σ_i R[i − lo, c] x_i for lo ≤ i < hi, four rows at a time; R gets zeros to fill the last tile."""
+    R[hi - lo :] = 0.0
+    for i in range(lo, hi, 4):
+        a, b, c = min(i + 1, hi - 1), min(i + 2, hi - 1), min(i + 3, hi - 1)
+        _backward_tile(_row(X, rows, i), _row(X, rows, a), _row(X, rows, b), _row(X, rows, c), R, i - lo, G)
+    if G.shape[1] > X.shape[1]:  # the bias column
+        for r in range(hi - lo):
+            for c in range(G.shape[0]):
+                G[c, X.shape[1]] += R[r, c]
 
 
 @njit(nogil=True, cache=True)
@@ -187,39 +124,34 @@ def _softmax_row(a, p):
 
 
 @njit(nogil=True, cache=True)
-def sweep_rows(features, labels, wanted, K, values, lo, hi, sums):
+def sweep_rows(X, K, A, Z, Y, weight, product, lo, hi, sums):
     """One pass over rows lo ≤ i < hi; returns Σ weight · loss.
 
-    With `wanted.A` the first k rows of K are parameters and A is written, else A is read; with `wanted.Z` the next k
-    rows are a direction and Z is written. `sums` receives, k rows each and in this order, the
-    gradient Σ w (P − Y) ⊗ x (if `wanted.gradient`) and the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x (if
-    `wanted.product`, which needs Z).
+    K has k rows of parameters, from which A is written, unless A is given; and k rows of a direction, from which Z is
+    written, unless Z is empty. `sums` receives, k rows each and in this order, the gradient Σ w (P − Y) ⊗ x and, if
+    `product`, the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x; it has no rows for what is not wanted.
     """
-    X, bias = features.X, features.bias
-    Y, weight = labels.Y, labels.weight
-    A, Z = values.A, values.Z
-    k = A.shape[1]
-    m = sums.shape[0]
-    F = np.empty((BLOCK, max(1, K.shape[0])))
-    R = np.empty((BLOCK, max(1, m)))
+    k, m = A.shape[1], sums.shape[0]
+    direction = Z.shape[0] > 0
+    parameters = K.shape[0] > (k if direction else 0)
+    gradient = m > (k if product else 0)
+    F, R = np.empty((BLOCK, max(1, K.shape[0]))), np.empty((BLOCK, max(1, m)))
     p = np.empty(k + 1)
     sums[:] = 0.0
     loss = 0.0
     for start in range(lo, hi, BLOCK):
         stop = min(start + BLOCK, hi)
         if K.shape[0] > 0:
-            _forward(X, bias, start, stop, K, F)
+            _forward(X, None, start, stop, K, F)
         for i in range(start, stop):
             r = i - start
-            at = 0
-            if wanted.A:
+            if parameters:
                 for c in range(k):
                     A[i, c] = F[r, c]
-                at = k
-            if wanted.Z:
+            if direction:
                 for c in range(k):
-                    Z[i, c] = F[r, at + c]
-            if not (wanted.gradient or wanted.product):
+                    Z[i, c] = F[r, K.shape[0] - k + c]
+            if m == 0:
                 continue
             w = weight[i]
             log_total = _softmax_row(A[i], p)
@@ -227,91 +159,58 @@ def sweep_rows(features, labels, wanted, K, values, lo, hi, sums):
             for c in range(k):
                 fit += Y[i, c + 1] * A[i, c]
             loss += w * (log_total - fit)
-            at = 0
-            if wanted.gradient:
+            if gradient:
                 for c in range(k):
                     R[r, c] = w * (p[c + 1] - Y[i, c + 1])
-                at = k
-            if wanted.product:
+            if product:
                 mean = 0.0
                 for c in range(k):
                     mean += p[c + 1] * Z[i, c]
                 for c in range(k):
-                    R[r, at + c] = w * p[c + 1] * (Z[i, c] - mean)
+                    R[r, m - k + c] = w * p[c + 1] * (Z[i, c] - mean)
         if m > 0:
-            _backward(X, bias, start, stop, R, sums)
+            _backward(X, None, start, stop, R, sums)
     return loss
 
 
 @njit(nogil=True, cache=True)
-def _gradient_of_piece(features, labels, K, rows, lo, hi, sums):
-    """sums = Σ w (P − Y) ⊗ x over the rows `rows[lo … hi − 1]`, each read once, without a copy."""
-    X, bias = features.X, features.bias
-    Y, weight = labels.Y, labels.weight
-    k = K.shape[0]
-    F = np.empty((BLOCK, k))
-    R = np.empty((BLOCK, k))
+def gradient_of_rows(X, K, Y, weight, rows, partial, every, first):
+    """Σ w (P − Y) ⊗ x over pieces of `rows`, each row read once, without a copy.
+
+    There is one piece for each sum in `partial`; computed is every `every`-th of them, from `first` on.
+    """
+    k, pieces = K.shape[0], partial.shape[0]
+    F, R = np.empty((BLOCK, k)), np.empty((BLOCK, k))
     p = np.empty(k + 1)
-    sums[:] = 0.0
-    for start in range(lo, hi, BLOCK):
-        stop = min(start + BLOCK, hi)
-        last = stop - 1
-        for i in range(start, stop, 4):
-            _forward_tile(
-                X[rows[i]],
-                X[rows[min(i + 1, last)]],
-                X[rows[min(i + 2, last)]],
-                X[rows[min(i + 3, last)]],
-                K,
-                F,
-                i - start,
-            )
-        if bias:
-            _bias_forward(K, stop - start, F)
-        for i in range(start, stop):
-            at, r = rows[i], i - start
-            _softmax_row(F[r], p)
-            for c in range(k):
-                R[r, c] = weight[at] * (p[c + 1] - Y[at, c + 1])
-        i = start
-        while i + 4 <= stop:
-            _backward_tile(X[rows[i]], X[rows[i + 1]], X[rows[i + 2]], X[rows[i + 3]], R, i - start, sums)
-            i += 4
-        while i < stop:
-            _backward_row(X[rows[i]], R, i - start, sums)
-            i += 1
-        if bias:
-            _bias_backward(R, stop - start, sums)
-
-
-@njit(nogil=True, cache=True)
-def gradient_of_rows(features, labels, K, rows, first, every, partial):
-    """The sums of every `every`-th piece of `rows`, from piece `first` on; there is one piece for each sum in `partial`."""
-    pieces, n = partial.shape[0], len(rows)
     for piece in range(first, pieces, every):
-        lo, hi = n * piece // pieces, n * (piece + 1) // pieces
-        _gradient_of_piece(features, labels, K, rows, lo, hi, partial[piece])
+        partial[piece] = 0.0
+        hi = len(rows) * (piece + 1) // pieces
+        for start in range(len(rows) * piece // pieces, hi, BLOCK):
+            stop = min(start + BLOCK, hi)
+            _forward(X, rows, start, stop, K, F)
+            for i in range(start, stop):
+                at, r = rows[i], i - start
+                _softmax_row(F[r], p)
+                for c in range(k):
+                    R[r, c] = weight[at] * (p[c + 1] - Y[at, c + 1])
+            _backward(X, rows, start, stop, R, partial[piece])
 
 
 @njit(nogil=True, cache=True)
-def score_rows(lo, hi, values, labels, eligible, best, label):
+def score_rows(A, S, Y, weight, eligible, best, label, lo, hi):
     """best[i] = min_c I(i, c), label[i] = argmin_c I(i, c), the lowest class on ties; +inf where not eligible.
 
     I(i, c) = S[i, c] − (w Y[i] + (1 − w) P[i]) · S[i] with S the products, w the present weight and S[i, 0] = 0.
     """
-    A, S = values.A, values.Z
-    Y, weight = labels.Y, labels.weight
     k = A.shape[1]
     p = np.empty(k + 1)
     for i in range(lo, hi):
         if not eligible[i]:
-            best[i] = np.inf
-            label[i] = 0
+            best[i], label[i] = np.inf, 0
             continue
         _softmax_row(A[i], p)
         w = weight[i]
-        mean = 0.0
-        low = 0.0
+        mean = low = 0.0
         where = 0
         for c in range(k):
             s = S[i, c]
@@ -319,28 +218,22 @@ def score_rows(lo, hi, values, labels, eligible, best, label):
             if s < low:
                 low = s
                 where = c + 1
-        best[i] = low - mean
-        label[i] = where
+        best[i], label[i] = low - mean, where
 
 
 @njit(nogil=True, cache=True)
-def expect_rows(lo, hi, values, labels, eligible, eta, optimism, found):
+def expect_rows(A, S, Y, weight, eligible, eta, optimism, worth, influence, label, lo, hi):
     """Mean and spread of I(i, c) over the answers Q[i] = softmax(A[i] − eta S[i]), with S the products.
 
     influence[i] = Σ_c Q[i, c] I(i, c), which is (Q[i] − w Y[i] − (1 − w) P[i]) · S[i] since Σ Q = 1;
     worth[i] = influence[i] − optimism · sd of S[i, c] under Q[i], +inf where not eligible;
     label[i] = argmax_c Q[i, c], the lowest on ties.
     """
-    A, S = values.A, values.Z
-    Y, weight = labels.Y, labels.weight
-    worth, influence, label = found.worth, found.influence, found.label
     k = A.shape[1]
     p, q, a = np.empty(k + 1), np.empty(k + 1), np.empty(k)
     for i in range(lo, hi):
         if not eligible[i]:
-            worth[i] = np.inf
-            influence[i] = np.inf
-            label[i] = 0
+            worth[i], influence[i], label[i] = np.inf, np.inf, 0
             continue
         for c in range(k):
             a[c] = A[i, c] - eta * S[i, c]
@@ -356,19 +249,17 @@ def expect_rows(lo, hi, values, labels, eligible, eta, optimism, found):
             square += q[c + 1] * s * s
             if q[c + 1] > q[where]:
                 where = c + 1
-        influence[i] = mean - before
-        worth[i] = mean - before - optimism * np.sqrt(max(square - mean * mean, 0.0))
-        label[i] = where
+        spread = np.sqrt(max(square - mean * mean, 0.0))
+        worth[i], influence[i], label[i] = mean - before - optimism * spread, mean - before, where
 
 
 @njit(nogil=True, cache=True)
-def collect_reach(lo, hi, S, labels, eligible, reach, found):
+def collect_reach(S, Y, weight, eligible, reach, found, lo, hi):
     """Write the rows whose score can be −reach or less to `found`; returns how many, or −1 if there is no room.
 
     score = −Σ_c q_c d_c with d = S − min S ≥ 0 and q = wY + (1 − w)P, so −score ≤ w Y·d + (1 − w) max d ≤ max d: the
     spread of S[i] rules out most rows, the label most of the others.
     """
-    Y, weight = labels.Y, labels.weight
     count = 0
     for i in range(lo, hi):
         low = high = 0.0

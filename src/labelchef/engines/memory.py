@@ -1,11 +1,11 @@
 """Sweeps over an array in memory, or over a file that is mapped into memory."""
 
-import functools
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.engines import kernels
-from labelchef.engines.protocol import Pair, RowLabels, SweepSums
+from labelchef.engines.protocol import Engine, Pair, RowLabels
 
 Found = TypeVar("Found")
 
@@ -32,12 +32,12 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@functools.cache
+@cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class MemoryEngine:
+class MemoryEngine(Engine):
     """The engine for NumPy arrays and memory maps, float32 or float64, rows contiguous.
 
     X is neither copied nor written. Results depend on the shapes only, not on the number of threads.
@@ -48,20 +48,13 @@ class MemoryEngine:
     (3, 3, [[0.0, 1.0, 1.0]])
     """
 
+    xp = np
+
     def __init__(self, X: Floats, *, bias: bool) -> None:
+        super().__init__((X.shape[0], X.shape[1]), X.itemsize, bias=bias)
         self._X = np.asarray(X)
-        self._bias = bias
-        self.n_rows = int(X.shape[0])
-        self.n_columns = int(X.shape[1]) + int(bias)
-        self.row_bytes = int(X.shape[1]) * self._X.itemsize
-        self.sweeps = 0.0
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
-
-    @property
-    def xp(self) -> Any:
-        """See `Engine.xp`."""
-        return np
 
     def place(self, array: Float64s) -> Float64s:
         """See `Engine.place`."""
@@ -75,42 +68,19 @@ class MemoryEngine:
         """See `Engine.placed`."""
         return labels
 
-    def sweep(
-        self,
-        labels: RowLabels,
-        *,
-        W: Float64s | None = None,
-        logits: Float64s | None = None,
-        V: Float64s | None = None,
-        gradient: bool = False,
-        hessian_product: bool = False,
-    ) -> SweepSums:
-        """See `Engine.sweep`."""
+    def _sweep(
+        self, labels: RowLabels, K: Float64s, wanted: tuple[bool, ...], logits: Float64s | None
+    ) -> tuple[Float64s, Float64s, Float64s, float]:
+        _, has_V, gradient, product = wanted
         k = labels.Y.shape[1] - 1
         A = np.empty((self.n_rows, k)) if logits is None else logits
-        Z = np.empty((self.n_rows if V is not None else 0, k))
-        K = np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))])
-        m = k * (int(gradient) + int(hessian_product))
+        Z = np.empty((self.n_rows if has_V else 0, k))
+        m = k * (int(gradient) + int(product))
         cuts = self._cuts(m)
-        partial = np.empty((len(cuts) - 1, m, self.n_columns))
-        features, here, values = self._features, _compiled(labels), kernels.RowValues(A, Z)
-        wanted = kernels.Wanted(W is not None, V is not None, gradient, hessian_product)
-
-        def work(chunk: int) -> float:
-            return float(
-                kernels.sweep_rows(features, here, wanted, K, values, cuts[chunk], cuts[chunk + 1], partial[chunk])
-            )
-
-        losses = self._map(work, len(cuts) - 1)
-        sums = partial.sum(axis=0)
-        self.sweeps += 1.0
-        return SweepSums(
-            logits=A,
-            products=Z if V is not None else None,
-            loss=float(np.sum(losses)),
-            gradient=sums[:k] if gradient else None,
-            hessian_product=sums[m - k :] if hessian_product else None,
-        )
+        sums = np.empty((len(cuts), m, self.n_columns))
+        work = partial(kernels.sweep_rows, self._X, K, A, Z, labels.Y, labels.weight, product)
+        losses = self._map(work, [(lo, hi, part) for (lo, hi), part in zip(cuts, sums, strict=True)])
+        return A, Z, sums.sum(axis=0), float(np.sum(losses))
 
     def gradient_at(self, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_at`."""
@@ -122,22 +92,15 @@ class MemoryEngine:
         """See `Engine.gradient_of_rows`."""
         n = len(indices)
         pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
-        partial = np.empty((pieces, *W.shape))
-        features, here = self._features, _compiled(labels)
         shares = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
-
-        def work(first: int) -> None:
-            kernels.gradient_of_rows(features, here, W, indices, first, shares, partial)
-
-        self._map(work, shares)
+        sums = np.empty((pieces, *W.shape))
+        work = partial(kernels.gradient_of_rows, self._X, W, labels.Y, labels.weight, indices, sums, shares)
+        self._map(work, [(first,) for first in range(shares)])
         self.sweeps += n / max(1, self.n_rows)
-        return np.asarray(partial.sum(axis=0))
+        return np.asarray(sums.sum(axis=0))
 
-    def rows(self, indices: Ints) -> Float64s:
-        """See `Engine.rows`."""
-        self.sweeps += len(indices) / max(1, self.n_rows)
-        picked = self._X[indices].astype(np.float64)
-        return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
+    def _features(self, indices: Ints) -> Float64s:
+        return self._X[indices].astype(np.float64)
 
     def row_squares(self) -> Float64s:
         """See `Engine.row_squares`."""
@@ -151,22 +114,15 @@ class MemoryEngine:
 
     def within_reach(self, products: Float64s, labels: RowLabels, eligible: Bools, reach: float) -> Ints | None:
         """See `Engine.within_reach`."""
-        cuts, here = self._cuts(0), _compiled(labels)
 
-        def work(chunk: int) -> Ints | None:
-            lo, hi = cuts[chunk], cuts[chunk + 1]
+        def work(lo: int, hi: int) -> Ints | None:
             found = np.empty(max(64, (hi - lo) // 4), dtype=np.int64)  # a longer list would save no time
-            count = kernels.collect_reach(lo, hi, products, here, eligible, reach, found)
+            count = kernels.collect_reach(products, labels.Y, labels.weight, eligible, reach, found, lo, hi)
             return found[:count] if count >= 0 else None
 
-        parts = self._map(work, len(cuts) - 1)
+        parts = self._map(work, self._cuts())
         listed = [part for part in parts if part is not None]
         return np.concatenate(listed) if len(listed) == len(parts) else None
-
-    @property
-    def _features(self) -> kernels.Features:
-        """X as the compiled kernels take it."""
-        return kernels.Features(self._X, self._bias)
 
     def _block(self, bytes_a_row: int) -> int:
         """Rows to copy at a time."""
@@ -213,64 +169,51 @@ class MemoryEngine:
         """See `Engine.scores_of`."""
         n = len(indices)
         best, label = np.empty(n), np.empty(n, dtype=np.int64)
-        values = kernels.RowValues(logits[indices], products[indices])
-        few = kernels.Labels(labels.Y[indices], labels.weight[indices])
-        kernels.score_rows(0, n, values, few, np.ones(n, dtype=np.bool_), best, label)
+        A, S, Y, weight = logits[indices], products[indices], labels.Y[indices], labels.weight[indices]
+        kernels.score_rows(A, S, Y, weight, np.ones(n, dtype=np.bool_), best, label, 0, n)
         return best, label
 
     def scores(self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools) -> tuple[Float64s, Ints]:
         """See `Engine.scores`."""
         best, label = np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
-        cuts, values, here = self._cuts(0), kernels.RowValues(logits, products), _compiled(labels)
-
-        def work(chunk: int) -> None:
-            kernels.score_rows(cuts[chunk], cuts[chunk + 1], values, here, eligible, best, label)
-
-        self._map(work, len(cuts) - 1)
+        given = (logits, products, labels.Y, labels.weight, eligible)
+        self._map(partial(kernels.score_rows, *given, best, label), self._cuts())
         return best, label
 
     def expected_scores(
         self, logits: Float64s, products: Float64s, labels: RowLabels, eligible: Bools, eta: float, optimism: float
     ) -> tuple[Float64s, Float64s, Ints]:
         """See `Engine.expected_scores`."""
-        found = kernels.Expected(np.empty(self.n_rows), np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64))
-        cuts, values, here = self._cuts(0), kernels.RowValues(logits, products), _compiled(labels)
-
-        def work(chunk: int) -> None:
-            kernels.expect_rows(cuts[chunk], cuts[chunk + 1], values, here, eligible, eta, optimism, found)
-
-        self._map(work, len(cuts) - 1)
+        found = np.empty(self.n_rows), np.empty(self.n_rows), np.empty(self.n_rows, dtype=np.int64)
+        given = (logits, products, labels.Y, labels.weight, eligible)
+        self._map(partial(kernels.expect_rows, *given, eta, optimism, *found), self._cuts())
         return found
 
-    def lowest(self, scores: Float64s, count: int) -> Ints:
-        """See `Engine.lowest`."""
-        count = min(count, int(np.isfinite(scores).sum()))
-        if count == 0:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(scores <= np.partition(scores, count - 1)[count - 1])
+    def _smallest(self, scores: Float64s, count: int) -> Float64s:
+        return np.asarray(np.partition(scores, count - 1)[count - 1])
 
-    def _cuts(self, m: int) -> list[int]:
-        """Chunk borders: they depend on the shapes only, so that sums are the same on any machine."""
+    def _cuts(self, m: int = 0) -> list[tuple[int, int]]:
+        """First and last row of each chunk: they depend on the shapes only, so that sums are the same on any machine."""
         most = max(1, _PARTIAL_BYTES // max(1, m * self.n_columns * 8))
         chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
-        return [round(self.n_rows * c / chunks) for c in range(chunks + 1)]
+        return list(itertools.pairwise(round(self.n_rows * c / chunks) for c in range(chunks + 1)))
 
-    def _map(self, work: Callable[[int], Found], chunks: int) -> list[Found]:
-        """work(0), …, work(chunks − 1) on all threads and the calling one: each takes the next chunk that is left."""
+    def _map(self, work: Callable[..., Found], arguments: Sequence[tuple[Any, ...]]) -> list[Found]:
+        """`work` of each of the arguments, on all threads and the calling one: each takes the next that are left."""
         results: dict[int, Found] = {}
-        left = itertools.count()
+        left = iter(range(len(arguments)))
 
         def take() -> None:
-            while (chunk := next(left)) < chunks:
-                results[chunk] = work(chunk)
+            for n in left:
+                results[n] = work(*arguments[n])
 
-        others = [self._threads().submit(take) for _ in range(min(thread_count(), chunks) - 1)]
+        others = [self._threads().submit(take) for _ in range(min(thread_count(), len(arguments)) - 1)]
         try:
             take()
         finally:
             for other in others:
                 other.result()
-        return [results[chunk] for chunk in range(chunks)]
+        return [results[n] for n in range(len(arguments))]
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None or self._pool_owner != os.getpid():  # threads do not survive a fork
@@ -280,8 +223,3 @@ class MemoryEngine:
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_pool": None}
-
-
-def _compiled(labels: RowLabels) -> kernels.Labels:
-    """Labels as the compiled kernels take them."""
-    return kernels.Labels(labels.Y, labels.weight)

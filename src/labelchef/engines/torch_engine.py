@@ -9,7 +9,7 @@ block is copied while this one is used.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,16 @@ import torch
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.engines import torch_kernels
-from labelchef.engines.mirrors import LabelMirrors, SecantMirror
-from labelchef.engines.protocol import Pair, RowLabels, SweepSums
+from labelchef.engines.mirrors import LabelMirrors, SecantMirror, as_tensor, check_range, passing, small_tensor
+from labelchef.engines.protocol import Engine, Pair, RowLabels
 from labelchef.engines.recording import Recorder
-from labelchef.engines.transfer import as_tensor, check_range, passing, small_tensor
 
 _ROOM = 0.6  # of the free memory of a device, for X; the rest is for row arrays and the factor
 _STREAM_BYTES = 1 << 28  # of a block of X that is copied to the device
 _SMALL_BYTES = 32 << 20  # of X, up to which a sweep takes longer to launch than to run
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """The engine for features on a device. `resident` says whether X is kept there; None: if it fits.
 
     >>> engine = TorchEngine(np.eye(3, 2, dtype=np.float32), bias=True, device="cpu")
@@ -35,25 +34,20 @@ class TorchEngine:
     (3, 3, [[0.0, 1.0, 1.0]])
     """
 
+    xp = torch
+
     def __init__(
         self, X: Any, *, bias: bool, device: str = "cuda", dtype: str | None = None, resident: bool | None = None
     ) -> None:
         self._device = torch.device(device)
         given = X if isinstance(X, torch.Tensor) else as_tensor(X)
         self._dtype = given.dtype if dtype is None else getattr(torch, dtype)
-        self._bias = bias
-        self.n_rows, features = (int(size) for size in given.shape)
-        self.n_columns = features + int(bias)
-        self.row_bytes = features * self._dtype.itemsize
-        self.sweeps = 0.0
+        super().__init__(tuple(given.shape), self._dtype.itemsize, bias=bias)
         self.resident = self._fits() if resident is None else resident
         self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
         if torch.finfo(self._dtype).max < torch.finfo(given.dtype).max:
             check_range(given, self._dtype)
         self._X = given.to(self._device, self._dtype).contiguous() if self.resident else given
-        self._start()
-
-    def _start(self) -> None:
         self._kernels = _kernels(self._device)
         self._labels = LabelMirrors(self._device)
         self._secant = SecantMirror()
@@ -61,15 +55,8 @@ class TorchEngine:
         self._eligible: tuple[Bools, Any] | None = None
 
     def _fits(self) -> bool:
-        if self._device.type != "cuda":
-            return True
-        free, _ = torch.cuda.mem_get_info(self._device)
+        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
         return self.n_rows * self.row_bytes <= _ROOM * free
-
-    @property
-    def xp(self) -> Any:
-        """See `Engine.xp`."""
-        return torch
 
     def place(self, array: Float64s) -> Any:
         """See `Engine.place`."""
@@ -83,34 +70,18 @@ class TorchEngine:
         """See `Engine.placed`."""
         return self._labels.of(labels)
 
-    def sweep(
-        self,
-        labels: RowLabels,
-        *,
-        W: Float64s | None = None,
-        logits: Any = None,
-        V: Float64s | None = None,
-        gradient: bool = False,
-        hessian_product: bool = False,
-    ) -> SweepSums:
-        """See `Engine.sweep`."""
-        here = self.placed(labels)
-        k = here.Y.shape[1] - 1
-        K = self.place(np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))]))
-        wanted = (W is not None, V is not None, gradient, hessian_product)
-        F, sums = self._recorded(here, K, wanted, logits)
-        found = self.host(sums) if gradient or hessian_product else np.zeros(1)  # all sums are copied at once
-        G = found[:-1].reshape(-1, self.n_columns)
-        return SweepSums(
-            logits=F[:k].T if logits is None else logits,
-            products=F[len(K) - k :].T if V is not None else None,
-            loss=float(found[-1]),
-            gradient=G[:k] if gradient else None,
-            hessian_product=G[len(G) - k :] if hessian_product else None,
-        )
+    def _sweep(
+        self, labels: RowLabels, K: Float64s, wanted: tuple[bool, ...], logits: Any
+    ) -> tuple[Any, Any, Float64s, float]:
+        k = labels.Y.shape[1] - 1
+        F, sums = self._recorded(labels, self.place(K), wanted, logits)
+        found = np.zeros(1) if sums is None else self.host(sums)  # all sums are copied at once
+        A, Z = F[:k].T if logits is None else logits, F[len(K) - k :].T if wanted[1] else None
+        return A, Z, found[:-1].reshape(-1, self.n_columns), float(found[-1])
 
     def gradient_at(self, labels: RowLabels, W: Any) -> Any:
         """See `Engine.gradient_at`."""
+        self.sweeps += 1.0
         _, sums = self._recorded(self.placed(labels), W, (True, False, True, False), None)
         return sums[:-1].reshape(-1, self.n_columns)
 
@@ -120,7 +91,6 @@ class TorchEngine:
         def work(K: Any) -> tuple[Any, Any]:
             return self._pass(here, K, wanted, logits)
 
-        self.sweeps += 1.0
         if not self._small or logits is not None:
             return work(K)
         F, sums = self._recorder.run(wanted, (here.Y, here.weight), work, K)
@@ -129,11 +99,10 @@ class TorchEngine:
     def _pass(self, here: RowLabels, K: Any, wanted: tuple[bool, ...], logits: Any) -> tuple[Any, Any]:
         """Products with the rows of K (q, N), and one line of sums: gradient, Hessian product, loss."""
         has_W, has_V, gradient, product = wanted
-        k, d = here.Y.shape[1] - 1, self.n_columns - int(self._bias)
-        columns, shift = K[:, :d].contiguous(), K[:, d:].sum(dim=1, keepdim=True)
+        k = here.Y.shape[1] - 1
         forward, sums = [], []
         for rows, X in self._blocks():
-            F: Any = self._kernels.products(X, columns).add_(shift) if len(K) else None
+            F: Any = self._products(X, K) if len(K) else None
             forward.append(F)
             if gradient or product:
                 A = F[:k] if has_W else logits.T[:, rows]
@@ -145,6 +114,10 @@ class TorchEngine:
         total = None if not sums else sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)
         return forward[0] if len(forward) == 1 or not len(K) else torch.cat(forward, dim=1), total
 
+    def _products(self, X: Any, K: Any) -> Any:
+        d = X.shape[1]
+        return self._kernels.products(X, K[:, :d].contiguous()).add_(K[:, d:].sum(dim=1, keepdim=True))
+
     def _sums(self, X: Any, R: Any) -> Any:
         found = self._kernels.row_sums(X, R)
         return torch.cat([found, R.sum(dim=1, keepdim=True)], dim=1) if self._bias else found
@@ -152,8 +125,8 @@ class TorchEngine:
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_of_rows`."""
         here, at = self.placed(labels), small_tensor(indices).to(self._device)
-        X, K, d = self._rows(indices), self.place(W), self.n_columns - int(self._bias)
-        A = self._kernels.products(X, K[:, :d].contiguous()).add_(K[:, d:].sum(dim=1, keepdim=True))
+        X = self._rows(indices)
+        A = self._products(X, self.place(W))
         R, _ = self._kernels.coefficients(A, None, here.Y.T[:, at], here.weight[at], gradient=True, product=False)
         self.sweeps += len(indices) / max(1, self.n_rows)
         return np.asarray(self.host(self._sums(X, R)))
@@ -163,46 +136,36 @@ class TorchEngine:
         at = small_tensor(indices).to(self._X.device)
         return self._X[at].to(self._device, self._dtype)
 
-    def rows(self, indices: Ints) -> Float64s:
-        """See `Engine.rows`."""
-        self.sweeps += len(indices) / max(1, self.n_rows)
-        picked = self._rows(indices).double().cpu().numpy()
-        return np.hstack([picked, np.ones((len(indices), 1))]) if self._bias else picked
+    def _features(self, indices: Ints) -> Float64s:
+        return np.asarray(self._rows(indices).double().cpu().numpy())
 
     def gram(self, row_weight: Any, step: int = 1) -> Any:
         """See `Engine.gram`: float64 on the matrix units, which are no slower than float32 without them."""
         total = torch.zeros((self.n_columns, self.n_columns), dtype=torch.float64, device=self._device)
-        root = torch.sqrt(row_weight)
-        for rows, X in self._blocks(step):
-            for block, part in zip(torch_kernels.row_blocks(X), _split(root[rows], X), strict=True):
-                B = self._with_bias(block) * part[:, None]
-                total += B.T @ B
+        root, done = torch.sqrt(row_weight[::step])[:, None], 0
+        for block in self._wide_blocks(step):
+            B = torch.cat([block, torch.ones_like(block[:, :1])], dim=1) if self._bias else block
+            B = B * root[done : done + len(B)]
+            total += B.T @ B
+            done += len(B)
         self.sweeps += 1.0 / step
         return total
 
-    def _with_bias(self, block: Any) -> Any:
-        """A few rows in float64, the column of ones with them."""
-        wide = block.double()
-        return torch.cat([wide, torch.ones_like(wide[:, :1])], dim=1) if self._bias else wide
-
     def row_squares(self) -> Any:
         """See `Engine.row_squares`."""
-        found = []
-        for _, X in self._blocks():
-            for block in torch_kernels.row_blocks(X):
-                wide = block.double()
-                found.append((wide * wide).sum(dim=1) + float(self._bias))
         self.sweeps += 1.0
-        return torch.cat(found)
+        return torch.cat([(block * block).sum(dim=1) + float(self._bias) for block in self._wide_blocks()])
+
+    def _wide_blocks(self, step: int = 1) -> Iterator[Any]:
+        """Every `step`-th row in order, in pieces of float64."""
+        for _, X in self._blocks(step):
+            for block in torch_kernels.row_blocks(X):
+                yield block.double()
 
     def eigh(self, G: Any) -> tuple[Float64s, Any]:
         """See `Engine.eigh`."""
         g, E = torch.linalg.eigh(G)
         return self.host(g), E.contiguous()
-
-    def small_products(self) -> AbstractContextManager[object]:
-        """See `Engine.small_products`: a device runs its work in order, so nothing is needed."""
-        return nullcontext()
 
     def secant_solve(self, solve: Callable[[Any], Any], pairs: tuple[Pair, ...], R: Any) -> Any:
         """See `Engine.secant_solve`: the compact form of the recursion, four products with all pairs at once."""
@@ -223,18 +186,14 @@ class TorchEngine:
         """See `Engine.within_reach`."""
         here = self.placed(labels)
         inside = torch_kernels.within_reach(products.T, here.Y.T, here.weight, reach) & self._mask(eligible)
-        return self._listed(inside)
+        (rows,) = torch.where(inside)
+        return None if len(rows) > max(64, self.n_rows // 4) else np.asarray(self.host(rows))
 
     def _mask(self, eligible: Bools) -> Any:
         """The eligible rows, on the device; kept, because a round needs them several times."""
         if self._eligible is None or self._eligible[0] is not eligible:
             self._eligible = (eligible, small_tensor(eligible).to(self._device, copy=True))
         return self._eligible[1]
-
-    def _listed(self, inside: Any) -> Ints | None:
-        """The rows of a mask; None if they are more than a quarter of all."""
-        rows = torch.nonzero(inside)[:, 0]
-        return None if len(rows) > max(64, self.n_rows // 4) else np.asarray(self.host(rows))
 
     def scores_of(self, indices: Ints, logits: Any, products: Any, labels: RowLabels) -> tuple[Float64s, Ints]:
         """See `Engine.scores_of`."""
@@ -257,13 +216,8 @@ class TorchEngine:
         worth = torch.where(mask, mean - optimism * spread, float("inf"))
         return worth, torch.where(mask, mean, float("inf")), torch.where(mask, label, 0)
 
-    def lowest(self, scores: Any, count: int) -> Ints:
-        """See `Engine.lowest`."""
-        count = min(count, int(torch.isfinite(scores).sum()))
-        if count == 0:
-            return np.empty(0, dtype=np.int64)
-        limit = torch.topk(scores, count, largest=False).values.max()
-        return np.asarray(self.host(torch.nonzero(scores <= limit)[:, 0]))
+    def _smallest(self, scores: Any, count: int) -> Any:
+        return torch.topk(scores, count, largest=False).values.max()
 
     def _blocks(self, step: int = 1) -> Iterator[tuple[slice, Any]]:
         """(which rows, those rows on the device), in order; the rows are every `step`-th."""
@@ -274,15 +228,11 @@ class TorchEngine:
         cuts = [slice(start, min(start + size, self.n_rows), step) for start in range(0, self.n_rows, size)]
         yield from passing(self._X, cuts, self._device, self._dtype)
 
-    def __getstate__(self) -> dict[str, object]:
-        """The features on the host, and the settings; everything else is made again."""
-        made = ("_kernels", "_labels", "_secant", "_recorder", "_eligible")
-        return {**{name: value for name, value in self.__dict__.items() if name not in made}, "_X": self._X.cpu()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._X = self._X.to(self._device) if self.resident else self._X
-        self._start()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Features on the host, and the settings; everything else is made again."""
+        kind = str(self._dtype).removeprefix("torch.")
+        make = partial(TorchEngine, bias=self._bias, device=str(self._device), dtype=kind, resident=self.resident)
+        return make, (self._X.cpu(),)
 
 
 def _kernels(device: torch.device) -> Any:
@@ -294,8 +244,3 @@ def _kernels(device: torch.device) -> Any:
     except ImportError:
         return torch_kernels
     return triton_kernels
-
-
-def _split(root: Any, X: Any) -> Any:
-    """Row weights in the pieces of `row_blocks`."""
-    return root.split([len(block) for block in torch_kernels.row_blocks(X)])

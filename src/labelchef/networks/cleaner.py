@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -23,24 +23,25 @@ from labelchef.networks.constructors import (
     FineTune,
     LastLayer,
     NetworkConstructor,
+    NetworkSession,
     NetworkTrainer,
     Retrain,
     as_constructor,
 )
+from labelchef.networks.features import extract
 from labelchef.networks.influence import InfluenceSettings
-from labelchef.networks.inputs import as_device, as_inputs
-from labelchef.networks.model import NetworkModel
-from labelchef.networks.progress import epochs_shown
-from labelchef.networks.selector import ALONG_V, Direction, choose_selector
-from labelchef.networks.session import NetworkSession
+from labelchef.networks.inputs import Inputs, as_device, as_inputs
+from labelchef.networks.model import NetworkModel, penultimate
+from labelchef.networks.selector import Direction, NetworkInfluenceSelector, choose_selector
 from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
-from labelchef.networks.training import TrainingSettings, train
+from labelchef.networks.training import TrainingSettings
 from labelchef.selectors import Selector
 
 GAMMA, L2 = 0.8, 1e-3
 """Of a network, unless said otherwise."""
 
 
+@dataclass(eq=False, repr=False)
 class NetworkCleaner(Cleaner):
     """Clean the labels a network is trained on: everything `LabelCleaner` does, with a network as the model.
 
@@ -80,51 +81,28 @@ class NetworkCleaner(Cleaner):
     ('budget spent', 20)
     """
 
-    _model: NetworkModel
-    _last_layer_bias: bool | None
+    network: Any
+    selector: str | Selector = "expected_infl"
+    constructor: str | FineTune | Retrain | LastLayer = "fine_tune"
+    parameters: str | Iterable[str] = "all"
+    outputs: Outputs = "auto"
+    pretrained: bool = False
+    training: TrainingSettings | None = None
+    influence: InfluenceSettings | None = None
+    gamma: float | str = GAMMA
+    l2: float | str = L2
+    budget: int | None = 100
+    batch_size: int = 10
+    target: float | None = None
+    target_metric: str = "f1_macro"
+    stop: StoppingRule | None = None
+    holdout: float | str = "auto"
+    device: str = "auto"
+    progress: bool = False
+    random_state: int | None = 0
+    _model: NetworkModel = field(init=False)
+    _last_layer_bias: bool | None = field(init=False)
     """Whether the last layer, which softmax regression has replaced, has a bias; None where the network is the model."""
-
-    def __init__(
-        self,
-        network: Any,
-        selector: str | Selector = "expected_infl",
-        constructor: str | FineTune | Retrain | LastLayer = "fine_tune",
-        parameters: str | Iterable[str] = "all",
-        outputs: Outputs = "auto",
-        pretrained: bool = False,
-        training: TrainingSettings | None = None,
-        influence: InfluenceSettings | None = None,
-        gamma: float | str = GAMMA,
-        l2: float | str = L2,
-        budget: int | None = 100,
-        batch_size: int = 10,
-        target: float | None = None,
-        target_metric: str = "f1_macro",
-        stop: StoppingRule | None = None,
-        holdout: float | str = "auto",
-        device: str = "auto",
-        progress: bool = False,
-        random_state: int | None = 0,
-    ) -> None:
-        self.network = network
-        self.selector = selector
-        self.constructor = constructor
-        self.parameters = parameters
-        self.outputs: Outputs = outputs
-        self.pretrained = pretrained
-        self.training = training
-        self.influence = influence
-        self.gamma = gamma
-        self.l2 = l2
-        self.budget = budget
-        self.batch_size = batch_size
-        self.target = target
-        self.target_metric = target_metric
-        self.stop = stop
-        self.holdout = holdout
-        self.device = device
-        self.progress = progress
-        self.random_state = random_state
 
     def fit(
         self,
@@ -155,7 +133,7 @@ class NetworkCleaner(Cleaner):
             task.influenced_parameters()
         data = CampaignData.of(
             X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
-            y_clean=y_clean, askable=askable, classes=classes, read=_read_inputs,
+            y_clean=y_clean, askable=askable, classes=classes, read=as_inputs,
         )  # fmt: skip
         check_figures(data, settings, self._rules())
         steering, judging = split_validation(data, settings)
@@ -163,26 +141,24 @@ class NetworkCleaner(Cleaner):
         training = _settings_of("training", self.training, TrainingSettings)
         model = NetworkModel(
             task, data.X, steering, judging if len(judging[1]) else None, data.test,
-            len(data.names), l2, as_device(self.device), influence.batch_size,
+            len(data.names), l2, as_device(self.device), influence.batch_size, self.progress,
         )  # fmt: skip
         self._model = model
         table = first_table(data, gamma)
         if isinstance(following, LastLayer):
             if not self.pretrained:
-                with epochs_shown(training.epochs, on_step, shown=self.progress) as on_epoch:
-                    train(
-                        task, model.examples(table.rows), model.steering_examples, training,
-                        l2=model.l2, seed=settings.seed, device=model.device, on_epoch=on_epoch,
-                    )  # fmt: skip
-            return self._hold_last_layer(data.mapped(model.features), settings, following)
-        trainer = NetworkTrainer(model, training, following, settings.seed, self.pretrained, self.progress)
-        direction = Direction(model, influence, settings.seed, self.progress)
+                model.train(table.rows, training, settings.seed, on_step)
+            return self._hold_last_layer(data.mapped(self._features), settings, following)
+        trainer = NetworkTrainer(model, training, following, settings.seed, self.pretrained)
+        direction = Direction(model, influence, settings.seed)
         selector = choose_selector(copy.deepcopy(self.selector), direction, training)
         first = model.view(table.rows)
         session = NetworkSession(
             objective=first.objective, labels=table, steering=first.steering, judging=first.judging, test=first.test,
-            selector=selector, constructor=trainer, seed=settings.seed, model=model,
-            scorer=ALONG_V["expected_infl" if selector.name == "expected_infl" else "infl"](direction),
+            selector=selector, constructor=trainer, seed=settings.seed,
+            scorer=NetworkInfluenceSelector(
+                "expected_infl" if selector.name == "expected_infl" else "infl", direction
+            ),
         )  # fmt: skip
         session.start(on_step)
         self._last_layer_bias = None
@@ -206,7 +182,14 @@ class NetworkCleaner(Cleaner):
         inputs = as_inputs(X, like=self._model.X)
         if self._last_layer_bias is None:
             return np.asarray(probabilities(self._model.logits(inputs)))
-        return linear_probabilities(self._model.features(inputs), session.parameters, bias=self._last_layer_bias)
+        return linear_probabilities(self._features(inputs), session.parameters, bias=self._last_layer_bias)
+
+    def _features(self, X: Inputs) -> NDArray[np.float32]:
+        """What the last linear layer is given, (n, D)."""
+        task, device = self._model.task, str(self._model.device)
+        return extract(
+            task, X, forward=lambda _, x: penultimate(task, x), batch_size=self._model.batch_size, device=device
+        )
 
     @property
     def network_(self) -> nn.Module:
@@ -243,10 +226,6 @@ class NetworkCleaner(Cleaner):
                 code="gamma" if gamma is None else "l2",
             )
         return gamma, l2
-
-
-def _read_inputs(X: Any, name: str, like: "NDArray[Any] | None") -> NDArray[Any]:
-    return as_inputs(X, name, like=like)
 
 
 def _copied(task: NetworkTask) -> NetworkTask:

@@ -1,4 +1,4 @@
-"""Who builds the network after labels change.
+"""Who builds the network after labels change, and the session that takes it up.
 
 - `Retrain`: from the weights that were handed in, on the labels as they stand: a function of labels and seed alone.
 - `FineTune`: a few epochs from the weights of the last round.
@@ -8,12 +8,16 @@
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from labelchef.campaign.gain import gains
+from labelchef.campaign.session import Session, Split
 from labelchef.constructors import Construction
 from labelchef.constructors.protocol import OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
@@ -21,10 +25,10 @@ from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
-from labelchef.domain.records import ConstructionDiagnostics, LabelChange
+from labelchef.domain.records import ConstructionDiagnostics, Decisions, LabelChange, RoundRecord
+from labelchef.domain.validation import Gain
 from labelchef.networks.model import NetworkModel, View
-from labelchef.networks.progress import epochs_shown
-from labelchef.networks.training import Trained, TrainingSettings, train
+from labelchef.networks.training import Trained, TrainingSettings, copied
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class Retrain:
     """Train again from the weights that were handed in, as the first model was."""
 
     name: str = field(default="retrain", init=False)
+
+    def settings(self, first: TrainingSettings) -> TrainingSettings:
+        """Those of the first training."""
+        return first
 
 
 @dataclass(frozen=True)
@@ -87,12 +95,12 @@ def as_constructor(chosen: Any) -> NetworkConstructor:
     return made
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkConstruction(Construction):
     """A trained network: its weights, and its view for the pipeline, at whose point it sits."""
 
-    weights: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
-    view: View | None = field(default=None, repr=False)
+    weights: dict[str, torch.Tensor] = field(repr=False)
+    view: View = field(repr=False)
 
 
 @dataclass
@@ -104,13 +112,11 @@ class NetworkTrainer:
     following: Retrain | FineTune
     seed: int
     pretrained: bool = False
-    progress: bool = False
-    """Whether to show a bar for every training."""
     name: str = field(default="", init=False)
     first: dict[str, torch.Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.name, self.first = self.following.name, self.model.weights()
+        self.name, self.first = self.following.name, copied(self.model.task)
 
     def initialise(
         self,
@@ -119,8 +125,7 @@ class NetworkTrainer:
         on_step: OnStep | None = None,
     ) -> NetworkConstruction:
         """Train, or take the network as it was handed in."""
-        settings = None if self.pretrained else self.training
-        return self._construction(objective, settings, on_step)
+        return self._construction(objective, None if self.pretrained else self.training, on_step)
 
     def construct(
         self,
@@ -131,23 +136,17 @@ class NetworkTrainer:
         companion: Companion | None = None,  # noqa: ARG002
     ) -> NetworkConstruction:
         """Train again, or go on."""
-        if isinstance(self.following, Retrain):
-            self.model.load(self.first)
-            return self._construction(objective, self.training, None)
         assert isinstance(last, NetworkConstruction)
-        self.model.load(last.weights)
-        return self._construction(objective, self.following.settings(self.training), None)
+        again = isinstance(self.following, Retrain)
+        self.model.task.load_state_dict(self.first if again else last.weights)
+        return self._construction(objective, self.following.settings(self.training))
 
     def _construction(
-        self, objective: Objective, settings: TrainingSettings | None, on_step: OnStep | None
+        self, objective: Objective, settings: TrainingSettings | None, on_step: OnStep | None = None
     ) -> NetworkConstruction:
-        began, model, done = time.perf_counter(), self.model, Trained(0, 0, 0, 0.0, 0.0, 0.0)
+        began, model, done = time.perf_counter(), self.model, Trained(0, 0, 0, 0.0)
         if settings is not None:
-            with epochs_shown(settings.epochs, on_step, shown=self.progress) as on_epoch:
-                done = train(
-                    model.task, model.examples(objective.labels), model.steering_examples, settings,
-                    l2=model.l2, seed=self.seed, device=model.device, on_epoch=on_epoch,
-                )  # fmt: skip
+            done = model.train(objective.labels, settings, self.seed, on_step)
         view = model.view(objective.labels)
         point = view.objective.at(np.eye(model.n_classes))
         nan = float("nan")  # no gradient of F over the weights is computed, and no optimum is claimed
@@ -156,4 +155,43 @@ class NetworkTrainer:
             epoch=done.epoch, explicit=done.steps, seconds=time.perf_counter() - began,
         )  # fmt: skip
         keeper = CurvatureKeeper(freeze(view.objective, point.logits))
-        return NetworkConstruction(point, keeper, made, weights=model.weights(), view=view)
+        return NetworkConstruction(point, keeper, made, weights=copied(model.task), view=view)
+
+
+@dataclass
+class NetworkSession(Session):
+    """A campaign on a network: objective and splits are those of the view of its model, replaced with every model."""
+
+    first: View | None = field(default=None, init=False, repr=False)
+    """Of the model before any cleaning."""
+
+    @contextmanager
+    def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
+        last = self.construction
+        try:
+            with super()._as_one(decisions) as change:
+                yield change
+        except BaseException:
+            assert isinstance(last, NetworkConstruction)
+            assert isinstance(self.constructor, NetworkTrainer)
+            self._look_at(last.view)
+            self.constructor.model.task.load_state_dict(last.weights)
+            raise
+
+    def _record(self, construction: Construction, *details: Any, **named: Any) -> RoundRecord:
+        assert isinstance(construction, NetworkConstruction)
+        self.first = self.first or construction.view
+        self._look_at(construction.view)
+        return super()._record(construction, *details, **named)
+
+    def _look_at(self, view: View) -> None:
+        self.objective = replace(view.objective, labels=self.labels.rows)
+        self.steering, self.judging, self.test = view.steering, view.judging, view.test
+
+    def gains(self, split: Split) -> dict[str, Gain]:
+        """Of each metric: the splits of the first view and of this one hold the same samples."""
+        assert self.first is not None, "start() comes first"
+        first = self.first.test if split is self.test else self.first.judging
+        assert first is not None
+        before, after = first.judged(self.parameters), split.judged(self.parameters)  # the identity, for both
+        return gains(split.examples.y, before, after, self.labels.n_classes, self.seed)

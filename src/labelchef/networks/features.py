@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from labelchef.domain.errors import InvalidInputError
-from labelchef.networks.inputs import Inputs, as_device, as_inputs, batches
-from labelchef.networks.model import penultimate
+from labelchef.networks.inputs import as_device, as_inputs, batches
+from labelchef.networks.model import penultimate, watched
 from labelchef.networks.task import NetworkTask
+from labelchef.networks.training import predicting
 
 Forward = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
@@ -103,30 +104,23 @@ def extract(
     inputs, where = as_inputs(X), as_device(device)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     read = forward or _reader(module, layer)
-    found: NDArray[np.float32] | None = None
-    module.to(where)
-    modes = {part: part.training for part in module.modules()}
-    for part in modes:
-        part.training = False
-    try:
-        with torch.no_grad():
-            for rows, x in batches(inputs, batch_size, where, dtype):
-                features = _flat(read(module, x), len(x))
-                if found is None:
-                    found = _empty(inputs, features.shape[1], out)
-                found[rows] = features
-                if on_batch is not None:
-                    on_batch(rows.stop, len(inputs))
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
-    assert found is not None
+    partial = Path(f"{out}.part")  # holds the features until all are there
+    found: NDArray[np.float32] = np.empty((0, 0), np.float32)
+    with torch.no_grad(), predicting(module.to(where)):
+        for rows, x in batches(inputs, batch_size, where, dtype):
+            features = _flat(read(module, x), len(x))
+            if rows.start == 0:
+                shape = (len(inputs), features.shape[1])
+                found = np.empty(shape, np.float32) if out is None else _mapped(partial, Path(out), shape)
+            found[rows] = features
+            if on_batch is not None:
+                on_batch(rows.stop, len(inputs))
     if out is None:
         return found
     assert isinstance(found, np.memmap)
     found.flush()
     del found
-    _partial(out).replace(out)
+    partial.replace(out)
     whole: NDArray[np.float32] = np.load(out, mmap_mode="r+")
     return whole
 
@@ -141,26 +135,18 @@ def _flat(made: Any, n: int) -> NDArray[np.float32]:
     return np.asarray(made.flatten(1).float().cpu().numpy(), dtype=np.float32)
 
 
-def _empty(inputs: Inputs, columns: int, out: str | Path | None) -> NDArray[np.float32]:
-    if out is None:
-        return np.empty((len(inputs), columns), dtype=np.float32)
-    shape = (len(inputs), columns)
+def _mapped(partial: Path, out: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
     try:
-        if Path(out).is_dir():
+        if out.is_dir():
             raise IsADirectoryError(None, "it is a folder")
-        mapped: NDArray[np.float32] = np.lib.format.open_memmap(_partial(out), "w+", np.float32, shape)
+        mapped: NDArray[np.float32] = np.lib.format.open_memmap(partial, "w+", np.float32, shape)
     except OSError as error:
         raise InvalidInputError(
             f"{out} cannot be written ({error.strerror}); expected a file in a folder that is there, with room for "
-            f"{4 * len(inputs) * columns:,} bytes",
+            f"{4 * shape[0] * shape[1]:,} bytes",
             code="features",
         ) from None
     return mapped
-
-
-def _partial(out: str | Path) -> Path:
-    """Where features lie until all are there."""
-    return Path(f"{out}.part")
 
 
 def _reader(module: nn.Module, layer: str | None) -> Forward:
@@ -175,14 +161,4 @@ def _reader(module: nn.Module, layer: str | None) -> Forward:
         raise InvalidInputError(
             f"the network has no part {layer!r}; expected 'penultimate' or one of: {names}", code="features"
         )
-    return lambda net, x: _output_of(net, parts[layer], x)
-
-
-def _output_of(module: nn.Module, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    seen: list[torch.Tensor] = []
-    hook = part.register_forward_hook(lambda _, __, made: seen.append(made))
-    try:
-        module(x)
-    finally:
-        hook.remove()
-    return seen[-1]
+    return lambda net, x: watched(net, parts[layer], x)[1][-1][1]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from labelchef.domain.arrays import Ints
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 
 Inputs: TypeAlias = NDArray[Any]
@@ -19,7 +19,7 @@ Inputs: TypeAlias = NDArray[Any]
 _CHECK_ROWS = 1024
 
 
-def as_inputs(X: Any, name: str = "X", *, like: Inputs | None = None) -> Inputs:
+def as_inputs(X: Any, name: str = "X", like: Inputs | None = None) -> Inputs:
     """An array of samples, not copied where X is one (a memory map stays where it is).
 
     >>> as_inputs(torch.zeros(2, 1, 28, 28)).shape
@@ -79,15 +79,13 @@ def batches(X: Inputs, size: int, device: torch.device, dtype: torch.dtype) -> I
 
 
 class Rows:
-    """What comes out of batches, put together as it comes: no list of pieces between."""
+    """The outputs of batches in one array, written as they come: no list of pieces between."""
 
-    def __init__(self, n: int, dtype: type[np.floating[Any]] = np.float64) -> None:
-        self._n, self._dtype = n, dtype
-        self.array: NDArray[Any] = np.empty((0, 0), dtype)
+    def __init__(self, n: int) -> None:
+        self.array: Float64s = np.empty((n, 0))
 
     def put(self, rows: slice, made: torch.Tensor) -> None:
         """The rows of a batch, (n, width)."""
-        wide = made.double() if self._dtype is np.float64 else made.float()
-        if self.array.shape[0] != self._n:
-            self.array = np.empty((self._n, made.shape[1]), self._dtype)
-        self.array[rows] = wide.cpu().numpy()
+        if self.array.shape[1] == 0:
+            self.array = np.empty((len(self.array), made.shape[1]))
+        self.array[rows] = made.double().cpu().numpy()

@@ -24,7 +24,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.networks.inputs import Inputs, Rows, batches
 from labelchef.networks.task import NetworkTask
-from labelchef.networks.training import Examples, labels_of, losses, predicting
+from labelchef.networks.training import Examples, losses, predicting
 
 Tree = dict[str, torch.Tensor]
 
@@ -105,14 +105,12 @@ class Linearised:
     def _leaves(self) -> Tree:
         return {name: p.clone().requires_grad_() for name, p in self.w.items()}
 
-    def _summed(
-        self, data: Examples, product: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Tree]
-    ) -> torch.Tensor:
+    def _summed(self, data: Examples, product: Callable[..., Tree]) -> torch.Tensor:
         """A sum over batches, divided by the number of samples, so that the size of a batch plays no part."""
         total = torch.zeros(self.n_parameters, device=self.device, dtype=torch.float64)
         with predicting(self.task), _differentiable(self.task):
-            for rows, x in batches(data.X, self.batch_size, self.device, self.task.dtype):
-                total += self.vector(product(x, *labels_of(data, rows, self.device, self.task.dtype))).detach()
+            for batch in data.batches(self.batch_size, self.device, self.task.dtype):
+                total += self.vector(product(*batch)).detach()
         return (total / len(data.X)).to(self.dtype)
 
 

@@ -8,10 +8,15 @@ So metrics, stopping rules and every selector that asks for probabilities only s
 with w, so each model brings a view of its own.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
 from labelchef.campaign.data import Labelled
@@ -22,7 +27,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.networks.inputs import Inputs, Rows, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
-from labelchef.networks.training import Examples, copied, predicting
+from labelchef.networks.training import Examples, OnEpoch, Trained, TrainingSettings, predicting, train
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class NetworkModel:
     l2: float
     device: torch.device
     batch_size: int
+    progress: bool = False
+    """Whether to show bars: epochs of every training, iterations of every solve for influence."""
 
     def __post_init__(self) -> None:
         self.task.to(self.device)
@@ -64,13 +71,19 @@ class NetworkModel:
         """The training set with its labels as they stand."""
         return Examples(self.X, labels.Y, labels.weight)
 
-    def weights(self) -> dict[str, torch.Tensor]:
-        """A copy of everything the network has learned."""
-        return copied(self.task)
+    def train(
+        self, labels: RowLabels, settings: TrainingSettings, seed: int, on_epoch: OnEpoch | None = None
+    ) -> Trained:
+        """Train on the labels as they stand, from the present weights."""
+        with bar("training", settings.epochs, shown=self.progress) as move:
 
-    def load(self, weights: dict[str, torch.Tensor]) -> None:
-        """Put learned weights back."""
-        self.task.load_state_dict(weights)
+            def tell(epoch: int, loss: float, validation: float) -> None:
+                move(epoch, f"loss {loss:.3f}, on validation {validation:.3f}")
+                if on_epoch is not None:
+                    on_epoch(epoch, loss, validation)
+
+            given = (self.examples(labels), self.steering_examples, settings)
+            return train(self.task, *given, l2=self.l2, seed=seed, device=self.device, on_epoch=tell)
 
     def logits(self, X: Inputs) -> Float64s:
         """(n, C), the network as it predicts."""
@@ -99,37 +112,40 @@ class NetworkModel:
     def _split(self, X: Inputs, y: Ints) -> Split:
         return Split(self.logits(X), y, self.n_classes, bias=False)
 
-    def features(self, X: Inputs) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
-        """What the last linear layer is given, (n, D), float32."""
-        found = Rows(len(X), np.float32)
-        with torch.no_grad(), predicting(self.task):
-            for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found.put(rows, penultimate(self.task, x))
-        return found.array
+
+@contextmanager
+def bar(what: str, total: float, *, shown: bool) -> Iterator[Callable[[float, str], None]]:
+    """A bar on the standard error, if it is to be shown and there is a terminal; yields what moves it."""
+    console = Console(stderr=True)  # a log gets no bars, nor the empty lines they leave there
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as progress:
+        line = progress.add_task(what, total=total)
+        yield lambda completed, description: progress.update(line, completed=completed, description=description)
 
 
 def penultimate(task: NetworkTask, x: torch.Tensor) -> torch.Tensor:
     """The input (n, D) of the last linear layer, which must be the one that makes the logits."""
-    head = task.module.get_submodule(last_linear(task.module))
-    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-
-    def look(_: nn.Module, given: tuple[torch.Tensor, ...], made: torch.Tensor) -> None:
-        seen.append((given[0], made))
-
-    hook = head.register_forward_hook(look)
-    try:
-        logits = task(x)
-    finally:
-        hook.remove()
-    same = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape == logits.shape
+    logits, seen = watched(task, task.module.get_submodule(last_linear(task.module)), x)
+    same = len(seen) == 1 and seen[0][0][0].ndim == 2 and seen[0][1].shape == logits.shape
     if not same or not torch.allclose(_centred(seen[0][1]), _centred(logits), atol=1e-3, rtol=1e-3):
         raise InvalidInputError(
             f"the last linear layer, {last_linear(task.module)!r}, does not make the logits; expected a network that ends "
             "in a linear layer with one output a class. Use constructor 'fine_tune' or 'retrain'",
             code="last_layer",
         )
-    return seen[0][0]
+    features: torch.Tensor = seen[0][0][0]
+    return features
 
 
 def _centred(logits: torch.Tensor) -> torch.Tensor:
     return logits - logits.mean(dim=1, keepdim=True)
+
+
+def watched(module: nn.Module, part: nn.Module, x: torch.Tensor) -> tuple[Any, list[tuple[Any, Any]]]:
+    """The module's output for x, and the inputs and output of one of its parts, each time that it ran."""
+    seen: list[tuple[Any, Any]] = []
+    hook = part.register_forward_hook(lambda _, given, made: seen.append((given, made)))
+    try:
+        return module(x), seen
+    finally:
+        hook.remove()

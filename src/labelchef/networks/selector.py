@@ -13,8 +13,9 @@ validation loss is vᵀ H_val v = mean_j Var_{P_j} T_j in the Gauss–Newton app
 """
 
 import copy
+import math
 import time
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -33,11 +34,10 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
 from labelchef.networks.influence import InfluenceSettings, Solution, solve, subsample
 from labelchef.networks.linearised import Linearised
-from labelchef.networks.model import NetworkModel
-from labelchef.networks.progress import iterations_shown
-from labelchef.networks.training import TrainingSettings, train
+from labelchef.networks.model import NetworkModel, bar
+from labelchef.networks.training import TrainingSettings
 from labelchef.selectors import SelectionContext, Selector
-from labelchef.selectors.appraisal import BestCase, Expected
+from labelchef.selectors.appraisal import Appraisal, BestCase, Expected
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex model which work on a network too: they use only its probabilities."""
@@ -62,8 +62,6 @@ class Direction:
     model: NetworkModel
     settings: InfluenceSettings
     seed: int
-    progress: bool = False
-    """Whether to show a progress bar during the solve for v."""
     _v: torch.Tensor | None = field(default=None, init=False, repr=False)
     _last: tuple[Point, Products] | None = field(default=None, init=False, repr=False)
 
@@ -78,8 +76,14 @@ class Direction:
         network = Linearised(model.task, model.device, self.settings.batch_size)
         g = network.gradient(model.steering_examples)
         data = subsample(model.examples(context.objective.labels), self.settings.curvature_rows, self.seed)
-        with iterations_shown(self.settings.tol, shown=self.progress) as on_iteration:
-            solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v, on_iteration=on_iteration)
+        tol = self.settings.tol
+        with bar("influence", 100, shown=model.progress) as move:  # its length is the digits that are asked for
+
+            def tell(iteration: int, residual: float) -> None:
+                share = math.log(max(residual, tol)) / math.log(tol)
+                move(max(0.0, 100 * share), f"influence, iteration {iteration}, residual {residual:.0e}")
+
+            solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v, on_iteration=tell)
         self._v = solution.v
         seconds = time.perf_counter() - began
         trusted, T = network.push(model.steering[0], solution.v)
@@ -88,19 +92,52 @@ class Direction:
         return Products(S, logits, probabilities(logits), eta, solution, seconds)
 
 
+Rank = Callable[[Products, Float64s, Float64s], tuple[Float64s, Ints, Float64s]]
+"""From products, labels Y and weights: scores (smallest first), suggested class ids and influences, (N,) each."""
+
+
+def _by_worth(appraisal: Appraisal, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
+    worth = appraisal.of(found.A, found.S, Y, weight)
+    return worth.worth, worth.answers.argmax(axis=1), worth.influence
+
+
+def _by_slope(found: Products, *_: Float64s) -> tuple[Float64s, Ints, Float64s]:
+    """A slope with respect to the label is not a predicted change, so `influence` is NaN."""
+    slopes = label_slopes(found.S, found.P)
+    return np.asarray(slopes.min(axis=1)), slopes.argmin(axis=1), np.full(len(slopes), np.nan)
+
+
+def _by_deletion(found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
+    """Ranked as if the weight were 1, so that there is an order even for γ = 0."""
+    scores = deletion_influence(found.S, found.P, Y)
+    return scores, np.full(len(Y), UNRESOLVED), weight * scores
+
+
+ALONG_V: dict[str, Rank] = {
+    "expected_infl": lambda found, *labels: _by_worth(Expected(found.eta, optimism=1.0), found, *labels),
+    "infl": lambda found, *labels: _by_worth(BestCase(), found, *labels),
+    "infl_d": _by_deletion,
+    "infl_y": _by_slope,
+}
+
+
 @dataclass
-class NetworkInfluenceSelector(ABC):
+class NetworkInfluenceSelector:
     """A selector that ranks by S = J v. Samples are scored one by one: there is no look-ahead."""
 
+    name: str
     direction: Direction
-    name: ClassVar[str]
-    suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = False
+
+    @property
+    def suggests(self) -> bool:
+        """INFL-D, which asks what deletion would bring, has no label to suggest."""
+        return self.name != "infl_d"
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples with the smallest scores; equal scores by index."""
-        began, found = time.perf_counter(), self.direction.at(context)
-        scores, suggested, influence = self.rank(found, context.objective.labels.Y, context.objective.labels.weight)
+        began, found, labels = time.perf_counter(), self.direction.at(context), context.objective.labels
+        scores, suggested, influence = ALONG_V[self.name](found, labels.Y, labels.weight)
         indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
         diagnostics = SelectionDiagnostics(
             iterations=found.solution.iterations,
@@ -111,60 +148,8 @@ class NetworkInfluenceSelector(ABC):
             seconds=time.perf_counter() - began,
             solve_seconds=found.solve_seconds,
         )
-        Y, weight = context.objective.labels.Y[indices], context.objective.labels.weight[indices]
-        by_answer = influence_matrix(found.S[indices], found.P[indices], Y, weight)
+        by_answer = influence_matrix(found.S[indices], found.P[indices], labels.Y[indices], labels.weight[indices])
         return Batch(indices, suggested[indices], influence[indices], diagnostics, by_answer)
-
-    @abstractmethod
-    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """Scores (smallest first), suggested class ids and influences, (N,) each."""
-
-
-class NetworkInflSelector(NetworkInfluenceSelector):
-    """INFL."""
-
-    name: ClassVar[str] = "infl"
-
-    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """Formula (A): the score is the influence of the best answer."""
-        best = BestCase().of(found.A, found.S, Y, weight)
-        return best.worth, best.answers.argmax(axis=1), best.influence
-
-
-@dataclass
-class NetworkExpectedInflSelector(NetworkInfluenceSelector):
-    """Influence in expectation over the answers of people. `optimism` is β, the weight of its spread."""
-
-    optimism: float = 1.0
-    name: ClassVar[str] = "expected_infl"
-
-    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """The influence is the expectation; the spread affects only the order."""
-        expected = Expected(found.eta, self.optimism).of(found.A, found.S, Y, weight)
-        return expected.worth, expected.answers.argmax(axis=1), expected.influence
-
-
-class NetworkInflYSelector(NetworkInfluenceSelector):
-    """INFL-Y: a slope with respect to the label, so `influence` is NaN."""
-
-    name: ClassVar[str] = "infl_y"
-
-    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:  # noqa: ARG002
-        """Uses neither the present label nor its weight."""
-        slopes = label_slopes(found.S, found.P)
-        return np.asarray(slopes.min(axis=1)), slopes.argmin(axis=1), np.full(len(slopes), np.nan)
-
-
-class NetworkInflDSelector(NetworkInfluenceSelector):
-    """INFL-D: the samples whose deletion would lower the validation loss most."""
-
-    name: ClassVar[str] = "infl_d"
-    suggests: ClassVar[bool] = False
-
-    def rank(self, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-        """Ranked as if the weight were 1, so that there is an order even for γ = 0."""
-        scores = deletion_influence(found.S, found.P, Y)
-        return scores, np.full(len(Y), UNRESOLVED), weight * scores
 
 
 @dataclass
@@ -187,15 +172,13 @@ class NetworkO2USelector:
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples with the highest mean loss."""
         began, labels = time.perf_counter(), context.objective.labels
-        swinging = replace(self.model, task=copy.deepcopy(self.model.task))
+        swinging = copy.copy(self.model)
+        swinging.task, swinging.progress = copy.deepcopy(self.model.task), False
         total = np.zeros(len(labels.Y))
         rates = np.linspace(10.0, 0.1, self.epochs) * self.training.learning_rate
         for n, rate in enumerate(np.tile(rates, self.cycles)):
             settings = replace(self.training, epochs=1, learning_rate=float(rate), patience=None)
-            train(
-                swinging.task, swinging.examples(labels), swinging.steering_examples, settings,
-                l2=swinging.l2, seed=self.seed + n, device=swinging.device,
-            )  # fmt: skip
+            swinging.train(labels, settings, self.seed + n)
             total += cross_entropies(swinging.logits(swinging.X), labels.Y)
         indices = smallest(np.where(context.eligible, -total, np.inf), batch_size)
         diagnostics = SelectionDiagnostics(
@@ -206,13 +189,6 @@ class NetworkO2USelector:
         return replace(Batch.without_predictions(indices), diagnostics=diagnostics)
 
 
-ALONG_V: dict[str, type[NetworkInfluenceSelector]] = {
-    "expected_infl": NetworkExpectedInflSelector,
-    "infl": NetworkInflSelector,
-    "infl_d": NetworkInflDSelector,
-    "infl_y": NetworkInflYSelector,
-}
-
 NETWORK_SELECTORS = (*ALONG_V, "o2u", *ON_PROBABILITIES)
 """Names accepted by `NetworkCleaner(selector=…)`; with constructor 'last_layer', those of the convex model."""
 
@@ -221,7 +197,7 @@ def choose_selector(chosen: Any, direction: Direction, training: TrainingSetting
     """A selector for a network: one that uses v, O2U, one that needs only probabilities, or a user's own."""
     name = chosen if isinstance(chosen, str) else str(getattr(chosen, "name", ""))
     if isinstance(chosen, str) and chosen in ALONG_V:
-        return ALONG_V[chosen](direction)
+        return NetworkInfluenceSelector(chosen, direction)
     if isinstance(chosen, str) and chosen == "o2u":
         return NetworkO2USelector(direction.model, training, direction.seed)
     convex = name in ALL_SELECTORS and name not in ON_PROBABILITIES

@@ -38,14 +38,9 @@ class NetworkTask(nn.Module):
         self._outputs = outputs
         own = callable(getattr(module, "logits", None)) and callable(getattr(module, "influenced", None))
         self._method = "logits" if own else "__call__"
-        self._checked = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The logits, so that calling the task is calling the network."""
-        return self.logits(x)
-
-    def logits(self, x: torch.Tensor) -> torch.Tensor:
-        """(n, C). A single output is the logit of the second of two classes."""
+        """The logits (n, C). A single output is the logit of the second of two classes."""
         out = self._output(x)
         if self._outputs == "probabilities":
             out = out if out.shape[1] > 1 else torch.cat([1.0 - out, out], dim=1)
@@ -98,12 +93,19 @@ class NetworkTask(nn.Module):
         return next(p.dtype for p in self.parameters() if p.is_floating_point())
 
     def check(self, x: torch.Tensor, n_classes: int) -> None:
-        """Refuse outputs that are not what they are said to be, for so many classes; looks once, at one batch."""
-        if self._checked:
-            return
-        out = self._first_output(x)
-        found = max(2, out.shape[1])
-        if found != n_classes:
+        """Refuse outputs that are not what they are said to be, for so many classes."""
+        try:
+            with torch.no_grad():
+                out = self._output(x)
+        except InvalidInputError:
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise InvalidInputError(
+                f"the network cannot take a batch of X, of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')} "
+                f"({str(error).splitlines()[0]}); expected inputs as it was made for",
+                code="inputs",
+            ) from error
+        if max(2, out.shape[1]) != n_classes:
             raise InvalidInputError(
                 f"the network has {out.shape[1]} outputs; expected {n_classes}, one a column of the weak labels",
                 code="network",
@@ -119,30 +121,13 @@ class NetworkTask(nn.Module):
                 code="network",
             )
         doubtful = self._outputs == "logits" and not self._declared
-        if doubtful and distributed and (out.shape[1] > 1 or self._ends_in_sigmoid()):
+        ends_in_sigmoid = isinstance(list(self.module.modules())[-1], nn.Sigmoid)
+        if doubtful and distributed and (out.shape[1] > 1 or ends_in_sigmoid):
             raise InvalidInputError(
                 "the network's outputs look like probabilities; expected logits. "
                 "Drop its softmax or sigmoid, or pass outputs='probabilities' (or 'logits', if they are)",
                 code="network",
             )
-        self._checked = True
-
-    def _first_output(self, x: torch.Tensor) -> torch.Tensor:
-        """Of a first batch: whatever the network says against it is said in our words."""
-        try:
-            with torch.no_grad():
-                return self._output(x)
-        except InvalidInputError:
-            raise
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            raise InvalidInputError(
-                f"the network cannot take a batch of X, of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')} "
-                f"({str(error).splitlines()[0]}); expected inputs as it was made for",
-                code="inputs",
-            ) from error
-
-    def _ends_in_sigmoid(self) -> bool:
-        return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
 
 
 def adapt(network: Any, parameters: str | Iterable[str] = "all", *, outputs: Outputs = "auto") -> NetworkTask:

@@ -8,21 +8,21 @@ batches is ∇F. λ acts on every parameter that requires a gradient, biases inc
 Shapes: f (n, C); Y (N, C), rows on the simplex; r (N,).
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.numbers import check_number, check_whole
-from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.inputs import Inputs, batch_of
 from labelchef.networks.task import NetworkTask
 
 OnEpoch = Callable[[int, float, float], None]
@@ -70,17 +70,25 @@ class Examples:
         """Trusted samples: class ids, weight 1."""
         return cls(X, np.eye(n_classes)[y], np.ones(len(y)))
 
+    def batch(self, rows: slice | Ints, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+        """Inputs, labels and weights of a few samples where the network is."""
+        labels = (torch.from_numpy(np.array(part[rows])).to(device, dtype) for part in (self.Y, self.weight))
+        return (batch_of(self.X, rows, device, dtype), *labels)
+
+    def batches(self, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[torch.Tensor, ...]]:
+        """All samples in order, the last batch as long as what is left."""
+        for start in range(0, len(self.X), size):
+            yield self.batch(slice(start, start + size), device, dtype)
+
 
 @dataclass(frozen=True)
 class Trained:
-    """How a training went: the epoch that was kept, those made, steps taken, losses at the epoch kept."""
+    """How a training went: the epoch that was kept and its loss, the epochs and steps that were made."""
 
     epoch: int
     epochs: int
     steps: int
     loss: float
-    validation_loss: float
-    seconds: float
 
 
 def losses(logits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
@@ -92,29 +100,21 @@ def mean_loss(task: NetworkTask, data: Examples, size: int, device: torch.device
     """(1/n) Σ r_i ℓ_i, in batches, the network as it predicts."""
     total = 0.0
     with torch.no_grad(), predicting(task):
-        for rows, x in batches(data.X, size, device, task.dtype):
-            Y, weight = labels_of(data, rows, x.device, task.dtype)
+        for x, Y, weight in data.batches(size, device, task.dtype):
             total += float((weight * losses(task(x), Y)).sum())
     return total / len(data.X)
 
 
-def labels_of(
-    data: Examples, rows: slice | Ints, device: torch.device, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Labels and weights of a few samples where the network is."""
-    Y = torch.from_numpy(np.array(data.Y[rows])).to(device=device, dtype=dtype)
-    return Y, torch.from_numpy(np.array(data.weight[rows])).to(device=device, dtype=dtype)
-
-
 @contextmanager
-def predicting(task: NetworkTask) -> Iterator[None]:
+def predicting(module: nn.Module) -> Iterator[None]:
     """Dropout off, batch norms at their running figures; every part as it was afterwards."""
-    modes = [(part, part.training) for part in task.modules()]
-    task.eval()
+    modes = {part: part.training for part in module.modules()}
+    for part in modes:
+        part.training = False  # not eval(): an exported program has none
     try:
         yield
     finally:
-        for part, mode in modes:
+        for part, mode in modes.items():
             part.training = mode
 
 
@@ -144,9 +144,14 @@ def train(
 
     The same weights, data, settings and seed give the same network again, on one kind of machine and thread count.
     """
-    began, steps, best = time.perf_counter(), 0, (float("inf"), 0, float("nan"))
+    steps, best = 0, (float("inf"), 0, float("nan"))
     kept: dict[str, torch.Tensor] = {}
-    optimiser = _optimiser(task, settings, l2)
+    free = [p for p in task.parameters() if p.requires_grad]
+    optimiser: torch.optim.Optimizer = torch.optim.Adam(
+        free, settings.learning_rate, weight_decay=l2
+    )  # not AdamW: λ is in F
+    if settings.optimiser == "sgd":
+        optimiser = torch.optim.SGD(free, settings.learning_rate, settings.momentum, weight_decay=l2)
     with seeded(seed, device) as generator:
         for epoch in range(1, settings.epochs + 1):
             loss, made = _epoch(task, data, settings, optimiser, generator, device)
@@ -165,7 +170,7 @@ def train(
             if settings.patience is not None and epoch - best[1] >= settings.patience:
                 break
     task.load_state_dict(kept)
-    return Trained(best[1], epoch, steps, best[2], best[0], time.perf_counter() - began)
+    return Trained(best[1], epoch, steps, best[2])
 
 
 def copied(task: NetworkTask) -> dict[str, torch.Tensor]:
@@ -173,38 +178,25 @@ def copied(task: NetworkTask) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in task.state_dict().items()}
 
 
-def _optimiser(task: NetworkTask, settings: TrainingSettings, l2: float) -> Any:
-    free = [p for p in task.parameters() if p.requires_grad]
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(free, lr=settings.learning_rate, momentum=settings.momentum, weight_decay=l2)
-    return torch.optim.Adam(free, lr=settings.learning_rate, weight_decay=l2)  # not AdamW: λ is part of F
-
-
-def _wake(task: NetworkTask) -> None:
-    """Training mode for all parts but frozen batch norms: whose parameters stay, its running figures stay too."""
-    task.train()
-    for part in task.modules():
-        own = list(part.parameters(recurse=False))
-        if isinstance(part, _BatchNorm) and own and not any(p.requires_grad for p in own):
-            part.eval()
-
-
 def _epoch(
     task: NetworkTask,
     data: Examples,
     settings: TrainingSettings,
-    optimiser: Any,
+    optimiser: torch.optim.Optimizer,
     generator: torch.Generator,
     device: torch.device,
 ) -> tuple[float, int]:
     """One pass in a random order; mean loss and number of steps. Batches are of nearly one size: none is a crumb."""
-    _wake(task)
+    task.train()
+    for part in task.modules():  # frozen batch norms: whose parameters stay, its running figures stay too
+        own = list(part.parameters(recurse=False))
+        if isinstance(part, _BatchNorm) and own and not any(p.requires_grad for p in own):
+            part.eval()
     order = torch.randperm(len(data.X), generator=generator).numpy()
     parts = np.array_split(order, -(-len(order) // settings.batch_size))
     total = 0.0
     for rows in parts:
-        x = batch_of(data.X, rows, device, task.dtype)
-        Y, weight = labels_of(data, rows, device, task.dtype)
+        x, Y, weight = data.batch(rows, device, task.dtype)
         optimiser.zero_grad(set_to_none=True)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=settings.amp):
             logits = task(x)
