@@ -129,7 +129,7 @@ def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watche
     try:
         return steps.run(ledger, session, annotator, on_round=watcher.on_round)
     except KeyboardInterrupt:
-        ledger.sync()
+        ledger.recover()
         return StopReason.INTERRUPTED, "interrupted; the rounds done are kept, go on with --resume"
 
 
