@@ -55,17 +55,9 @@ class NewtonConstructor:
     ) -> Construction:
         """From the last optimum to the new one."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        keeper = last.keeper
-        start = objective.relabelled(last.point, change)
+        keeper, start = last.keeper, objective.relabelled(last.point, change)
         keeper.note(objective, last.point.logits, change)
-        found = minimise(
-            objective,
-            start,
-            keeper,
-            tol=self.tol,
-            max_sweeps=self.max_sweeps,
-            companion=companion,
-        )
+        found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, companion=companion)
         return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def _finish(
