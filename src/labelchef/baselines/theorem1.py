@@ -17,22 +17,51 @@ import numpy as np
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix, smallest
-from labelchef.core.softmax import probabilities
-from labelchef.core.theorem1 import Theorem1, softmax_hessian_norms
+from labelchef.core.objective import Linear
 from labelchef.domain.arrays import Float64s
-from labelchef.domain.records import Batch
-from labelchef.selectors.direction import Direction, InfluenceSelector
+from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.selectors.direction import InfluenceSelector
 from labelchef.selectors.infl import score_everything
 from labelchef.selectors.protocol import SelectionContext
 
 
+def theorem1_bounds(
+    estimate: Float64s, Y: Float64s, weight: Float64s, norms: Float64s, e1: float, e2: float, delta_terms: bool = True
+) -> tuple[Float64s, Float64s]:
+    """The paper's bound: centre ± radius (n, C) of I(i, c) at round k, from the estimates I_0 (n, C) at w0.
+
+    With v = −V, e1 = v·(w_k − w0), e2 = ‖v‖ ‖w_k − w0‖, h = ‖H(w0, z)‖ in place of the integrated Hessians, and
+    δ = e_c − y:  I = I_0 + ½(1 − γ) e1 h + Σ δ_j e1 h ± (Σ |δ_j| e2 h + ½(1 − γ) e2 h). The theorem as printed has −I
+    on the left; with its own v, which carries the minus sign, that is a sign error. For softmax all H^(j) are one matrix and
+    Σ δ_j = 0, so the true δ-terms are zero; `delta_terms=False` leaves them out, as the authors' code does.
+    """
+    h, free = norms[:, None], (1.0 - weight)[:, None]
+    centre = estimate + 0.5 * free * e1 * h
+    radius = 0.5 * free * e2 * h * np.ones_like(estimate)
+    if delta_terms:
+        radius = radius + 2.0 * (1.0 - Y) * e2 * h  # ‖e_c − y‖₁ = 2 (1 − y_c) on the simplex
+    return centre - radius, centre + radius
+
+
+def softmax_hessian_norms(P: Float64s, squares: Float64s) -> Float64s:
+    """‖H(w, z_i)‖ = ‖x_i‖² λ_max(diag p_i − p_i p_iᵀ), in closed form for softmax; P (n, C), squares ‖x_i‖² (n,).
+
+    >>> softmax_hessian_norms(np.array([[0.5, 0.5]]), np.array([4.0])).tolist()
+    [2.0]
+    """
+    if P.shape[1] == 2:
+        return np.asarray(squares * 2.0 * P[:, 0] * P[:, 1])
+    J = np.einsum("ic,cd->icd", P, np.eye(P.shape[1])) - np.einsum("ic,id->icd", P, P)
+    return np.asarray(squares * np.linalg.eigvalsh(J)[:, -1])
+
+
 @dataclass(frozen=True)
 class Provenance:
-    """w0, P at w0 (N, C), and the theorem with the norms ‖H(w0, z)‖."""
+    """w0, P at w0 (N, C), and the norms ‖H(w0, z)‖."""
 
     W: Float64s
     P: Float64s
-    theorem: Theorem1
+    norms: Float64s
 
 
 @dataclass
@@ -41,47 +70,41 @@ class Theorem1Selector(InfluenceSelector):
 
     delta_terms: bool = True
     hessian_norms: Callable[[SelectionContext], Float64s] | None = None
-    """‖H(w0, z)‖ of every sample, for models whose norms have no closed form: see `core.theorem1.power_norm`."""
+    """‖H(w0, z)‖ of every sample, for models whose norms have no closed form: by the power method, for example."""
     name: ClassVar[str] = "increm_infl_theorem1"
     _provenance: Provenance | None = field(default=None, init=False, repr=False)
 
-    def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
+    def select_along(self, context: SelectionContext, linear: Linear, batch_size: int) -> Batch:
         """The batch for a V that is already known."""
         if self._provenance is None:
             self._provenance = self._initialise(context)
-            batch = score_everything(context, direction, batch_size, began)
-            return Batch(batch.indices, batch.suggested, batch.influence, replace(batch.diagnostics, fell_back=True))
-        return self._prune(context, direction, self._provenance, batch_size, began)
+            batch = score_everything(context, linear, batch_size)
+            return replace(batch, diagnostics=replace(batch.diagnostics, fell_back=True))
+        return self._pruned(context, linear, self._provenance, batch_size)
 
     def _initialise(self, context: SelectionContext) -> Provenance:
-        engine = context.objective.engine
-        P = probabilities(with_reference(engine.host(context.point.logits)))
+        engine, P = context.objective.engine, context.probabilities
         if self.hessian_norms is not None:
             norms = self.hessian_norms(context)
         else:
-            squares = engine.row_squares()
-            norms = softmax_hessian_norms(P, engine.host(squares))
-        return Provenance(context.point.W, P, Theorem1(norms, self.delta_terms))
+            norms = softmax_hessian_norms(P, engine.host(engine.row_squares()))
+        return Provenance(context.point.W, P, norms)
 
-    def _prune(
-        self, context: SelectionContext, direction: Direction, provenance: Provenance, batch_size: int, began: float
-    ) -> Batch:
-        objective, linear = context.objective, direction.solution.linear
-        labels, S = objective.labels, direction.products(context)
-        moved = context.point.W - provenance.W
+    def _pruned(self, context: SelectionContext, linear: Linear, w0: Provenance, batch_size: int) -> Batch:
+        engine, labels = context.objective.engine, context.objective.labels
+        moved = context.point.W - w0.W
         e1 = float(-np.vdot(linear.V, moved))
         e2 = float(np.linalg.norm(linear.V) * np.linalg.norm(moved))
-        estimate = influence_matrix(S, provenance.P, labels.Y, labels.weight)
-        lower, upper = provenance.theorem.bounds(estimate, labels.Y, labels.weight, e1, e2)
+        estimate = influence_matrix(with_reference(engine.host(linear.S)), w0.P, labels.Y, labels.weight)
+        lower, upper = theorem1_bounds(estimate, labels.Y, labels.weight, w0.norms, e1, e2, self.delta_terms)
         rank = np.where(context.eligible, estimate.min(axis=1), np.inf)
         first = smallest(rank, batch_size)
         L = float(upper[first, estimate[first].argmin(axis=1)].max(initial=-np.inf))
         inside = context.eligible & (lower.min(axis=1) < L)
         inside[first] = True
         rows = np.flatnonzero(inside)
-        best, label = objective.engine.scores_of(rows, context.point.logits, linear.S, labels)
+        best, label = engine.scores_of(rows, context.point.logits, linear.S, labels)
         top = smallest(best, batch_size)
         left = np.where(context.eligible & ~inside, lower.min(axis=1), np.inf)
         slack = float(left.min(initial=np.inf)) - float(best[top[-1]]) if len(top) else float("inf")
-        diagnostics = direction.diagnostics(len(rows), began, slack)
-        return Batch(rows[top], label[top], best[top], diagnostics)
+        return Batch(rows[top], label[top], best[top], SelectionDiagnostics(candidates=len(rows), slack=slack))

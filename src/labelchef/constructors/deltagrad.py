@@ -27,7 +27,7 @@ import numpy as np
 from labelchef.constructors import replayed_descent as replayed
 from labelchef.constructors.descent import RetrainConstructor, check_finite, room, step_gradient
 from labelchef.constructors.schedule import Trajectory
-from labelchef.core.coordinates import Coordinates
+from labelchef.core.contrasts import Coordinates
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Ints
 from labelchef.domain.numbers import check_whole

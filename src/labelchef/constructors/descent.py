@@ -25,7 +25,7 @@ import numpy as np
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
 from labelchef.constructors.replayed_descent import descend
 from labelchef.constructors.schedule import Schedule, Trajectory
-from labelchef.core.coordinates import Coordinates
+from labelchef.core.contrasts import Coordinates
 from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion

@@ -1,7 +1,8 @@
 """What every selector is given and returns."""
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -11,8 +12,12 @@ from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.records import Batch, RoundRecord
 from labelchef.engines import RowArray
+
+NOT_PEOPLE = (SUGGESTION, "undo")
+"""Workers in a record which are not people."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +82,11 @@ class Selector(Protocol):
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best `batch_size` eligible samples, fewer if fewer are left."""
         ...
+
+
+def measured(context: SelectionContext, choose: Callable[[], Batch]) -> Batch:
+    """The chosen batch; its diagnostics say how many sweeps and seconds the choice took."""
+    began, engine = time.perf_counter(), context.objective.engine
+    sweeps, batch = engine.sweeps, choose()
+    spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
+    return replace(batch, diagnostics=spent)
