@@ -23,7 +23,7 @@ from labelchef.core.contrasts import contrast
 from labelchef.core.influence import smallest
 from labelchef.core.objective import Linear
 from labelchef.selectors import InflSelector, SelectionContext
-from labelchef.selectors.direction import solve_direction
+from labelchef.selectors.infl import solve_direction
 
 ROUNDS = 10
 BATCHES = (1, 10, 100)

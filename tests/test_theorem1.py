@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from labelchef.baselines.theorem1 import softmax_hessian_norms, theorem1_bounds
+from labelchef.baselines.influence import softmax_hessian_norms, theorem1_bounds
 from labelchef.core.influence import influence_matrix
 from tests.oracles import power_norm
 

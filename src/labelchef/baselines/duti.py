@@ -76,13 +76,11 @@ class Bilevel:
 
     def move(self, last: Labels, Y: Float64s) -> Labels:
         """The inner optimum under other labels, starting from the last one."""
-        given = self.context.objective
+        given, keeper = self.context.objective, self.context.keeper
         objective = replace(given, labels=RowLabels(Y, given.labels.weight))
         start = objective.at(last.point.W, logits=last.point.logits)
         adjoint = Companion(last.U.V, last.U.HV, lambda W: self._rhs(self.context.validate(W)))
-        found = minimise(
-            objective, start, self.context.keeper, tol=self.tol, max_sweeps=INNER_SWEEPS, companion=adjoint
-        )
+        found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=INNER_SWEEPS, companion=adjoint)
         check_inner(found)
         return self._complete(objective, found.point, self.context.validate(found.point.W))
 
@@ -207,6 +205,5 @@ class DutiSelector(RankingSelector):
 def bilevel(context: SelectionContext) -> Bilevel:
     """DUTI's problem in a campaign."""
     hard = rounded(context, equal_weights=True)
-    return Bilevel(
-        replace(hard, keeper=replace(hard.keeper)), ~context.cleaned
-    )  # a copy: it learns from changed labels
+    keeper = replace(hard.keeper)  # a copy: it learns from changed labels
+    return Bilevel(replace(hard, keeper=keeper), ~context.cleaned)

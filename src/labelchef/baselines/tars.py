@@ -114,10 +114,10 @@ class TarsSelector(RankedAlongV):
                 code="selector",
             )
 
+    @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The batch for the campaign with rounded labels."""
-        plain = super().select
-        return measured(context, lambda: plain(rounded(context), batch_size))
+        return super().select(rounded(context), batch_size)
 
     def rank(self, context: SelectionContext, S: Float64s) -> Ranking:
         """E of all samples, which is `influence` too."""

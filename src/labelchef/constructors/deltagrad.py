@@ -29,7 +29,6 @@ from labelchef.constructors.descent import RetrainConstructor, check_finite, roo
 from labelchef.constructors.schedule import Trajectory
 from labelchef.core.contrasts import Coordinates
 from labelchef.core.objective import Objective
-from labelchef.domain.arrays import Ints
 from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import LabelChange
 
@@ -69,7 +68,15 @@ class DeltaGradLConstructor(RetrainConstructor):
             sizes=schedule.sizes,
             basis=at.B,
         )
-        changed = _changed(objective, schedule.steps_of(change.indices), schedule.steps, change)
+        met = schedule.steps_of(change.indices)
+        order = np.argsort(met, axis=None, kind="stable")
+        changed = replayed.Changed(
+            X=np.ascontiguousarray(objective.engine.rows(change.indices)),
+            old=np.column_stack([change.Y_old, change.weight_old]),
+            new=np.column_stack([change.Y_new, change.weight_new]),
+            at=np.searchsorted(met.reshape(-1)[order], np.arange(schedule.steps + 1)),
+            which=np.tile(np.arange(len(change.indices)), len(met))[order],
+        )
         limit = _SLACK * last.smoothness
         tolerated = (_TOLERATED, _TOLERATED_WORSE) if self.error_guard else (np.inf, np.inf)
         guard = replayed.Guard(self.history, limit, last.rate, self.period, last.l2, *tolerated)
@@ -96,16 +103,3 @@ class DeltaGradLConstructor(RetrainConstructor):
         if step <= self.burn_in:
             return step
         return step + (self.burn_in - step) % self.period
-
-
-def _changed(objective: Objective, met: Ints, steps: int, change: LabelChange) -> replayed.Changed:
-    """The changed rows, given the step (epochs, n) at which each of them is met in each epoch."""
-    order = np.argsort(met, axis=None, kind="stable")
-    rows = np.tile(np.arange(len(change.indices)), len(met))
-    return replayed.Changed(
-        np.ascontiguousarray(objective.engine.rows(change.indices)),
-        np.column_stack([change.Y_old, change.weight_old]),
-        np.column_stack([change.Y_new, change.weight_new]),
-        np.searchsorted(met.reshape(-1)[order], np.arange(steps + 1)),
-        rows[order],
-    )

@@ -108,8 +108,7 @@ def _room_for_epochs(schedule: Schedule, shape: tuple[int, int]) -> Float64s:
 def step_gradient(objective: Objective, at: Coordinates, Z: Float64s, rows: Ints) -> Float64s:
     """g_t at Z in coordinates, (k, D), before rounding: one read of the batch's rows."""
     with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the epoch
-        sums = objective.engine.gradient_of_rows(rows, objective.labels, at.contrasts(Z))
-        return at.gradient(sums) / len(rows)
+        return at.B.T @ objective.engine.gradient_of_rows(rows, objective.labels, at.B @ Z) / len(rows)
 
 
 def train(

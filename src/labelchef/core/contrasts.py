@@ -85,11 +85,3 @@ class Coordinates:
     def parameters(self, Z: Float64s) -> Float64s:
         """Z (…, k, D) → W (…, D, C)."""
         return np.asarray(np.swapaxes(self.Q @ Z, -1, -2))
-
-    def contrasts(self, Z: Float64s) -> Float64s:
-        """Z → K (k, D)."""
-        return self.B @ Z
-
-    def gradient(self, G: Float64s) -> Float64s:
-        """G̃ (k, D) → dF/dZ."""
-        return self.B.T @ G

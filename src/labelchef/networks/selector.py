@@ -36,7 +36,7 @@ from labelchef.networks.model import NetworkModel
 from labelchef.networks.progress import iterations_shown
 from labelchef.networks.training import TrainingSettings, train
 from labelchef.selectors import SelectionContext, Selector
-from labelchef.selectors.direction import BestCase, Expected
+from labelchef.selectors.infl import BestCase, Expected
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex model which work on a network too: they use only its probabilities."""

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from labelchef.selectors.cleanlab import ActiveLabSelector, CleanlabQualitySelector
-from labelchef.selectors.direction import InfluenceSelector
-from labelchef.selectors.infl import ExpectedInflSelector, IncremInflSelector, InflSelector
+from labelchef.selectors.infl import ExpectedInflSelector, IncremInflSelector, InflSelector, InfluenceSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
 from labelchef.selectors.ranking import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector

@@ -41,14 +41,13 @@ cleanlab is licensed under the AGPL below 2.8 and under the Apache licence from 
 """
 
 import contextlib
-import importlib
 import importlib.metadata
 import io
 import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -57,10 +56,10 @@ import numpy as np
 from labelchef.core.contrasts import with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import minimise
-from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError, MissingExtraError
 from labelchef.domain.numbers import check_whole
-from labelchef.domain.records import UNRESOLVED, RoundRecord
+from labelchef.domain.records import UNRESOLVED
 from labelchef.engines import RowLabels
 from labelchef.selectors.protocol import NOT_PEOPLE, SelectionContext
 from labelchef.selectors.ranking import Ranking, RankingSelector
@@ -98,8 +97,10 @@ class CleanlabQualitySelector(_CleanlabSelector):
 
     def rank(self, context: SelectionContext) -> Ranking:
         """The library's quality of every given label, and the most probable class by the models of the other folds."""
+        from cleanlab.rank import get_label_quality_scores  # here, because the import takes seconds
+
         P, given = out_of_fold(context, self.folds), context.objective.labels.Y.argmax(axis=1)
-        scores = cleanlab_module("rank").get_label_quality_scores(given, P, method=self.method)
+        scores = get_label_quality_scores(given, P, method=self.method)
         top = np.sort(P, axis=1)[:, -2:]  # no suggestion where two are equally probable
         suggested = np.where(top[:, 1] > top[:, 0], P.argmax(axis=1), UNRESOLVED)
         return Ranking(np.asarray(scores, dtype=np.float64), suggested)
@@ -113,16 +114,13 @@ class ActiveLabSelector(_CleanlabSelector):
 
     def rank(self, context: SelectionContext) -> Ranking:
         """The library's scores."""
-        P = _without_ties(out_of_fold(context, self.folds))
-        labels = annotations(context)
+        from cleanlab.multiannotator import get_active_learning_scores
+
+        P, labels = _without_ties(out_of_fold(context, self.folds)), annotations(context)
         known = ~np.isnan(labels).all(axis=1)
-        score = cleanlab_module("multiannotator").get_active_learning_scores
+        given = (labels[known], P[known]) if known.any() else (None, None)
         with quietly():  # it warns that annotators do not agree, which is normal in the first rounds
-            labelled, others = score(
-                labels[known] if known.any() else None,
-                P[known] if known.any() else None,
-                P[~known] if not known.all() else None,
-            )
+            labelled, others = get_active_learning_scores(*given, None if known.all() else P[~known])
         scores = np.empty(len(P))
         scores[known], scores[~known] = labelled, others
         return Ranking(scores)
@@ -132,30 +130,19 @@ def annotations(context: SelectionContext) -> Float64s:
     """(N, M): the label of each annotator for each sample, NaN for none; annotators without labels are left out."""
     Y = context.objective.labels.Y
     weak = Y if context.weak is None else context.weak
-    votes = votes_that_count(context.rounds)
-    people = sorted({who for said in votes.values() for who in said})
+    people = sorted({who for record in context.rounds for who in record.votes.workers} - set(NOT_PEOPLE))
+    column = {who: 2 + k for k, who in enumerate(people)}
     table = np.full((len(Y), 2 + len(people)), np.nan)
     alone = (weak == weak.max(axis=1, keepdims=True)).sum(axis=1) == 1
     table[alone, 0] = weak[alone].argmax(axis=1)
-    column = {who: 2 + k for k, who in enumerate(people)}
-    for item, said in votes.items():
-        for who, label in said.items():
-            table[item, column[who]] = label
+    for record in context.rounds:
+        table[record.decisions.items, 2:] = np.nan  # the votes of the last round that decided an item count
+        for item, who, label in record.votes:
+            if label != UNRESOLVED and who in column:
+                table[item, column[who]] = label
     unvoted = context.cleaned & np.isnan(table[:, 2:]).all(axis=1)
     table[unvoted, 1] = Y[unvoted].argmax(axis=1)
     return np.asarray(table[:, ~np.isnan(table).all(axis=0)])
-
-
-def votes_that_count(rounds: Sequence[RoundRecord]) -> dict[int, dict[str, int]]:
-    """Item → annotator → class id, from the last round that decided the item."""
-    votes: dict[int, dict[str, int]] = {}
-    for record in rounds:
-        for item in record.decisions.items.tolist():
-            votes[item] = {}
-        for item, who, label in record.votes:
-            if label != UNRESOLVED and who not in NOT_PEOPLE:
-                votes.setdefault(item, {})[who] = label
-    return votes
 
 
 def _without_ties(P: Float64s) -> Float64s:
@@ -179,15 +166,19 @@ def deal_folds(classes: Ints, count: int, rng: np.random.Generator) -> Ints:
 
 def out_of_fold(context: SelectionContext, count: int) -> Float64s:
     """Probabilities of all samples, each by the model of the other folds."""
-    labels = context.objective.labels
-    folds = deal_folds(labels.Y.argmax(axis=1), count, context.rng)
-    P: Float64s = np.empty_like(labels.Y)
+    whole, Y = context.objective, context.objective.labels.Y
+    folds = deal_folds(Y.argmax(axis=1), count, context.rng)
+    P: Float64s = np.empty_like(Y)
     worst = 0.0
     for fold in range(int(folds.max()) + 1):
         inside = folds == fold
-        logits, excess = _solve_without(context, inside)
-        P[inside] = probabilities(with_reference(logits[inside]))
-        worst = max(worst, excess)
+        scale = len(Y) / max(1, int((~inside).sum()))
+        objective = replace(whole, labels=RowLabels(Y, np.where(inside, 0.0, whole.labels.weight * scale)))
+        start = objective.at(context.point.W, logits=context.point.logits)
+        keeper = replace(context.keeper, drift=None)  # a copy: it learns from other weights
+        found = minimise(objective, start, keeper, tol=_TOL, max_sweeps=_MAX_SWEEPS)
+        P[inside] = probabilities(with_reference(whole.engine.host(found.point.logits)[inside]))
+        worst = max(worst, found.point.gradient_norm / found.tolerance)
     if worst > 1.0:
         warnings.warn(
             f"the model of a fold stopped at {worst:.1e} times its gradient tolerance; its probabilities are approximate. "
@@ -196,18 +187,6 @@ def out_of_fold(context: SelectionContext, count: int) -> Float64s:
             stacklevel=3,
         )
     return P
-
-
-def _solve_without(context: SelectionContext, left_out: Bools) -> tuple[Float64s, float]:
-    """Logits of all samples at the optimum without some of them, and ‖∇F‖ there divided by its tolerance."""
-    whole, N = context.objective, len(left_out)
-    kept = max(1, N - int(left_out.sum()))
-    weight = np.where(left_out, 0.0, whole.labels.weight * (N / kept))
-    objective = replace(whole, labels=RowLabels(whole.labels.Y, weight))
-    start = objective.at(context.point.W, logits=context.point.logits)
-    keeper = replace(context.keeper, drift=None)  # a copy: it learns from other weights
-    found = minimise(objective, start, keeper, tol=_TOL, max_sweeps=_MAX_SWEEPS)
-    return whole.engine.host(found.point.logits), found.point.gradient_norm / found.tolerance
 
 
 def require_cleanlab(selector: str) -> None:
@@ -222,11 +201,6 @@ def require_cleanlab(selector: str) -> None:
             f"{_REMEDY}",
             code="cleanlab",
         )
-
-
-def cleanlab_module(name: str) -> Any:
-    """A module of cleanlab, imported at the first selection because the import takes seconds."""
-    return importlib.import_module(f"cleanlab.{name}")
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from labelchef.core.solvers import Companion, gradient_tolerance, minimise, solv
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, LabelChange
 from labelchef.engines import RowArray, RowLabels
-from labelchef.selectors.direction import InfluenceSelector
+from labelchef.selectors.infl import InfluenceSelector
 from labelchef.selectors.protocol import SelectionContext, measured
 
 LARGEST_BATCH = 100
@@ -75,13 +75,11 @@ class LookAheadSelector:
         """Whether the underlying selector does."""
         return self.base.suggests
 
+    @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best, then the best after it, and so on."""
         if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > np.count_nonzero(context.eligible):
             return self.base.select(context, batch_size)
-        return measured(context, lambda: self._choose(context, batch_size))
-
-    def _choose(self, context: SelectionContext, batch_size: int) -> Batch:
         solved: list[Linear] = []
         pool = self.base.select(replace(context, carry=solved.append), self._pool_size(batch_size))
         context.carry(solved[-1])

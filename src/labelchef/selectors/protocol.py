@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import wraps
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.records import Batch, RoundRecord
 from labelchef.engines import RowArray
+
+S = TypeVar("S")
 
 NOT_PEOPLE = (SUGGESTION, "undo")
 """Workers in a record which are not people."""
@@ -84,9 +87,14 @@ class Selector(Protocol):
         ...
 
 
-def measured(context: SelectionContext, choose: Callable[[], Batch]) -> Batch:
-    """The chosen batch; its diagnostics say how many sweeps and seconds the choice took."""
-    began, engine = time.perf_counter(), context.objective.engine
-    sweeps, batch = engine.sweeps, choose()
-    spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
-    return replace(batch, diagnostics=spent)
+def measured(select: Callable[[S, SelectionContext, int], Batch]) -> Callable[[S, SelectionContext, int], Batch]:
+    """A `select` whose batch says in its diagnostics how many sweeps and seconds the choice took."""
+
+    @wraps(select)
+    def counted(selector: S, context: SelectionContext, batch_size: int) -> Batch:
+        began, engine = time.perf_counter(), context.objective.engine
+        sweeps, batch = engine.sweeps, select(selector, context, batch_size)
+        spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
+        return replace(batch, diagnostics=spent)
+
+    return counted

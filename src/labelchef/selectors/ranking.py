@@ -50,11 +50,9 @@ class RankingSelector(ABC):
     chance: ClassVar[bool] = False
     """Whether its choice depends on the random numbers of the context (beyond breaking ties)."""
 
+    @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples with the smallest scores. Where not all samples of an equal score fit, some are drawn."""
-        return measured(context, lambda: self._choose(context, batch_size))
-
-    def _choose(self, context: SelectionContext, batch_size: int) -> Batch:
         ranking = self.rank(context)
         rows = _first(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.rng)
         return ranking.batch(rows, SelectionDiagnostics(candidates=int(context.eligible.sum())))
