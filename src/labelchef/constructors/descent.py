@@ -96,15 +96,6 @@ def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) 
         ) from None
 
 
-def _room_for_epochs(schedule: Schedule, shape: tuple[int, int]) -> Float64s:
-    try:
-        return np.zeros((schedule.epochs + 1, *shape))
-    except (MemoryError, ValueError):
-        raise InvalidInputError(
-            f"the parameters of {schedule.epochs} epochs do not fit into memory; train fewer epochs", code="epochs"
-        ) from None
-
-
 def step_gradient(objective: Objective, at: Coordinates, Z: Float64s, rows: Ints) -> Float64s:
     """g_t at Z in coordinates, (k, D), before rounding: one read of the batch's rows."""
     with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the epoch
@@ -122,7 +113,13 @@ def train(
     """The whole descent; `gradients` receives every g_t, if it is given."""
     at = Coordinates(objective.shape[1])
     shape = (objective.shape[1] - 1, objective.shape[0])
-    Z, ends = np.zeros(shape), _room_for_epochs(schedule, shape)
+    Z = np.zeros(shape)
+    try:
+        ends = np.zeros((schedule.epochs + 1, *shape))
+    except (MemoryError, ValueError):
+        raise InvalidInputError(
+            f"the parameters of {schedule.epochs} epochs do not fit into memory; train fewer epochs", code="epochs"
+        ) from None
     rounded: Floats = np.empty(shape, _STORED)
     step = 0
     for epoch in range(schedule.epochs):

@@ -81,16 +81,13 @@ class LookAheadSelector:
         if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > np.count_nonzero(context.eligible):
             return self.base.select(context, batch_size)
         solved: list[Linear] = []
-        pool = self.base.select(replace(context, carry=solved.append), self._pool_size(batch_size))
+        size = min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)  # picks of a large batch overlap more
+        pool = self.base.select(replace(context, carry=solved.append), size)
         context.carry(solved[-1])
         context = replace(context, keeper=replace(context.keeper))  # a copy: it learns from assumed labels
         batch = self._pick(context, solved[-1], pool.indices, min(batch_size, len(pool)))
         candidates = max(pool.diagnostics.candidates, len(pool))
         return replace(batch, diagnostics=replace(pool.diagnostics, candidates=candidates))
-
-    def _pool_size(self, batch_size: int) -> int:
-        """Picks of a large batch overlap more, so each has more samples to choose from."""
-        return min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)
 
     def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> Batch:
         labels, N = context.objective.labels, context.objective.engine.n_rows
