@@ -34,7 +34,7 @@ from labelchef.constructors import (
     RetrainConstructor,
 )
 from labelchef.constructors.schedule import Schedule
-from labelchef.core.coordinates import Coordinates
+from labelchef.core.contrasts import Coordinates
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.engines import MemoryEngine

@@ -21,8 +21,9 @@ from labelchef.baselines import Theorem1Selector
 from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.contrasts import contrast
 from labelchef.core.influence import smallest
+from labelchef.core.objective import Linear
 from labelchef.selectors import InflSelector, SelectionContext
-from labelchef.selectors.direction import Direction, solve_direction
+from labelchef.selectors.infl import solve_direction
 
 ROUNDS = 10
 BATCHES = (1, 10, 100)
@@ -87,12 +88,12 @@ def campaign(data: Data, l2: float, b: int, rounds: int = ROUNDS) -> list[Measur
     for _ in range(rounds):
         context = session.context(next(session.labels.tiers(MOST_ATTEMPTS)))
         began = time.perf_counter()
-        direction = solve_direction(context, tol=1e-6, max_iterations=500)
+        linear = solve_direction(context, tol=1e-6, max_iterations=500).linear
         solve = time.perf_counter() - began
-        chosen, full = _full(context, direction, b)
+        chosen, full = _full(context, linear, b)
         for key, selector in selectors.items():
             began = time.perf_counter()
-            batch = selector.select_along(context, direction, b, began)
+            batch = selector.select_along(context, linear, b)
             seconds = time.perf_counter() - began
             same = np.array_equal(batch.indices, chosen)
             measured[key].append(Round(batch.diagnostics.candidates, seconds, full, solve, same))
@@ -116,11 +117,11 @@ def _summary(measured: Measured, name: str, data: Data, b: int) -> dict[str, Any
     }
 
 
-def _full(context: SelectionContext, direction: Direction, b: int) -> tuple[Any, float]:
+def _full(context: SelectionContext, linear: Linear, b: int) -> tuple[Any, float]:
     """Full INFL by a sweep of its own."""
     objective, engine = context.objective, context.objective.engine
     began = time.perf_counter()
-    out = engine.sweep(objective.labels, W=contrast(context.point.W), V=contrast(direction.solution.linear.V))
+    out = engine.sweep(objective.labels, W=contrast(context.point.W), V=contrast(linear.V))
     assert out.products is not None
     best, _ = engine.scores(out.logits, out.products, objective.labels, context.eligible)
     chosen = smallest(best, b)

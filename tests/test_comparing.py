@@ -364,7 +364,7 @@ def test_the_usual_selectors_leave_out_what_is_not_installed(monkeypatch: pytest
     def missing(name: str) -> None:
         raise MissingExtraError("not there", code="cleanlab")
 
-    monkeypatch.setattr("labelchef.selectors.cleanlab_quality.require_cleanlab", missing)
+    monkeypatch.setattr("labelchef.selectors.cleanlab.require_cleanlab", missing)
     assert "cleanlab_quality" not in comparing.usual_selectors(Settings(selector="entropy"))
 
 

@@ -34,7 +34,7 @@ from labelchef.constructors.replayed_descent import (
     learn,
 )
 from labelchef.constructors.schedule import Schedule
-from labelchef.core.coordinates import Coordinates
+from labelchef.core.contrasts import Coordinates
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
@@ -126,7 +126,7 @@ def test_every_epoch_deals_out_every_row_once(rows: int, minibatch: int, epochs:
         for k, batch in enumerate(batches):
             step = epoch * schedule.steps_per_epoch + k
             assert np.array_equal(batch, schedule.rows(step))
-            assert len(batch) == schedule.size(step)
+            assert len(batch) == schedule.sizes[k]
             assert np.array_equal(np.flatnonzero(schedule.steps_of(np.arange(rows))[epoch] == step), batch)
     again = Schedule(rows, min(minibatch, rows), epochs, seed)
     assert np.array_equal(again.numbers(epochs - 1), schedule.numbers(epochs - 1))

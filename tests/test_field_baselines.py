@@ -23,9 +23,7 @@ from labelchef.campaign.stopping import NoPredictedGain, Progress
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector
-from labelchef.selectors.active_lab import annotations
-from labelchef.selectors.cleanlab_extra import quietly
-from labelchef.selectors.out_of_fold import deal_folds, out_of_fold
+from labelchef.selectors.cleanlab import annotations, deal_folds, out_of_fold, quietly
 from labelchef.selectors.protocol import SelectionContext
 
 Array = NDArray[np.float64]

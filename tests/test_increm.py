@@ -12,7 +12,6 @@ from sklearn.datasets import load_digits
 from labelchef.baselines import Theorem1Selector
 from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
-from labelchef.core.theorem1 import power_norm
 from labelchef.domain.records import Batch
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.selectors import (
@@ -23,7 +22,7 @@ from labelchef.selectors import (
     Selector,
     look_ahead,
 )
-from tests.oracles import paper_cleaner
+from tests.oracles import paper_cleaner, power_norm
 
 
 def problem(seed: int, n: int, C: int, d: int = 6, twins: int = 0) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from labelchef import LabelCleaner
 from labelchef.annotators import SimulatedAnnotators
 from labelchef.baselines import BASELINES, DutiSelector, InflDSelector, InflYSelector, TarsSelector
 from labelchef.baselines.duti import Bilevel, bilevel, descend, onto_simplex
-from labelchef.baselines.infl_y import label_slopes
+from labelchef.baselines.influence import label_slopes
 from labelchef.baselines.tars import annotator_confusion, majority_shares, posterior_of_truth
 from labelchef.campaign.session import Split
 from labelchef.constructors import NewtonConstructor

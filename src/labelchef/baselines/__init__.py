@@ -7,11 +7,9 @@ They implement the same protocol as `labelchef.selectors` and are chosen by name
 from collections.abc import Callable
 
 from labelchef.baselines.duti import DutiSelector
-from labelchef.baselines.infl_d import InflDSelector
-from labelchef.baselines.infl_y import InflYSelector
+from labelchef.baselines.influence import InflDSelector, InflYSelector, Theorem1Selector
 from labelchef.baselines.o2u import O2USelector
 from labelchef.baselines.tars import TarsSelector
-from labelchef.baselines.theorem1 import Theorem1Selector
 from labelchef.selectors import Selector
 
 BASELINES: dict[str, Callable[[], Selector]] = {

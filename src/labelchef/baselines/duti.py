@@ -31,7 +31,6 @@ from scipy.special import log_softmax
 
 from labelchef.baselines.rounded import INNER_SWEEPS, check_inner, hard_classes, rounded
 from labelchef.core.contrasts import with_reference
-from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.solvers import Companion, minimise, solve_spd
 from labelchef.domain.arrays import Bools, Float64s, Ints
@@ -59,14 +58,17 @@ class Labels:
 
 @dataclass(frozen=True)
 class Bilevel:
-    """The problem: the campaign on rounded labels of weight one, classes y (N,), and which labels may move."""
+    """The problem: the campaign on rounded labels of weight one, and which labels may move."""
 
     context: SelectionContext
-    keeper: CurvatureKeeper
-    y: Ints
     free: Bools
     tol: float = 1e-3
     """Tolerance of the inner models, relative to 1 + ‖W‖."""
+
+    @property
+    def given(self) -> tuple[Ints, Ints]:
+        """All rows, and the class y_i of each as given: the places of a table (N, C) that belong to y."""
+        return np.arange(len(self.free)), hard_classes(self.context)
 
     def begin(self) -> Labels:
         """The start: every label as given."""
@@ -74,14 +76,11 @@ class Bilevel:
 
     def move(self, last: Labels, Y: Float64s) -> Labels:
         """The inner optimum under other labels, starting from the last one."""
-        objective = Objective(
-            self.context.objective.engine, RowLabels(Y, self.context.objective.labels.weight), self.context.objective.l2
-        )
+        given, keeper = self.context.objective, self.context.keeper
+        objective = replace(given, labels=RowLabels(Y, given.labels.weight))
         start = objective.at(last.point.W, logits=last.point.logits)
-        found = minimise(
-            objective, start, self.keeper, tol=self.tol, max_sweeps=INNER_SWEEPS,
-            companion=Companion(last.U.V, last.U.HV, lambda W: self._rhs(self.context.validate(W))),
-        )  # fmt: skip
+        adjoint = Companion(last.U.V, last.U.HV, lambda W: self._rhs(self.context.validate(W)))
+        found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=INNER_SWEEPS, companion=adjoint)
         check_inner(found)
         return self._complete(objective, found.point, self.context.validate(found.point.W))
 
@@ -89,10 +88,8 @@ class Bilevel:
         return validation.gradient - self.context.objective.l2 * validation.W
 
     def _complete(self, objective: Objective, point: Point, validation: Point) -> Labels:
-        U = solve_spd(
-            objective, point, self._rhs(validation), self.keeper,
-            tol=min(self.tol, _ADJOINT_TOL), max_iterations=_ADJOINT_ITERATIONS,
-        )  # fmt: skip
+        b, tol = self._rhs(validation), min(self.tol, _ADJOINT_TOL)
+        U = solve_spd(objective, point, b, self.context.keeper, tol=tol, max_iterations=_ADJOINT_ITERATIONS)
         if not U.converged:
             warnings.warn(
                 f"DUTI's adjoint stopped at a relative residual of {U.residual:.1e}; the ranking is approximate. Raise l2.",
@@ -110,16 +107,10 @@ class Bilevel:
 
     def holding(self, labels: Labels) -> Float64s:
         """k of every sample."""
-        slopes, rows = self.free_slopes(labels), np.arange(len(self.y))
-        own = slopes[rows, self.y]
-        slopes[rows, self.y] = np.inf
+        slopes = self.free_slopes(labels)
+        own = slopes[self.given]
+        slopes[self.given] = np.inf
         return np.asarray(own - slopes.min(axis=1))
-
-    def slopes(self, labels: Labels, penalty: float) -> Float64s:
-        """G."""
-        G = self.free_slopes(labels)
-        G[np.arange(len(self.y)), self.y] -= penalty
-        return G
 
     def stepped(self, labels: Labels, G: Float64s, eta: float) -> Float64s:
         """Π(Y' − η G), where labels may move."""
@@ -129,18 +120,15 @@ class Bilevel:
 
     def value(self, labels: Labels, penalty: float) -> float:
         """Φ."""
-        moved = 1.0 - labels.Y[np.arange(len(self.y)), self.y]
-        return labels.loss + penalty * float(moved.mean())
+        return labels.loss + penalty * float((1.0 - labels.Y[self.given]).mean())
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The end of the descent, after `solves` inner solves; `settled` if a further step would move no label."""
+    """The end of the descent and Φ there; `settled` if a further step would move no label."""
 
     labels: Labels
-    penalty: float
     value: float
-    solves: int
     settled: bool
 
 
@@ -151,20 +139,21 @@ def descend(problem: Bilevel, *, penalty: float | None, flagged: int, solves: in
     if penalty is None:
         penalty = max(float(np.sort(k)[::-1][min(flagged, len(k)) - 1]), 0.0) if len(k) else 0.0
     largest = _first_step(k, penalty)
-    value, eta, used, settled = problem.value(labels, penalty), largest, 0, False
-    while used < solves:
-        G = problem.slopes(labels, penalty)
+    value, eta, settled = problem.value(labels, penalty), largest, False
+    for _ in range(solves):
+        G = problem.free_slopes(labels)
+        G[problem.given] -= penalty
         settled = bool(np.abs(problem.stepped(labels, G, largest) - labels.Y).max(initial=0.0) < _STILL)
         if settled:
             break
         Y = problem.stepped(labels, G, eta)
-        trial, used = problem.move(labels, Y), used + 1
+        trial = problem.move(labels, Y)
         gained = value - problem.value(trial, penalty)
         if gained > _SUFFICIENT * float(np.vdot(Y - labels.Y, Y - labels.Y)) / (eta * len(Y)):
             labels, value, eta = trial, value - gained, _GROWTH * eta
         else:
             eta /= _SHRINKAGE
-    return Solution(labels, penalty, value, used, settled)
+    return Solution(labels, value, settled)
 
 
 def _first_step(k: Float64s, penalty: float) -> float:
@@ -197,7 +186,6 @@ class DutiSelector(RankingSelector):
     """Largest number of inner solves, each with its adjoint: one for each step, also for one that was too long."""
     name: ClassVar[str] = "duti"
     suggests: ClassVar[bool] = True
-    needs: ClassVar[str] = "a validation set; rounds weak labels; takes no account of γ"
 
     def __post_init__(self) -> None:
         if self.flagged < 1 or self.solves < 0 or (self.penalty is not None and not self.penalty >= 0.0):
@@ -218,4 +206,4 @@ def bilevel(context: SelectionContext) -> Bilevel:
     """DUTI's problem in a campaign."""
     hard = rounded(context, equal_weights=True)
     keeper = replace(hard.keeper)  # a copy: it learns from changed labels
-    return Bilevel(hard, keeper, hard_classes(hard), ~context.cleaned)
+    return Bilevel(replace(hard, keeper=keeper), ~context.cleaned)

@@ -46,7 +46,6 @@ class O2USelector(RankingSelector):
     minibatch: int = 64
     name: ClassVar[str] = "o2u"
     chance: ClassVar[bool] = True
-    needs: ClassVar[str] = "weak labels, soft or hard; with gamma 0 they are not trained on, and only their loss counts"
 
     def __post_init__(self) -> None:
         for what, least in (("cycles", 1), ("epochs", 2), ("minibatch", 1)):

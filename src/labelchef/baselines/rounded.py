@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from labelchef.core.objective import Objective
 from labelchef.core.solvers import Minimum, gradient_tolerance, minimise
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import ConvergenceWarning
@@ -32,15 +31,13 @@ def hard_classes(context: SelectionContext) -> Ints:
 def rounded(context: SelectionContext, *, equal_weights: bool = False) -> SelectionContext:
     """The context with rounded labels, all of weight one if `equal_weights`. The given context is not changed."""
     old = context.objective.labels
-    labels = RowLabels(
-        np.eye(old.Y.shape[1])[hard_classes(context)],
-        np.ones_like(old.weight) if equal_weights else old.weight,
-    )
+    weight = np.ones_like(old.weight) if equal_weights else old.weight
+    labels = RowLabels(np.eye(old.Y.shape[1])[hard_classes(context)], weight)
     same = np.array_equal(labels.Y, old.Y) and np.array_equal(labels.weight, old.weight)
     at_optimum = context.point.gradient_norm <= gradient_tolerance(context.objective, context.point.W, INNER_TOL)
     if same and at_optimum:
         return context
-    objective = Objective(context.objective.engine, labels, context.objective.l2)
+    objective = replace(context.objective, labels=labels)
     keeper = replace(context.keeper, drift=None)
     start = objective.at(context.point.W, logits=context.point.logits)
     if labels.weight.sum() > _MUCH_HEAVIER * old.weight.sum():

@@ -21,26 +21,23 @@ at one (Laplace). B is a sum over counts of votes, not over all Cⁿ outcomes: w
 Shapes: A, B, T, R, J, O (C, C); π (C,); I (N, C); E (N,).
 """
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import factorial
 from typing import ClassVar
 
 import numpy as np
 
+from labelchef.baselines.influence import RankedAlongV
 from labelchef.baselines.rounded import hard_classes, rounded
-from labelchef.core.influence import influence_matrix, smallest
+from labelchef.core.influence import influence_matrix
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, Batch
-from labelchef.selectors.direction import Direction, InfluenceSelector
-from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.protocol import NOT_PEOPLE, SelectionContext, measured
+from labelchef.selectors.ranking import Ranking
 
 LARGEST_PANEL = 99
 """Largest number of annotators for one item; the majority of more is practically the same."""
-
-_NOT_PEOPLE = (SUGGESTION, "undo")
 
 
 def majority_shares(A: Float64s, n: int) -> Float64s:
@@ -72,7 +69,7 @@ def annotator_confusion(
     counts = prior_votes * np.where(np.eye(C, dtype=bool), 1.0 - prior_error, prior_error / (C - 1))
     votes, asked = 0, 0
     for record in context.rounds:
-        people = ~np.isin(np.array(record.votes.workers, dtype=object), _NOT_PEOPLE)
+        people = ~np.isin(np.array(record.votes.workers, dtype=object), NOT_PEOPLE)
         items, said = record.votes.items[people], record.votes.labels[people]
         votes, asked = votes + len(items), asked + len(np.unique(items))
         known = context.cleaned[items] & (said != UNRESOLVED)
@@ -100,7 +97,7 @@ def _shares(given: Ints, seen: Ints, C: int) -> Float64s:
 
 
 @dataclass
-class TarsSelector(InfluenceSelector):
+class TarsSelector(RankedAlongV):
     """The samples whose cleaning is expected to lower the validation loss most, over all answers. Suggests no label."""
 
     annotators: int = 3
@@ -108,9 +105,6 @@ class TarsSelector(InfluenceSelector):
     prior_error: float = 0.05
     prior_votes: float = 20.0
     name: ClassVar[str] = "tars"
-    suggests: ClassVar[bool] = False
-    looks_ahead: ClassVar[bool] = False
-    needs: ClassVar[str] = "a validation set; rounds weak labels; learns from people's votes"
 
     def __post_init__(self) -> None:
         if self.annotators < 1 or not 0.0 < self.prior_error < 1.0 or not self.prior_votes > 0.0:
@@ -120,23 +114,17 @@ class TarsSelector(InfluenceSelector):
                 code="selector",
             )
 
+    @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The batch for the campaign with rounded labels."""
-        began, engine = time.perf_counter(), context.objective.engine
-        sweeps = engine.sweeps
-        batch = super().select(rounded(context), batch_size)
-        spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
-        return replace(batch, diagnostics=spent)
+        return super().select(rounded(context), batch_size)
 
-    def select_along(self, context: SelectionContext, direction: Direction, batch_size: int, began: float) -> Batch:
-        """E of all samples; `influence` is E."""
-        labels, S = context.objective.labels, direction.products(context)
+    def rank(self, context: SelectionContext, S: Float64s) -> Ranking:
+        """E of all samples, which is `influence` too."""
+        labels = context.objective.labels
         change = influence_matrix(S, context.probabilities, labels.Y, labels.weight)
-        weak = hard_classes(context)
-        scores = np.einsum("ic,ic->i", self.outcomes(context)[weak], change)
-        indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
-        diagnostics = direction.diagnostics(int(context.eligible.sum()), began)
-        return Batch(indices, np.full(len(indices), UNRESOLVED), scores[indices], diagnostics)
+        scores = np.einsum("ic,ic->i", self.outcomes(context)[hard_classes(context)], change)
+        return Ranking(scores, influence=scores)
 
     def outcomes(self, context: SelectionContext) -> Float64s:
         """O: how often each decision follows a rounded weak label."""

@@ -1,10 +1,9 @@
 """Constructors build the model after labels change: all have one protocol and are chosen by name."""
 
 from labelchef.constructors.deltagrad import DeltaGradLConstructor
-from labelchef.constructors.descent import DescentSettings
+from labelchef.constructors.descent import DescentSettings, RetrainConstructor
 from labelchef.constructors.newton import NewtonConstructor
 from labelchef.constructors.protocol import Construction, Constructor
-from labelchef.constructors.retrain import RetrainConstructor
 from labelchef.domain.errors import InvalidInputError
 
 CONSTRUCTORS = ("newton", "retrain", "deltagrad_l")
@@ -38,12 +37,9 @@ def make_constructor(
                 f"constructor is {chosen!r}; expected a name or a Constructor (an instance)", code="constructor"
             )
         return chosen
-    match chosen:
-        case "newton":
-            return NewtonConstructor(tol=tol)
-        case "retrain":
-            return RetrainConstructor(descent or DescentSettings())
-        case "deltagrad_l":
-            return DeltaGradLConstructor(descent or DescentSettings())
-    expected = ", ".join(sorted(CONSTRUCTORS))
-    raise InvalidInputError(f"unknown constructor {chosen!r}; expected one of: {expected}", code="constructor")
+    if chosen not in CONSTRUCTORS:
+        expected = ", ".join(sorted(CONSTRUCTORS))
+        raise InvalidInputError(f"unknown constructor {chosen!r}; expected one of: {expected}", code="constructor")
+    if chosen == "newton":
+        return NewtonConstructor(tol=tol)
+    return (RetrainConstructor if chosen == "retrain" else DeltaGradLConstructor)(descent or DescentSettings())

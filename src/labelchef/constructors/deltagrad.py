@@ -19,37 +19,16 @@ to 0.3 of w' − w before the next one, 0.1 if the prediction was worse than non
 With every step explicit this is Retrain, bit by bit.
 """
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
-from labelchef.constructors.descent import (
-    DescentSettings,
-    Progress,
-    check_finite,
-    finish,
-    room,
-    schedule_of,
-    smoothness_of,
-    step_gradient,
-    train,
-)
-from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
-from labelchef.constructors.replayed_descent import (
-    Changed,
-    Descents,
-    Guard,
-    QuasiHessian,
-    approximate_steps,
-    explicit_step,
-    learn,
-)
-from labelchef.constructors.trajectory import Trajectory
-from labelchef.core.coordinates import Coordinates
+from labelchef.constructors import replayed_descent as replayed
+from labelchef.constructors.descent import RetrainConstructor, check_finite, room, step_gradient
+from labelchef.constructors.schedule import Trajectory
+from labelchef.core.contrasts import Coordinates
 from labelchef.core.objective import Objective
-from labelchef.core.solvers import Companion
-from labelchef.domain.arrays import Ints
 from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import LabelChange
 
@@ -58,108 +37,69 @@ _TOLERATED, _TOLERATED_WORSE = 0.3, 0.1  # of w' − w; the second where the pre
 
 
 @dataclass
-class DeltaGradLConstructor:
+class DeltaGradLConstructor(RetrainConstructor):
     """Train once, then follow every change of labels. `burn_in`, `period`, `history` are the paper's j0, T0, m0.
 
     `error_guard=False` is the paper's algorithm, which does not measure its own error.
     """
 
-    settings: DescentSettings = field(default_factory=DescentSettings)
     burn_in: int = 10
     period: int = 10
     history: int = 2
     error_guard: bool = True
     name: str = field(default="deltagrad_l", init=False)
+    _keeps_gradients: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, least in (("burn_in", 0), ("period", 1), ("history", 1)):
             check_whole(getattr(self, name), name, least)
 
-    def initialise(
-        self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None
-    ) -> Construction:
-        """Train as Retrain does, and keep the trajectory."""
-        began, sweeps = time.perf_counter(), objective.engine.sweeps
-        schedule = schedule_of(self.settings, objective)
-        smoothness = smoothness_of(objective, schedule)
-        rate = self.settings.learning_rate or 1.0 / (smoothness + objective.l2)
-        gradients = room(self.settings, schedule, (objective.shape[1] - 1, objective.shape[0]))
-        trajectory = train(objective, schedule, rate, smoothness, gradients, on_step)
-        return finish(
-            objective, trajectory, validation, early_stopping=self.settings.early_stopping,
-            keeper=None, companion=None, progress=Progress(schedule.steps), began=began, sweeps=sweeps,
-        )  # fmt: skip
-
-    def construct(
-        self,
-        objective: Objective,
-        last: Construction,
-        change: LabelChange,
-        validation: ValidationLosses,
-        companion: Companion | None = None,
-    ) -> Construction:
-        """Repeat the last descent under the new labels."""
-        began, sweeps = time.perf_counter(), objective.engine.sweeps
-        assert last.trajectory is not None, "a model of DeltaGrad-L has a trajectory"
-        progress = Progress()
-        trajectory = self._replayed(objective, last.trajectory, change, progress)
-        return finish(
-            objective, trajectory, validation, early_stopping=self.settings.early_stopping,
-            keeper=last.keeper, companion=companion, progress=progress, began=began, sweeps=sweeps,
-        )  # fmt: skip
-
-    def _replayed(
-        self, objective: Objective, before: Trajectory, change: LabelChange, progress: Progress
-    ) -> Trajectory:
-        schedule, at, shape = before.schedule, Coordinates(objective.shape[1]), before.gradients.shape[1:]
-        descents = Descents(
-            G=before.gradients,
+    def _again(self, objective: Objective, last: Trajectory, change: LabelChange) -> Trajectory:
+        """The last descent under the new labels, most steps without reading their mini-batch."""
+        schedule, at, shape = last.schedule, Coordinates(objective.shape[1]), last.gradients.shape[1:]
+        descents = replayed.Descents(
+            G=last.gradients,
             G_new=room(self.settings, schedule, shape),
             z=np.zeros(shape),
             z_new=np.zeros(shape),
-            ends=np.zeros_like(before.ends),
-            rate=before.rate,
-            l2=before.l2,
-            sizes=np.array([schedule.size(step) for step in range(schedule.steps_per_epoch)]),
+            ends=np.zeros_like(last.ends),
+            rate=last.rate,
+            l2=last.l2,
+            sizes=schedule.sizes,
             basis=at.B,
         )
-        changed = _changed(objective, schedule.steps_of(change.indices), schedule.steps, change)
-        limit = _SLACK * before.smoothness
+        met = schedule.steps_of(change.indices)
+        order = np.argsort(met, axis=None, kind="stable")
+        changed = replayed.Changed(
+            X=np.ascontiguousarray(objective.engine.rows(change.indices)),
+            old=np.column_stack([change.Y_old, change.weight_old]),
+            new=np.column_stack([change.Y_new, change.weight_new]),
+            at=np.searchsorted(met.reshape(-1)[order], np.arange(schedule.steps + 1)),
+            which=np.tile(np.arange(len(change.indices)), len(met))[order],
+        )
+        limit = _SLACK * last.smoothness
         tolerated = (_TOLERATED, _TOLERATED_WORSE) if self.error_guard else (np.inf, np.inf)
-        guard = Guard(self.history, limit, before.rate, self.period, before.l2, *tolerated)
+        guard = replayed.Guard(self.history, limit, last.rate, self.period, last.l2, *tolerated)
         n = descents.z.size
-        known = QuasiHessian(np.empty((0, n)), np.empty((0, n)), np.empty((0, 0)), 0.0)
-        step, wrong = 0, False
+        known = replayed.QuasiHessian(np.empty((0, n)), np.empty((0, n)), np.empty((0, 0)), 0.0)
+        step, explicit, fell_back, wrong = 0, 0, 0, False
         while step < schedule.steps:
             due = self._due(step)
             if step != due and not wrong:
-                step = approximate_steps(step, min(due, schedule.steps), known, limit, descents, changed)
+                step = replayed.approximate_steps(step, min(due, schedule.steps), known, limit, descents, changed)
                 if step == schedule.steps:
                     break
-            progress.explicit += 1
-            progress.fell_back += step != self._due(step)
+            explicit += 1
+            fell_back += step != self._due(step)
             g = step_gradient(objective, at, descents.z_new, schedule.rows(step))
-            s, y = explicit_step(step, g, descents, changed)
-            known, wrong = learn(s, y, guard, known)
+            s, y = replayed.explicit_step(step, g, descents, changed)
+            known, wrong = replayed.learn(s, y, guard, known)
             step += 1
-        check_finite(descents.z_new, before.rate, before.smoothness + before.l2)
-        return Trajectory(schedule, before.rate, before.smoothness, before.l2, descents.G_new, descents.ends)
+        check_finite(descents.z_new, last.rate, last.smoothness + last.l2)
+        return replace(last, gradients=descents.G_new, ends=descents.ends, explicit=explicit, fell_back=fell_back)
 
     def _due(self, step: int) -> int:
         """The next explicit step of the schedule, from this step on."""
         if step <= self.burn_in:
             return step
         return step + (self.burn_in - step) % self.period
-
-
-def _changed(objective: Objective, met: Ints, steps: int, change: LabelChange) -> Changed:
-    """The changed rows, given the step (epochs, n) at which each of them is met in each epoch."""
-    order = np.argsort(met, axis=None, kind="stable")
-    rows = np.tile(np.arange(len(change.indices)), len(met))
-    return Changed(
-        np.ascontiguousarray(objective.engine.rows(change.indices)),
-        np.column_stack([change.Y_old, change.weight_old]),
-        np.column_stack([change.Y_new, change.weight_new]),
-        np.searchsorted(met.reshape(-1)[order], np.arange(steps + 1)),
-        rows[order],
-    )

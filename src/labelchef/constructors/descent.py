@@ -1,4 +1,4 @@
-"""Mini-batch gradient descent as the paper trains, and its trajectory.
+"""Mini-batch gradient descent as the paper trains, its trajectory, and Retrain, which descends anew after every change.
 
     w_{t+1} = w_t − η [ g_t + λ w_t ],   g_t = (1/|B_t|) Σ_{i ∈ B_t} r_i x_i ⊗ (p_i(w_t) − y_i),   w_0 = 0
 
@@ -17,23 +17,22 @@ import mmap
 import os
 import tempfile
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
 from labelchef.constructors.replayed_descent import descend
-from labelchef.constructors.schedule import Schedule
-from labelchef.constructors.trajectory import Trajectory
-from labelchef.core.coordinates import Coordinates
+from labelchef.constructors.schedule import Schedule, Trajectory
+from labelchef.core.contrasts import Coordinates
 from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
-from labelchef.domain.arrays import Float64s, Floats
+from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
-from labelchef.domain.records import ConstructionDiagnostics
+from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 
 _STORED = np.dtype(np.float32)
 _PROBED = 2  # mini-batches that the smoothness is measured on
@@ -57,27 +56,12 @@ class DescentSettings:
 
     def __post_init__(self) -> None:
         if self.learning_rate is not None:
-            check_number(
-                self.learning_rate, "learning_rate", above=0.0, instead=", or None to compute it from the data"
-            )
+            other = ", or None to compute it from the data"
+            check_number(self.learning_rate, "learning_rate", above=0.0, instead=other)
             object.__setattr__(self, "learning_rate", float(self.learning_rate))
         for name, least in (("epochs", 1), ("minibatch", 1), ("seed", 0), ("memory_limit", 0)):
             check_whole(getattr(self, name), name, least)
             object.__setattr__(self, name, int(getattr(self, name)))
-
-
-@dataclass
-class Progress:
-    """Counts of steps that were explicit, and of those among them that were not planned to be."""
-
-    explicit: int = 0
-    fell_back: int = 0
-
-
-def schedule_of(settings: DescentSettings, objective: Objective) -> Schedule:
-    """The schedule for an objective's rows."""
-    rows = objective.engine.n_rows
-    return Schedule(rows, min(settings.minibatch, rows), settings.epochs, settings.seed)
 
 
 def smoothness_of(objective: Objective, schedule: Schedule) -> float:
@@ -101,9 +85,7 @@ def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) 
         if needed <= settings.memory_limit:
             return np.empty(size, _STORED)
         with tempfile.TemporaryFile(prefix="labelchef-trajectory-") as stream:
-            os.posix_fallocate(
-                stream.fileno(), 0, needed
-            )  # so that a full disk is an error now, not when a page is written
+            os.posix_fallocate(stream.fileno(), 0, needed)  # a full disk is an error now, not when a page is written
             return np.frombuffer(mmap.mmap(stream.fileno(), needed), _STORED).reshape(size)
     except (OSError, MemoryError) as error:
         raise InvalidInputError(
@@ -114,20 +96,10 @@ def room(settings: DescentSettings, schedule: Schedule, shape: tuple[int, int]) 
         ) from None
 
 
-def _room_for_epochs(schedule: Schedule, shape: tuple[int, int]) -> Float64s:
-    try:
-        return np.zeros((schedule.epochs + 1, *shape))
-    except (MemoryError, ValueError):
-        raise InvalidInputError(
-            f"the parameters of {schedule.epochs} epochs do not fit into memory; train fewer epochs", code="epochs"
-        ) from None
-
-
-def step_gradient(objective: Objective, at: Coordinates, Z: Float64s, rows: "np.ndarray[Any, Any]") -> Float64s:
+def step_gradient(objective: Objective, at: Coordinates, Z: Float64s, rows: Ints) -> Float64s:
     """g_t at Z in coordinates, (k, D), before rounding: one read of the batch's rows."""
     with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the epoch
-        sums = objective.engine.gradient_of_rows(rows, objective.labels, at.contrasts(Z))
-        return at.gradient(sums) / len(rows)
+        return at.B.T @ objective.engine.gradient_of_rows(rows, objective.labels, at.B @ Z) / len(rows)
 
 
 def train(
@@ -141,7 +113,13 @@ def train(
     """The whole descent; `gradients` receives every g_t, if it is given."""
     at = Coordinates(objective.shape[1])
     shape = (objective.shape[1] - 1, objective.shape[0])
-    Z, ends = np.zeros(shape), _room_for_epochs(schedule, shape)
+    Z = np.zeros(shape)
+    try:
+        ends = np.zeros((schedule.epochs + 1, *shape))
+    except (MemoryError, ValueError):
+        raise InvalidInputError(
+            f"the parameters of {schedule.epochs} epochs do not fit into memory; train fewer epochs", code="epochs"
+        ) from None
     rounded: Floats = np.empty(shape, _STORED)
     step = 0
     for epoch in range(schedule.epochs):
@@ -155,7 +133,7 @@ def train(
         if on_step is not None:
             on_step(epoch + 1, float(np.linalg.norm(kept + objective.l2 * Z)), float("nan"))
     stored = np.empty((0, *shape), _STORED) if gradients is None else gradients
-    return Trajectory(schedule, rate, smoothness, objective.l2, stored, ends)
+    return Trajectory(schedule, rate, smoothness, objective.l2, stored, ends, explicit=schedule.steps)
 
 
 def check_finite(Z: Float64s, rate: float, smoothness: float) -> None:
@@ -168,39 +146,76 @@ def check_finite(Z: Float64s, rate: float, smoothness: float) -> None:
         )
 
 
-def finish(
-    objective: Objective,
-    trajectory: Trajectory,
-    validation: ValidationLosses,
-    *,
-    early_stopping: bool,
-    keeper: CurvatureKeeper | None,
-    companion: Companion | None,
-    progress: Progress,
-    began: float,
-    sweeps: float,
-) -> Construction:
-    """Choose the epoch, and evaluate the whole objective there, with the companion's system: one sweep."""
-    at = Coordinates(objective.shape[1])
-    epoch = trajectory.schedule.epochs
-    if early_stopping:
-        epoch = int(np.argmin(validation(at.parameters(trajectory.ends))))
-    W = np.ascontiguousarray(at.parameters(trajectory.ends[epoch]))
-    V = None if companion is None or keeper is None else companion.corrected(W, keeper)
-    point = objective.at(W, V=V)
-    if keeper is None:
-        keeper = CurvatureKeeper(freeze(objective, point.logits))
-    elif keeper.due(objective):
-        keeper.refresh(objective, point.logits)
-    diagnostics = ConstructionDiagnostics(
-        iterations=trajectory.schedule.steps,
-        sweeps=objective.engine.sweeps - sweeps,
-        gradient_norm=point.gradient_norm,
-        distance=point.gradient_norm / objective.l2,
-        tolerance=float("inf"),
-        epoch=epoch,
-        explicit=progress.explicit,
-        fell_back=progress.fell_back,
-        seconds=time.perf_counter() - began,
-    )
-    return Construction(point, keeper, diagnostics, trajectory)
+@dataclass
+class RetrainConstructor:
+    """The same schedule, from w_0 = 0, on the labels as they stand: the result depends on labels and seed only."""
+
+    settings: DescentSettings = field(default_factory=DescentSettings)
+    name: str = field(default="retrain", init=False)
+    _keeps_gradients: ClassVar[bool] = False
+
+    def initialise(
+        self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None
+    ) -> Construction:
+        """Train."""
+        began, sweeps, rows = time.perf_counter(), objective.engine.sweeps, objective.engine.n_rows
+        schedule = Schedule(rows, min(self.settings.minibatch, rows), self.settings.epochs, self.settings.seed)
+        smoothness = smoothness_of(objective, schedule)
+        rate = self.settings.learning_rate or 1.0 / (smoothness + objective.l2)
+        shape = (objective.shape[1] - 1, objective.shape[0])
+        gradients = room(self.settings, schedule, shape) if self._keeps_gradients else None
+        trajectory = train(objective, schedule, rate, smoothness, gradients, on_step)
+        return self._finish(objective, trajectory, validation, began, sweeps)
+
+    def construct(
+        self,
+        objective: Objective,
+        last: Construction,
+        change: LabelChange,
+        validation: ValidationLosses,
+        companion: Companion | None = None,
+    ) -> Construction:
+        """Descend again under the new labels."""
+        began, sweeps = time.perf_counter(), objective.engine.sweeps
+        assert last.trajectory is not None, "a model made by descent has a trajectory"
+        trajectory = self._again(objective, last.trajectory, change)
+        return self._finish(objective, trajectory, validation, began, sweeps, last.keeper, companion)
+
+    def _again(self, objective: Objective, last: Trajectory, change: LabelChange) -> Trajectory:  # noqa: ARG002
+        """The descent under the new labels, which the objective has already."""
+        return train(objective, last.schedule, last.rate, last.smoothness, None)
+
+    def _finish(
+        self,
+        objective: Objective,
+        trajectory: Trajectory,
+        validation: ValidationLosses,
+        began: float,
+        sweeps: float,
+        keeper: CurvatureKeeper | None = None,
+        companion: Companion | None = None,
+    ) -> Construction:
+        """Choose the epoch, and evaluate the whole objective there, with the companion's system: one sweep."""
+        at = Coordinates(objective.shape[1])
+        epoch = trajectory.schedule.epochs
+        if self.settings.early_stopping:
+            epoch = int(np.argmin(validation(at.parameters(trajectory.ends))))
+        W = np.ascontiguousarray(at.parameters(trajectory.ends[epoch]))
+        V = None if companion is None or keeper is None else companion.corrected(W, keeper)
+        point = objective.at(W, V=V)
+        if keeper is None:
+            keeper = CurvatureKeeper(freeze(objective, point.logits))
+        elif keeper.due(objective):
+            keeper.refresh(objective, point.logits)
+        diagnostics = ConstructionDiagnostics(
+            iterations=trajectory.schedule.steps,
+            sweeps=objective.engine.sweeps - sweeps,
+            gradient_norm=point.gradient_norm,
+            distance=point.gradient_norm / objective.l2,
+            tolerance=float("inf"),
+            epoch=epoch,
+            explicit=trajectory.explicit,
+            fell_back=trajectory.fell_back,
+            seconds=time.perf_counter() - began,
+        )
+        return Construction(point, keeper, diagnostics, trajectory)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
-from labelchef.core.curvature import CurvatureKeeper, freeze, sketch_step
+from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion, Minimum, minimise
 from labelchef.domain.errors import ConvergenceWarning
@@ -39,8 +39,7 @@ class NewtonConstructor:
         """Start from W = 0 with an estimated factor, then freeze the curvature at the optimum."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
         start = objective.at(np.zeros(objective.shape))
-        step = sketch_step(objective.engine.n_rows, objective.engine.n_columns)
-        keeper = CurvatureKeeper(freeze(objective, start.logits, step=step))
+        keeper = CurvatureKeeper(freeze(objective, start.logits, roughly=True))
         found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
         keeper.refresh(objective, found.point.logits)
         return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
@@ -55,17 +54,9 @@ class NewtonConstructor:
     ) -> Construction:
         """From the last optimum to the new one."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        keeper = last.keeper
-        start = objective.relabelled(last.point, change)
+        keeper, start = last.keeper, objective.relabelled(last.point, change)
         keeper.note(objective, last.point.logits, change)
-        found = minimise(
-            objective,
-            start,
-            keeper,
-            tol=self.tol,
-            max_sweeps=self.max_sweeps,
-            companion=companion,
-        )
+        found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, companion=companion)
         return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def _finish(

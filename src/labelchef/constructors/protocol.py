@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from labelchef.constructors.trajectory import Trajectory
+from labelchef.constructors.schedule import Trajectory
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion

@@ -1,6 +1,6 @@
 """The compiled inner loop of DeltaGrad-L: what a step does besides computing the gradient of its mini-batch.
 
-Everything is in the coordinates of `core.coordinates`: a parameter or gradient is k·D numbers.
+Everything is in the coordinates of `core.contrasts`: a parameter or gradient is k·D numbers.
 
     B v = σ v − [Y; σS]ᵀ M [Y; σS] v                     the compact form of L-BFGS, with
     M⁻¹ = [[−D, Lᵀ], [L, σ SSᵀ]], D = diag(s_i·y_i), L_ij = s_i·y_j for i > j, σ = s·y / s·s
@@ -202,19 +202,26 @@ def descend(w, g, rate, l2):
 
 
 @njit(nogil=True, cache=True)
+def _advance(t, descents):
+    """Step t of both descents, along G[t] and G_new[t]."""
+    n, per_epoch = descents.z.size, len(descents.sizes)
+    descend(descents.z.reshape(n), descents.G[t].reshape(n), descents.rate, descents.l2)
+    descend(descents.z_new.reshape(n), descents.G_new[t].reshape(n), descents.rate, descents.l2)
+    if (t + 1) % per_epoch == 0:
+        descents.ends[(t + 1) // per_epoch] = descents.z_new
+
+
+@njit(nogil=True, cache=True)
 def explicit_step(t, g_new, descents, changed):
     """A step along the gradient `g_new` that was computed on the mini-batch; returns its pair (s, y)."""
     G, G_new, z, z_new = descents.G, descents.G_new, descents.z, descents.z_new
-    n, per_epoch = z.size, len(descents.sizes)
+    n = z.size
     G_new[t] = g_new
     correction = np.zeros_like(z)
     add_correction(correction, t, descents, changed)
     s = (z_new - z).reshape(n)
     y = (g_new - correction - G[t]).reshape(n)
-    descend(z.reshape(n), G[t].reshape(n), descents.rate, descents.l2)
-    descend(z_new.reshape(n), G_new[t].reshape(n), descents.rate, descents.l2)
-    if (t + 1) % per_epoch == 0:
-        descents.ends[(t + 1) // per_epoch] = z_new
+    _advance(t, descents)
     return s, y
 
 
@@ -228,7 +235,6 @@ def approximate_steps(start, stop, known, smoothness, descents, changed):
     z, z_new = descents.z, descents.z_new
     k, D = z.shape
     n = k * D
-    per_epoch = len(descents.sizes)
     v = np.empty(n)
     change = np.empty((k, D))
     flat, w, w_new = change.reshape(n), z.reshape(n), z_new.reshape(n)
@@ -249,8 +255,5 @@ def approximate_steps(start, stop, known, smoothness, descents, changed):
         g, g_new = descents.G[t].reshape(n), descents.G_new[t].reshape(n)
         for j in range(n):
             g_new[j] = g[j] + flat[j]
-        descend(w, g, descents.rate, descents.l2)
-        descend(w_new, g_new, descents.rate, descents.l2)
-        if (t + 1) % per_epoch == 0:
-            descents.ends[(t + 1) // per_epoch] = z_new
+        _advance(t, descents)
     return stop

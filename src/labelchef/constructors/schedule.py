@@ -1,4 +1,4 @@
-"""The rows of each mini-batch; they depend on the seed only.
+"""The rows of each mini-batch, which depend on the seed only, and the steps of a descent along them.
 
 An epoch assigns the batch numbers 0, 0, …, 1, 1, … to the rows in random order. Batch sizes differ by one row at most: a
 small batch at the end would make the last step of every epoch the noisiest. The rows of a batch are read in ascending
@@ -7,12 +7,16 @@ order, so that memory is read forwards.
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from labelchef.domain.arrays import Ints
+from labelchef.domain.arrays import Float64s, Floats, Ints
 
 _KEPT_BYTES = 256 << 20  # batch numbers of all epochs are kept up to this size, and drawn again above it
+
+Numbers: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,12 @@ class Schedule:
         """Steps in all."""
         return self.epochs * self.steps_per_epoch
 
-    def size(self, step: int) -> int:
-        """Rows of a step's batch."""
-        batch = step % self.steps_per_epoch
-        return int(self._starts[batch + 1] - self._starts[batch])
+    @property
+    def sizes(self) -> Ints:
+        """Rows of each batch of an epoch."""
+        return np.diff(self._starts)
 
-    def numbers(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
+    def numbers(self, epoch: int) -> Numbers:
         """The batch number of every row in an epoch."""
         return self._numbers[epoch] if self._numbers is not None else _remembered(self, epoch)
 
@@ -60,13 +64,11 @@ class Schedule:
 
     def steps_of(self, rows: Ints) -> Ints:
         """(epochs, n): the step at which each row is met in each epoch."""
-        met = [
-            self.numbers(epoch)[rows].astype(np.int64) + epoch * self.steps_per_epoch for epoch in range(self.epochs)
-        ]
-        return np.array(met, dtype=np.int64).reshape(self.epochs, len(rows))
+        met = np.array([self.numbers(epoch)[rows] for epoch in range(self.epochs)], dtype=np.int64)
+        return met + np.arange(self.epochs)[:, None] * self.steps_per_epoch
 
     @cached_property
-    def _numbers(self) -> "np.ndarray[tuple[int, int], np.dtype[np.unsignedinteger]] | None":
+    def _numbers(self) -> Numbers | None:
         if self.n_rows * self.epochs * self._dtype.itemsize > _KEPT_BYTES:
             return None
         return np.array([self._drawn(epoch) for epoch in range(self.epochs)], dtype=self._dtype)
@@ -80,13 +82,33 @@ class Schedule:
     def _dtype(self) -> "np.dtype[np.unsignedinteger]":
         return np.dtype(np.min_scalar_type(self.steps_per_epoch - 1))
 
-    def _drawn(self, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
-        numbers = np.repeat(np.arange(self.steps_per_epoch, dtype=self._dtype), np.diff(self._starts))
+    def _drawn(self, epoch: int) -> Numbers:
+        numbers = np.repeat(np.arange(self.steps_per_epoch, dtype=self._dtype), self.sizes)
         np.random.default_rng([self.seed, epoch]).shuffle(numbers)
         return numbers
 
 
 @lru_cache(maxsize=2)
-def _remembered(schedule: Schedule, epoch: int) -> "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]":
+def _remembered(schedule: Schedule, epoch: int) -> Numbers:
     """The epochs drawn last, where not all are kept: consecutive steps use the same epoch."""
     return schedule._drawn(epoch)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A descent from w_0 = 0: its schedule, its learning rate, and its gradients and parameters.
+
+    `gradients` (T, k, D) are g_t, `ends` (epochs + 1, k, D) the parameters after each epoch, both in the coordinates
+    of `core.contrasts`.
+    """
+
+    schedule: Schedule
+    rate: float
+    smoothness: float
+    l2: float
+    gradients: Floats
+    ends: Float64s
+    explicit: int
+    """Steps whose gradient was computed on the mini-batch."""
+    fell_back: int = 0
+    """Those among them that were not planned to be."""

@@ -17,9 +17,8 @@ rows, and outside of it the eigenvalues of G are taken to be ḡ, the smallest o
 """
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -78,12 +77,8 @@ class FrozenCurvature:
         scale = 1.0 / (np.outer(self.g, self.q) + self.l2) - outside
         return self.engine.place(self.U), self.engine.place(scale), self.engine.place(outside)
 
-    def solve(self, R: Float64s) -> Float64s:
-        """M⁻¹ R for R of shape (D, C)."""
-        return self.engine.host(self.inverse(self.engine.place(R)))
-
     def inverse(self, R: RowArray) -> RowArray:
-        """The same, on arrays of the engine."""
+        """M⁻¹ R for R of shape (D, C), on arrays of the engine."""
         (U, scale, outside), short = self._placed, functools.partial(self.engine.xp.asarray, dtype=self.E.dtype)
         flat = R.mean(axis=1, keepdims=True) / self.l2
         T = R @ U
@@ -92,26 +87,25 @@ class FrozenCurvature:
         return (inside + T * outside) @ U.T + flat
 
 
-def freeze(objective: Objective, logits: RowArray, *, step: int = 1) -> FrozenCurvature:
-    """The frozen Hessian at the given logits; `step` > 1 estimates G from every step-th row."""
+def freeze(objective: Objective, logits: RowArray, *, roughly: bool = False) -> FrozenCurvature:
+    """The frozen Hessian at the given logits; roughly, G is estimated from about four rows for each column."""
     engine = objective.engine
     h, Q = _row_curvature(objective, logits)
     q, U = np.linalg.eigh(Q)
     q, U = np.maximum(q[1:], 0.0), U[:, 1:]
     N, D = engine.n_rows, engine.n_columns
+    rest = None
     if D > LARGEST_FACTOR:
-        g, E, rest = _sketched(objective, h, np.unique(np.linspace(0, N - 1, SKETCH_ROWS).astype(np.int64)))
-        E = _short(engine.place(E), g, objective.l2, engine.xp)
-        return FrozenCurvature(E, g, rest, U, q, objective.l2, engine)
-    kept = float(h[::step].sum())
-    g, E = engine.eigh(engine.gram(h, step) * (float(h.sum()) / (kept or 1.0) / N))
-    g = np.maximum(g, 0.0)
-    return FrozenCurvature(_short(E, g, objective.l2, engine.xp), g, None, U, q, objective.l2, engine)
-
-
-def _short(E: RowArray, g: Float64s, l2: float, xp: Any) -> RowArray:
-    """The basis, in float32 where that is precise enough: half the bytes to read at every solve."""
-    return xp.asarray(E, dtype=xp.float32) if g.max(initial=0.0) < _FLOAT32_CONDITION * l2 else E
+        g, basis, rest = _sketched(objective, h, np.unique(np.linspace(0, N - 1, SKETCH_ROWS).astype(np.int64)))
+        E = engine.place(basis)
+    else:
+        step = max(1, N // (_ROWS_PER_COLUMN * D)) if roughly else 1
+        kept = float(h[::step].sum())
+        g, E = engine.eigh(engine.gram(h, step) * (float(h.sum()) / (kept or 1.0) / N))
+        g = np.maximum(g, 0.0)
+    if g.max(initial=0.0) < _FLOAT32_CONDITION * objective.l2:  # half the bytes to read at every solve
+        E = engine.xp.asarray(E, dtype=engine.xp.float32)
+    return FrozenCurvature(E, g, rest, U, q, objective.l2, engine)
 
 
 def _sketched(objective: Objective, h: RowArray, rows: Ints) -> tuple[Float64s, Float64s, float]:
@@ -145,22 +139,7 @@ def _row_curvature(objective: Objective, logits: RowArray) -> tuple[RowArray, Fl
     return xp.clip(xp.concatenate(h), 0.0, None), Q - np.full((C, C), 1.0 / C)
 
 
-def sketch_step(n_rows: int, n_columns: int) -> int:
-    """Stride that leaves about four rows for each column: enough for a start, much less than a full pass."""
-    return max(1, n_rows // (_ROWS_PER_COLUMN * n_columns))
-
-
-def _corrected(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: RowArray) -> RowArray:
-    """L-BFGS around M⁻¹, on arrays of the engine: symmetric, positive definite, and exact on the last pair."""
-    return factor.engine.secant_solve(factor.inverse, pairs, R)
-
-
-def _corrected_host(factor: FrozenCurvature, pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
-    return factor.engine.host(_corrected(factor, pairs, factor.engine.place(R)))
-
-
-@dataclass(frozen=True)
-class Drift:
+class Drift(NamedTuple):
     """Rows whose labels changed since a factor was frozen: their part of H is known to differ from the factor.
 
     X (n, D) are the rows, weight (n,) their weights in the factor, P (n, C) their probabilities when the label changed.
@@ -198,21 +177,22 @@ class CurvatureKeeper:
     """
 
     factor: FrozenCurvature
-    waste: float = field(default=0.0)
+    waste: float = 0.0
+    """Sweeps that a better factor would have saved."""
     drift: Drift | None = field(default=None, repr=False)
     _pairs: tuple[Pair, ...] = field(default=(), repr=False)
 
     def solve(self, R: Float64s) -> Float64s:
         """Approximately H⁻¹ R."""
-        return _corrected_host(self.factor, self._pairs, R)
+        engine = self.factor.engine
+        return engine.host(self.solve_there(engine.place(R)))
 
     def solve_there(self, R: RowArray) -> RowArray:
-        """The same on arrays of the engine; use or copy the result before the next solve."""
-        return _corrected(self.factor, self._pairs, R)
+        """The same on arrays of the engine; use or copy the result before the next solve.
 
-    def frozen_solve(self) -> Callable[[Float64s], Float64s]:
-        """`solve` with the pairs known now: conjugate gradients need one fixed operator."""
-        return functools.partial(_corrected_host, self.factor, self._pairs)
+        It is L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair.
+        """
+        return self.factor.engine.secant_solve(self.factor.inverse, self._pairs, R)
 
     def learn(self, step: Float64s, bend: Float64s) -> None:
         """Add the pair H · step = bend (exact or approximate)."""
@@ -223,21 +203,11 @@ class CurvatureKeeper:
 
     def note(self, objective: Objective, logits: RowArray, change: LabelChange) -> None:
         """Keep the rows whose labels change at these logits, the newest `DRIFT_ROWS` of them."""
-        known = self.drift or Drift(
-            np.empty(0, dtype=np.int64),
-            np.empty((0, objective.shape[0])),
-            np.empty(0),
-            np.empty((0, objective.shape[1])),
-        )
-        new = ~np.isin(change.indices, known.indices)
-        rows = change.indices[new]
+        new = slice(None) if self.drift is None else ~np.isin(change.indices, self.drift.indices)
+        rows, weight = change.indices[new], change.weight_old[new]
         P = probabilities(with_reference(objective.engine.host(logits[rows])))
-        self.drift = Drift(
-            np.concatenate([known.indices, rows])[-DRIFT_ROWS:],
-            np.concatenate([known.X, objective.engine.rows(rows)])[-DRIFT_ROWS:],
-            np.concatenate([known.weight, change.weight_old[new]])[-DRIFT_ROWS:],
-            np.concatenate([known.P, P])[-DRIFT_ROWS:],
-        )
+        drifts = [*([self.drift] if self.drift else []), Drift(rows, objective.engine.rows(rows), weight, P)]
+        self.drift = Drift(*(np.concatenate(columns)[-DRIFT_ROWS:] for columns in zip(*drifts, strict=True)))
 
     def foreseen(self, objective: Objective, logits: RowArray, gradient: Float64s) -> Float64s:
         """The step to the optimum, estimated from the factor and the drifted rows; no sweep.
@@ -256,10 +226,6 @@ class CurvatureKeeper:
             moved = _CONTRACTION * change
         return step
 
-    def wasted(self, sweeps: float) -> None:
-        """Add the number of sweeps that a better factor would have saved."""
-        self.waste += sweeps
-
     def due(self, objective: Objective) -> bool:
         """Whether the waste has cost as much as a refresh."""
         D = objective.engine.n_columns
@@ -268,7 +234,5 @@ class CurvatureKeeper:
     def refresh(self, objective: Objective, logits: RowArray) -> None:
         """Replace the factor by the one at these logits."""
         self.factor = freeze(objective, logits)
-        if self.factor.exact:
-            self._pairs = ()
-        self.drift = None
-        self.waste = 0.0
+        self._pairs = () if self.factor.exact else self._pairs
+        self.drift, self.waste = None, 0.0

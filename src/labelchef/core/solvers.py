@@ -89,9 +89,8 @@ def minimise(
 
     `on_step(iteration, gradient norm, tolerance)` is called after every step.
     """
-    point, best, idle = start, start.gradient_norm, 0
+    point, best, idle, iteration = start, start.gradient_norm, 0, 0
     threshold = gradient_tolerance(objective, point.W, tol)
-    iteration = 0
     while point.gradient_norm > threshold and iteration < max_sweeps:
         if keeper.due(objective):
             keeper.refresh(objective, point.logits)
@@ -107,7 +106,7 @@ def minimise(
         keeper.learn(trial.W - point.W, trial.gradient - point.gradient)
         point = trial
         iteration += 1
-        keeper.wasted(1.0 if iteration > NEEDED else 0.0)
+        keeper.waste += iteration > NEEDED
         best, idle = (point.gradient_norm, 0) if point.gradient_norm < 0.9 * best else (best, idle + 1)
         if idle >= _PATIENCE:  # only rounding is left
             break
@@ -157,13 +156,7 @@ class LinearSolution:
 
 
 def solve_spd(
-    objective: Objective,
-    point: Point,
-    b: Float64s,
-    keeper: CurvatureKeeper,
-    *,
-    tol: float,
-    max_iterations: int,
+    objective: Objective, point: Point, b: Float64s, keeper: CurvatureKeeper, *, tol: float, max_iterations: int
 ) -> LinearSolution:
     """H V = b at a point, starting from the direction that the point carries if there is one, else from zero."""
     if point.linear is None or not _helps(point.linear.HV, b):
@@ -171,14 +164,10 @@ def solve_spd(
     else:
         V, S, HV = point.linear.V.copy(), point.linear.S, point.linear.HV.copy()
     size = float(np.linalg.norm(b))
-    if size == 0.0:
-        S = objective.engine.xp.zeros_like(S)
-        return LinearSolution(Linear(np.zeros_like(b), S, np.zeros_like(b)), 0, 0.0, True)
-    R, direction, rt = b - HV, np.zeros_like(b), 1.0
-    precondition, learned = keeper.frozen_solve(), list[tuple[Float64s, Float64s]]()
-    iteration = 0
+    R, direction, rt, iteration = b - HV, np.zeros_like(b), 1.0, 0
+    learned: list[tuple[Float64s, Float64s]] = []  # after the loop: conjugate gradients need one fixed operator
     while np.linalg.norm(R) > tol * size and iteration < max_iterations:
-        T = precondition(R)
+        T = keeper.solve(R)
         rt, old = float(np.vdot(R, T)), rt
         direction = T + (rt / old) * direction
         product, along = objective.hessian_product(point, direction)
@@ -194,5 +183,5 @@ def solve_spd(
         iteration += 1
     for pair in learned:
         keeper.learn(*pair)
-    residual = float(np.linalg.norm(R)) / size
+    residual = float(np.linalg.norm(R)) / (size or 1.0)
     return LinearSolution(Linear(V, S, HV), iteration, residual, residual <= tol)

@@ -22,8 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from labelchef.baselines.infl_d import deletion_influence
-from labelchef.baselines.infl_y import label_slopes
+from labelchef.baselines.influence import deletion_influence, label_slopes
 from labelchef.campaign.choice import ALL_SELECTORS, make_selector
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.objective import Point
@@ -37,7 +36,7 @@ from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel, bar
 from labelchef.networks.training import TrainingSettings
 from labelchef.selectors import SelectionContext, Selector
-from labelchef.selectors.appraisal import Appraisal, BestCase, Expected
+from labelchef.selectors.infl import Appraisal, BestCase, Expected
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex model which work on a network too: they use only its probabilities."""

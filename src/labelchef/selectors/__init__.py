@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 
-from labelchef.selectors.active_lab import ActiveLabSelector
-from labelchef.selectors.cleanlab_quality import CleanlabQualitySelector
-from labelchef.selectors.direction import InfluenceSelector
-from labelchef.selectors.expected import ExpectedInflSelector
-from labelchef.selectors.infl import IncremInflSelector, InflSelector
+from labelchef.selectors.cleanlab import ActiveLabSelector, CleanlabQualitySelector
+from labelchef.selectors.infl import ExpectedInflSelector, IncremInflSelector, InflSelector, InfluenceSelector
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
-from labelchef.selectors.ranking import Ranking, RankingSelector
-from labelchef.selectors.uncertainty import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
+from labelchef.selectors.ranking import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "expected_infl": ExpectedInflSelector,
@@ -29,18 +25,13 @@ __all__ = [
     "SELECTORS",
     "ActiveLabSelector",
     "CleanlabQualitySelector",
-    "EntropySelector",
     "Examples",
     "ExpectedInflSelector",
     "IncremInflSelector",
     "InflSelector",
     "InfluenceSelector",
-    "LeastConfidenceSelector",
     "LookAheadSelector",
     "MarginSelector",
-    "RandomSelector",
-    "Ranking",
-    "RankingSelector",
     "SelectionContext",
     "Selector",
 ]

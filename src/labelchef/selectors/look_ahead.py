@@ -15,7 +15,6 @@ and `batch.by_answer[j]` are what sample j is predicted to add after those befor
 comes from the appraisal: the class that would help most for INFL, the distribution Q[i] for the expected influence.
 """
 
-import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,8 +27,8 @@ from labelchef.core.solvers import Companion, gradient_tolerance, minimise, solv
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, LabelChange
 from labelchef.engines import RowArray, RowLabels
-from labelchef.selectors.direction import InfluenceSelector
-from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.infl import InfluenceSelector
+from labelchef.selectors.protocol import SelectionContext, measured
 
 LARGEST_BATCH = 100
 """Batches larger than this, or than half of the eligible samples, are plain rankings without look-ahead."""
@@ -46,16 +45,15 @@ _AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative to 1 + ‖W‖,
 class _Ahead:
     """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows.
 
-    `W_there` and `g_there` are W and g_val as arrays of the engine's kind, so that a step needs one transfer each way.
+    W and g_val are arrays of the engine's kind, so that a step needs one transfer each way.
     """
 
-    W: Float64s
+    W: RowArray
+    g: RowArray
     V: Float64s
     HV: Float64s
     A: Float64s
     S: Float64s
-    W_there: RowArray
-    g_there: RowArray
 
 
 @dataclass
@@ -77,28 +75,19 @@ class LookAheadSelector:
         """Whether the underlying selector does."""
         return self.base.suggests
 
+    @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best, then the best after it, and so on."""
         if batch_size == 1 or batch_size > LARGEST_BATCH or 2 * batch_size > np.count_nonzero(context.eligible):
             return self.base.select(context, batch_size)
-        began, engine = time.perf_counter(), context.objective.engine
-        sweeps = engine.sweeps
         solved: list[Linear] = []
-        pool = self.base.select(replace(context, carry=solved.append), self._pool_size(batch_size))
+        size = min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)  # picks of a large batch overlap more
+        pool = self.base.select(replace(context, carry=solved.append), size)
         context.carry(solved[-1])
         context = replace(context, keeper=replace(context.keeper))  # a copy: it learns from assumed labels
         batch = self._pick(context, solved[-1], pool.indices, min(batch_size, len(pool)))
-        diagnostics = replace(
-            pool.diagnostics,
-            candidates=max(pool.diagnostics.candidates, len(pool)),
-            sweeps=engine.sweeps - sweeps,
-            seconds=time.perf_counter() - began,
-        )
-        return replace(batch, diagnostics=diagnostics)
-
-    def _pool_size(self, batch_size: int) -> int:
-        """Picks of a large batch overlap more, so each has more samples to choose from."""
-        return min(batch_size * max(self.pool, batch_size // 5), LARGEST_POOL)
+        candidates = max(pool.diagnostics.candidates, len(pool))
+        return replace(batch, diagnostics=replace(pool.diagnostics, candidates=candidates))
 
     def _pick(self, context: SelectionContext, linear: Linear, rows: Ints, count: int) -> Batch:
         labels, N = context.objective.labels, context.objective.engine.n_rows
@@ -127,18 +116,18 @@ class LookAheadSelector:
 def _start(objective: Objective, point: Point, linear: Linear, g: Float64s, rows: Ints) -> _Ahead:
     engine = objective.engine
     A, S = with_reference(engine.host(point.logits[rows])), with_reference(engine.host(linear.S[rows]))
-    return _Ahead(point.W, linear.V, linear.HV, A, S, engine.place(point.W), engine.place(g))
+    return _Ahead(engine.place(point.W), engine.place(g), linear.V, linear.HV, A, S)
 
 
 def _advance(context: SelectionContext, ahead: _Ahead, X: Float64s, change: Float64s) -> None:
     """Move W by the step that a change of the gradient causes, and update V, A and S."""
-    engine, keeper, before = context.objective.engine, context.keeper, ahead.g_there
+    engine, keeper, before = context.objective.engine, context.keeper, ahead.g
     step = -keeper.solve_there(engine.place(change))
-    ahead.W_there = ahead.W_there + step
-    ahead.g_there = context.validation_gradient(ahead.W_there)
-    turn = keeper.solve_there(ahead.g_there - before)
+    ahead.W = ahead.W + step
+    ahead.g = context.validation_gradient(ahead.W)
+    turn = keeper.solve_there(ahead.g - before)
     step, turn = engine.host(engine.xp.stack([step, turn]))
-    ahead.W, ahead.V = ahead.W + step, ahead.V + turn
+    ahead.V = ahead.V + turn
     ahead.A[:, 1:] += X @ contrast(step).T
     ahead.S[:, 1:] += X @ contrast(turn).T
 
@@ -153,15 +142,14 @@ def _renewed(context: SelectionContext, ahead: _Ahead, rows: Ints, picks: Ints, 
     assumed = RowLabels(old.Y.copy(), old.weight.copy())
     assumed.Y[items], assumed.weight[items] = answers, 1.0
     change = LabelChange(items, old.Y[items], old.weight[items], assumed.Y[items], assumed.weight[items])
-    objective = Objective(context.objective.engine, assumed, context.objective.l2)
+    objective = replace(context.objective, labels=assumed)
     if context.point.gradient_norm > gradient_tolerance(context.objective, context.point.W, _AT_OPTIMUM):
-        point = objective.at(ahead.W, V=ahead.V)
+        point = objective.at(objective.engine.host(ahead.W), V=ahead.V)
     else:
         companion = Companion(ahead.V, ahead.HV, lambda W: context.validate(W).gradient)
-        start = objective.relabelled(context.point, change)
-        point = minimise(
-            objective, start, context.keeper, tol=_RENEW_TOL, max_sweeps=_RENEW_SWEEPS, companion=companion
-        ).point
+        start, keeper = objective.relabelled(context.point, change), context.keeper
+        found = minimise(objective, start, keeper, tol=_RENEW_TOL, max_sweeps=_RENEW_SWEEPS, companion=companion)
+        point = found.point
     g = context.validate(point.W).gradient
     solved = solve_spd(objective, point, g, context.keeper, tol=_RENEW_RESIDUAL, max_iterations=_RENEW_SWEEPS)
     return _start(objective, point, solved.linear, g, rows)

@@ -1,8 +1,10 @@
 """What every selector is given and returns."""
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -11,8 +13,14 @@ from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.records import Batch, RoundRecord
 from labelchef.engines import RowArray
+
+S = TypeVar("S")
+
+NOT_PEOPLE = (SUGGESTION, "undo")
+"""Workers in a record which are not people."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +85,16 @@ class Selector(Protocol):
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best `batch_size` eligible samples, fewer if fewer are left."""
         ...
+
+
+def measured(select: Callable[[S, SelectionContext, int], Batch]) -> Callable[[S, SelectionContext, int], Batch]:
+    """A `select` whose batch says in its diagnostics how many sweeps and seconds the choice took."""
+
+    @wraps(select)
+    def counted(selector: S, context: SelectionContext, batch_size: int) -> Batch:
+        began, engine = time.perf_counter(), context.objective.engine
+        sweeps, batch = engine.sweeps, select(selector, context, batch_size)
+        spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
+        return replace(batch, diagnostics=spent)
+
+    return counted

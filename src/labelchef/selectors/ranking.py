@@ -1,16 +1,27 @@
-"""Common parts of the selectors that do not use V: one score for each sample, smallest first."""
+"""Selectors that do not use V: one score for each sample, smallest first.
 
-import time
+Classic active learning (paper section 5.1, `Active (one)` and `Active (two)`), and random choice:
+
+    least confidence   max_c P[i, c]                 smallest first
+    entropy            Σ_c P[i, c] log P[i, c]       smallest first
+    margin             largest − second largest of P[i]
+    random             every order equally likely, from the session's seed
+
+P (N, C) are the model's probabilities. These selectors use neither the weak labels nor the validation samples nor the effect
+of cleaning, so they suggest no label.
+"""
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import xlogy
 
 from labelchef.core.influence import smallest
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
-from labelchef.selectors.protocol import SelectionContext
+from labelchef.selectors.protocol import SelectionContext, measured
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,12 @@ class Ranking:
     influence: Float64s | None = None
     """N times the predicted change of the validation loss, where the score is one."""
 
+    def batch(self, rows: Ints, diagnostics: SelectionDiagnostics) -> Batch:
+        """These samples, with what the ranking says of them."""
+        suggested = np.full(len(rows), UNRESOLVED) if self.suggested is None else self.suggested[rows]
+        influence = np.full(len(rows), np.nan) if self.influence is None else self.influence[rows]
+        return Batch(rows, suggested, influence, diagnostics)
+
 
 @dataclass
 class RankingSelector(ABC):
@@ -32,27 +49,13 @@ class RankingSelector(ABC):
     looks_ahead: ClassVar[bool] = False
     chance: ClassVar[bool] = False
     """Whether its choice depends on the random numbers of the context (beyond breaking ties)."""
-    needs: ClassVar[str]
-    """What it needs of the data, for the documentation."""
 
+    @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples with the smallest scores. Where not all samples of an equal score fit, some are drawn."""
-        began, engine = time.perf_counter(), context.objective.engine
-        sweeps = engine.sweeps
         ranking = self.rank(context)
-        indices = _first(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.rng)
-        unknown, none = np.full(len(indices), UNRESOLVED), np.full(len(indices), np.nan)
-        diagnostics = SelectionDiagnostics(
-            candidates=int(context.eligible.sum()),
-            sweeps=engine.sweeps - sweeps,
-            seconds=time.perf_counter() - began,
-        )
-        return Batch(
-            indices,
-            unknown if ranking.suggested is None else ranking.suggested[indices],
-            none if ranking.influence is None else ranking.influence[indices],
-            diagnostics,
-        )
+        rows = _first(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.rng)
+        return ranking.batch(rows, SelectionDiagnostics(candidates=int(context.eligible.sum())))
 
     @abstractmethod
     def rank(self, context: SelectionContext) -> Ranking:
@@ -75,3 +78,50 @@ def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
     if room == len(equal):
         return found
     return np.concatenate([kept, np.sort(rng.choice(equal, room, replace=False))])
+
+
+@dataclass
+class RandomSelector(RankingSelector):
+    """Chance."""
+
+    name: ClassVar[str] = "random"
+    chance: ClassVar[bool] = True
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """A random number between 0 and 1 for each sample."""
+        return Ranking(context.rng.random(context.objective.engine.n_rows))
+
+
+@dataclass
+class LeastConfidenceSelector(RankingSelector):
+    """The samples whose most probable class is least probable."""
+
+    name: ClassVar[str] = "least_confidence"
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """max_c P[i, c]."""
+        return Ranking(context.probabilities.max(axis=1))
+
+
+@dataclass
+class EntropySelector(RankingSelector):
+    """The samples whose probabilities are the most spread out."""
+
+    name: ClassVar[str] = "entropy"
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Minus the entropy of P[i]."""
+        P = context.probabilities
+        return Ranking(np.asarray(xlogy(P, P).sum(axis=1)))
+
+
+@dataclass
+class MarginSelector(RankingSelector):
+    """The samples whose two most probable classes are closest."""
+
+    name: ClassVar[str] = "margin"
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Largest minus second largest of P[i]."""
+        P = np.sort(context.probabilities, axis=1)
+        return Ranking(np.asarray(P[:, -1] - P[:, -2]))

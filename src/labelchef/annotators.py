@@ -1,4 +1,11 @@
-"""Annotators: each turns a batch into votes. Class ids are columns of the weak labels; −1 means 'ambiguous'."""
+"""Annotators: each turns a batch into votes. Class ids are columns of the weak labels; −1 means 'ambiguous'.
+
+Who votes on an item: people, the suggestion, or both; and the paper's three ways of combining them (section 5.1):
+
+one     three people, majority
+two     the suggestion alone, no person at all
+three   the suggestion and two people, majority
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +16,7 @@ import numpy as np
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, Batch, Votes
+from labelchef.domain.settings import voters_of
 
 
 @runtime_checkable
@@ -60,38 +68,29 @@ class SimulatedAnnotators:
     """
 
     def __init__(
-        self,
-        truth: Any,
-        *,
-        n_classes: int,
-        error_rates: Sequence[float] = (0.05, 0.05, 0.05),
-        seed: int = 0,
+        self, truth: Any, *, n_classes: int, error_rates: Sequence[float] = (0.05, 0.05, 0.05), seed: int = 0
     ) -> None:
-        wrong = [rate for rate in error_rates if not 0.0 <= rate <= 1.0]
-        if wrong or not error_rates:
+        if not error_rates or not all(0.0 <= rate <= 1.0 for rate in error_rates):
             raise InvalidInputError(
                 f"error rates {list(error_rates)}; expected at least one number between 0 and 1",
                 code="error_rate",
             )
         self._truth = _class_ids(truth)
-        if n_classes < 2 or int(self._truth.max(initial=0)) >= n_classes:
+        largest = int(self._truth.max(initial=0))
+        if n_classes < 2 or largest >= n_classes:
             raise InvalidInputError(
-                f"n_classes={n_classes} with class ids up to {int(self._truth.max(initial=0))}; expected two classes or "
-                "more, and ids below their number",
+                f"n_classes={n_classes} with class ids up to {largest}; expected two classes or more, and ids below "
+                "their number",
                 code="truth",
             )
         if seed < 0:
             raise InvalidInputError(f"seed={seed!r}; expected a whole number of at least 0", code="seed")
-        self._answers = {
-            f"person {p + 1}": self._answers_of(self._truth, n_classes, rate, np.random.default_rng([seed, p]))
-            for p, rate in enumerate(error_rates)
-        }
-
-    @staticmethod
-    def _answers_of(truth: Ints, n_classes: int, rate: float, rng: np.random.Generator) -> Ints:
-        errs = rng.random(len(truth)) < rate
-        other = (truth + rng.integers(1, n_classes, len(truth))) % n_classes
-        return np.where(truth == UNRESOLVED, UNRESOLVED, np.where(errs, other, truth))
+        self._answers: dict[str, Ints] = {}
+        for person, rate in enumerate(error_rates):
+            rng, N = np.random.default_rng([seed, person]), len(self._truth)
+            errs = (rng.random(N) < rate) & (self._truth != UNRESOLVED)
+            other = (self._truth + rng.integers(1, n_classes, N)) % n_classes
+            self._answers[f"person {person + 1}"] = np.where(errs, other, self._truth)
 
     def annotate(self, batch: Batch) -> Votes:
         """One vote for each person and item."""
@@ -117,15 +116,12 @@ class RecordedVotes:
 
     def annotate(self, batch: Batch) -> Votes:
         """The recorded votes on the batch, the first `per_item` of each item."""
-        rows = [
-            (item, worker, label)
-            for item in batch.indices.tolist()
-            for worker, label in self._votes.get(item, [])[: self._per_item]
-        ]
-        return Votes(
-            np.array([row[0] for row in rows], dtype=np.int64),
-            tuple(row[1] for row in rows),
-            np.array([row[2] for row in rows], dtype=np.int64),
+        return Votes.of(
+            [
+                (worker, item, label)
+                for item in batch.indices.tolist()
+                for worker, label in self._votes.get(item, [])[: self._per_item]
+            ]
         )
 
 
@@ -143,25 +139,20 @@ class CallableAnnotator:
 
     def annotate(self, batch: Batch) -> Votes:
         """The labels that the function returns."""
-        answer = self.function(batch)
-        if not isinstance(answer, Iterable):
-            raise InvalidInputError(
-                f"the annotator gave {answer!r}; expected one class id for each item, −1 for unresolved",
-                code="annotator",
-            )
-        labels = np.asarray(list(answer))
-        if labels.shape != (len(batch),):
-            raise InvalidInputError(
-                f"the annotator gave {labels.shape[0] if labels.ndim == 1 else labels.shape} labels for a batch of "
-                f"{len(batch)}; expected one class id for each item, −1 for unresolved",
-                code="annotator",
-            )
-        if labels.size and not np.issubdtype(labels.dtype, np.integer):
-            raise InvalidInputError(
-                f"the annotator gave labels of type {labels.dtype}; expected class ids (integers), −1 for unresolved",
-                code="annotator",
-            )
-        return Votes.of([(self.name, batch.indices, labels)])
+        answer: object = self.function(batch)
+        labels = np.asarray(list(answer)) if isinstance(answer, Iterable) else None
+        if labels is None:
+            came = repr(answer)
+        elif labels.shape != (len(batch),):
+            came = f"{labels.shape[0] if labels.ndim == 1 else labels.shape} labels for a batch of {len(batch)}"
+        elif labels.size and not np.issubdtype(labels.dtype, np.integer):
+            came = f"labels of type {labels.dtype}"
+        else:
+            return Votes.of([(self.name, batch.indices, labels)])
+        raise InvalidInputError(
+            f"the annotator gave {came}; expected one class id (an integer) for each item, −1 for unresolved",
+            code="annotator",
+        )
 
 
 @dataclass(frozen=True)
@@ -172,10 +163,7 @@ class Panel:
 
     def annotate(self, batch: Batch) -> Votes:
         """All their votes in one table."""
-        votes = Votes.of([])
-        for member in self.members:
-            votes = votes + member.annotate(batch)
-        return votes
+        return sum((member.annotate(batch) for member in self.members), Votes.of([]))
 
 
 def takes_suggestions(annotator: Annotator) -> bool:
@@ -187,6 +175,32 @@ def takes_suggestions(annotator: Annotator) -> bool:
     if isinstance(annotator, Panel):
         return any(takes_suggestions(member) for member in annotator.members)
     return isinstance(annotator, Suggestion)
+
+
+def make_voters(people: int, suggestion_votes: bool, source: Annotator | None = None) -> Annotator:
+    """The voters on every item: `people` people, whose votes `source` gives, and the suggestion if it votes.
+
+    >>> make_voters(0, True)
+    Suggestion()
+    """
+    if people == 0:
+        return Suggestion()
+    if source is None:
+        raise InvalidInputError(
+            f"{people} people vote on each item, which needs people: give true labels to simulate them or recorded votes, "
+            "or use strategy 'two', which uses the suggestions alone",
+            code="strategy",
+        )
+    return Panel((Suggestion(), source)) if suggestion_votes else source
+
+
+def make_strategy(strategy: str, people: Annotator | None = None) -> Annotator:
+    """The voters of a strategy. `people` stands for as many people as the strategy needs.
+
+    >>> make_strategy("two")
+    Suggestion()
+    """
+    return make_voters(*voters_of(strategy), people)
 
 
 def _class_ids(truth: Any) -> Ints:

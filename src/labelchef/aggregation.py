@@ -1,4 +1,4 @@
-"""Majority vote with explicit ties.
+"""From votes to a label, or to 'unresolved': majority vote with explicit ties.
 
 'Ambiguous' (class id −1) is counted like any other answer: if it has the most votes, alone or in a tie, the item stays
 unresolved, as in the paper (appendix E.1, the labels 'ambiguous' and 'neutral').
@@ -9,6 +9,7 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
+from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
 
@@ -30,7 +31,6 @@ class MajorityVote:
     `tie` says what happens if several classes have the most votes: 'unresolved' (the default), 'suggestion' (the suggested
     class if it is one of them, else unresolved) or 'lowest' (the lowest class id).
 
-    >>> import numpy as np
     >>> batch = Batch(np.array([7, 9]), np.array([1, 0]), np.array([-2.0, -1.0]))
     >>> votes = Votes.of([("ann", [7, 9], [1, 0]), ("bob", [7, 9], [1, 1])])
     >>> MajorityVote().aggregate(votes, batch).labels.tolist()
@@ -58,17 +58,14 @@ class MajorityVote:
             )
         width = int(max(votes.labels.max(initial=0), batch.suggested.max(initial=0))) + 2
         counts = np.zeros((len(batch), width), dtype=np.int64)  # column 0 counts 'ambiguous'
-        for item, label in zip(votes.items.tolist(), votes.labels.tolist(), strict=True):
-            counts[position[item], label + 1] += 1
-        labels = np.array(
-            [self._winner(row, int(hint)) for row, hint in zip(counts, batch.suggested, strict=True)],
-            dtype=np.int64,
-        )
-        total = counts.sum(axis=1)
+        places = np.array([position[item] for item in votes.items.tolist()], dtype=np.int64)
+        np.add.at(counts, (places, votes.labels + 1), 1)
+        winners = [self._winner(row, int(hint)) for row, hint in zip(counts, batch.suggested, strict=True)]
+        labels = np.array(winners, dtype=np.int64)
         won = counts[np.arange(len(batch)), labels + 1] * (labels != UNRESOLVED)
-        return Decisions(batch.indices, labels, won / np.maximum(total, 1))
+        return Decisions(batch.indices, labels, won / np.maximum(counts.sum(axis=1), 1))
 
-    def _winner(self, counts: np.ndarray[tuple[int], np.dtype[np.int64]], suggested: int) -> int:
+    def _winner(self, counts: Ints, suggested: int) -> int:
         first = np.flatnonzero(counts == counts.max()) - 1
         if counts.max() == 0 or UNRESOLVED in first:
             return UNRESOLVED

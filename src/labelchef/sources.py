@@ -21,7 +21,5 @@ def vote_shares(votes: Ints, n_classes: int, smoothing: float = 0.1) -> Float64s
             f"to {n_classes - 1}, −1 for abstain, and a smoothing above 0",
             code="votes",
         )
-    counts = np.full((len(votes), n_classes), float(smoothing))
-    for c in range(n_classes):
-        counts[:, c] += (votes == c).sum(axis=1)
+    counts = np.column_stack([(votes == c).sum(axis=1) for c in range(n_classes)]) + smoothing
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
