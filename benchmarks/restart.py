@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import started
+from labelchef.campaign.rebuild import rebuild
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign
 from labelchef.services.labelling.tasks import next_tasks
@@ -66,7 +66,7 @@ def _measure(ws: Workspace, row: CampaignRow, rounds: int, console: Console) -> 
     whole, times = trained_now(ws, row).session, []
     for _ in range(5):
         marks = [time.perf_counter()]
-        again = started(data_of(ws, row), row.settings)
+        again = rebuild(data_of(ws, row), row.settings, [])
         marks.append(time.perf_counter())
         past = ledger_of(ws, row).rounds()[1:]
         marks.append(time.perf_counter())

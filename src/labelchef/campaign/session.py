@@ -311,7 +311,7 @@ class Session:
             change = LabelChange(items, *old, self.labels.Y[items], self.labels.weight[items])
             self._construction = self._follow(change)
         self.rounds.extend(records)
-        self.fresh = True
+        self.fresh = len(records) > 0
 
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:

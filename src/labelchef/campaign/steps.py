@@ -135,7 +135,7 @@ class Stepper:
             selected = select(session, *sizes(settings, now.spent), now.reopened)
             over = rules.ending(session, settings.budget, now.spent, selected.batch)
             if over is None:
-                self._written(self.ledger.open(now, selected))
+                self._forget_unless(self.ledger.open(now, selected))
                 return
             self.forget()  # it has selected, and the ledger will not know
         self.ledger.end(now, *over)
