@@ -254,7 +254,7 @@ def test_a_campaign_with_deltagrad_goes_on(files: Path, tmp_path: Path) -> None:
     whole, parts = (pd.read_csv(tmp_path / name / "history.csv") for name in ("whole", "parts"))
     steady = [column for column in whole.columns if "seconds" not in column and "sweeps" not in column]
     pd.testing.assert_frame_equal(whole.loc[1:2, steady], parts.loc[1:2, steady])  # rounds from the ledger
-    np.testing.assert_allclose(whole["val_loss"], parts["val_loss"], rtol=0.02)  # then a trajectory of its own
+    np.testing.assert_allclose(whole["val_loss"], parts["val_loss"], rtol=0.05)  # then a trajectory of its own
     assert (whole["explicit_steps"] > 0).all()
     assert "Distance of the model to the optimum" in (tmp_path / "whole" / "report.html").read_text()
 

@@ -363,8 +363,8 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"engine": "tpu"}, "unknown engine 'tpu'"),
-        ({"feature_dtype": "int8"}, "unknown feature_dtype 'int8'"),
+        ({"engine": "tpu"}, "engine is 'tpu'; expected one of: auto, memory, cuda"),
+        ({"feature_dtype": "int8"}, "feature_dtype is 'int8'; expected one of: float64"),
         ({"engine": "memory", "feature_dtype": "float16"}, "does not copy X"),
     ],
 )
