@@ -11,12 +11,11 @@ from labelchef.domain.campaigns import CampaignState, NewItem
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, columns, first_row, values_of
+from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, first_row, values_of
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
 from labelchef.store.values import storable
 
 _BULK = 5000
-_CAMPAIGN = columns(CampaignRow, Campaign)
 
 
 def insert_campaign(
@@ -71,19 +70,19 @@ def insert_campaign(
 def put_array(connection: sa.Connection, campaign_id: int, facts: ArrayFacts) -> None:
     """Store the facts of an array's file, in place of an earlier one of the same name."""
     values = {"path": facts.path, "dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
-    here = (ArrayFile.campaign_id == campaign_id) & (ArrayFile.name == facts.name)
+    here = (ArrayFile.c.campaign_id == campaign_id) & (ArrayFile.c.name == facts.name)
     if connection.execute(sa.update(ArrayFile).where(here).values(**values)).rowcount == 0:
         connection.execute(sa.insert(ArrayFile).values(campaign_id=campaign_id, name=facts.name, **values))
 
 
 def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFacts]:
     """The files of a campaign's arrays by name."""
-    rows = connection.execute(sa.select(ArrayFile.__table__).where(ArrayFile.campaign_id == campaign_id))
+    rows = connection.execute(sa.select(ArrayFile).where(ArrayFile.c.campaign_id == campaign_id))
     return {r.name: ArrayFacts(r.name, r.path, r.dtype, tuple(r.shape), r.sha256) for r in rows}
 
 
-_CAMPAIGN_BY_NAME = sa.select(*_CAMPAIGN).where(
-    (Campaign.slug == bindparam("name")) | (Campaign.public_id == bindparam("name"))
+_CAMPAIGN_BY_NAME = sa.select(Campaign).where(
+    (Campaign.c.slug == bindparam("name")) | (Campaign.c.public_id == bindparam("name"))
 )
 
 
@@ -97,19 +96,19 @@ def find_campaign(connection: sa.Connection, campaign: str) -> CampaignRow:
 
 def all_campaigns(connection: sa.Connection) -> list[CampaignRow]:
     """Every campaign, oldest first."""
-    return all_rows(connection, sa.select(*_CAMPAIGN).order_by(Campaign.id), CampaignRow)
+    return all_rows(connection, sa.select(Campaign).order_by(Campaign.c.id), CampaignRow)
 
 
 def slug_taken(connection: sa.Connection, slug: str) -> bool:
     """Whether a campaign has this slug or id."""
-    found = sa.select(Campaign.id).where((Campaign.slug == slug) | (Campaign.public_id == slug))
+    found = sa.select(Campaign.c.id).where((Campaign.c.slug == slug) | (Campaign.c.public_id == slug))
     return connection.execute(found).first() is not None
 
 
 def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpack[CampaignValues]) -> None:
     """Change a campaign; its version grows, which wakes those who wait for a change."""
     connection.execute(
-        sa.update(Campaign).where(Campaign.id == campaign_id).values(version=Campaign.version + 1, **values)
+        sa.update(Campaign).where(Campaign.c.id == campaign_id).values(version=Campaign.c.version + 1, **values)
     )
 
 
@@ -121,7 +120,9 @@ def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Map
 
 
 _CLASSES = (
-    sa.select(ClassName.name).where(ClassName.campaign_id == bindparam("campaign_id")).order_by(ClassName.position)
+    sa.select(ClassName.c.name)
+    .where(ClassName.c.campaign_id == bindparam("campaign_id"))
+    .order_by(ClassName.c.position)
 )
 
 

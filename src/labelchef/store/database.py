@@ -71,7 +71,7 @@ class Database:
     def lock_campaign(self, connection: sa.Connection, campaign_id: int) -> None:
         """Make other writers of this campaign wait until this transaction ends; SQLite has one writer anyway."""
         if not self.is_sqlite:
-            connection.execute(sa.select(Campaign.id).where(Campaign.id == campaign_id).with_for_update())
+            connection.execute(sa.select(Campaign.c.id).where(Campaign.c.id == campaign_id).with_for_update())
 
     def close(self) -> None:
         """Give back the connections."""

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 
 import sqlalchemy as sa
-import sqlalchemy.orm
 
 from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.store.rows import (
@@ -21,10 +20,7 @@ from labelchef.store.tables import Application, Decision, Item, Selection
 from labelchef.store.values import new_public_id
 
 _WITH_POSITION = (
-    sa.select(*columns(DecisionWithPosition, Decision, Item))
-    .select_from(Decision)
-    .join(Item, Item.id == Decision.item_id)
-    .order_by(Decision.id)
+    sa.select(*columns(DecisionWithPosition, Decision, Item)).select_from(Decision).join(Item).order_by(Decision.c.id)
 )
 
 
@@ -63,23 +59,23 @@ def insert_decision(
 
 def last_decision(connection: sa.Connection, item_id: int) -> DecisionRow | None:
     """The decision that counts for an item."""
-    found = sa.select(*columns(DecisionRow, Decision)).where(Decision.item_id == item_id)
-    return first_row(connection, found.order_by(Decision.id.desc()).limit(1), DecisionRow)
+    found = sa.select(*columns(DecisionRow, Decision)).where(Decision.c.item_id == item_id)
+    return first_row(connection, found.order_by(Decision.c.id.desc()).limit(1), DecisionRow)
 
 
 def decided_items(connection: sa.Connection, round_id: int) -> set[int]:
     """Items of a round whose current attempt has a decision already."""
     rows = connection.execute(
-        sa.select(Selection.item_id)
-        .join(Decision, (Decision.item_id == Selection.item_id) & (Decision.attempt == Selection.attempt))
-        .where(Selection.round_id == round_id, Selection.origin != Origin.AHEAD)
+        sa.select(Selection.c.item_id)
+        .join(Decision, (Decision.c.item_id == Selection.c.item_id) & (Decision.c.attempt == Selection.c.attempt))
+        .where(Selection.c.round_id == round_id, Selection.c.origin != Origin.AHEAD)
     )
     return set(rows.scalars())
 
 
 def decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:
     """Every decision, in the order they were made."""
-    return all_rows(connection, _WITH_POSITION.where(Decision.campaign_id == campaign_id), DecisionWithPosition)
+    return all_rows(connection, _WITH_POSITION.where(Decision.c.campaign_id == campaign_id), DecisionWithPosition)
 
 
 def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, DecisionWithPosition]:
@@ -89,8 +85,8 @@ def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, Dec
 
 def pending_decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:
     """Decisions that are in no model yet, oldest first."""
-    found = _WITH_POSITION.outerjoin(Application, Application.decision_id == Decision.id).where(
-        Decision.campaign_id == campaign_id, Application.decision_id.is_(None)
+    found = _WITH_POSITION.outerjoin(Application).where(
+        Decision.c.campaign_id == campaign_id, Application.c.decision_id.is_(None)
     )
     return all_rows(connection, found, DecisionWithPosition)
 
@@ -98,9 +94,9 @@ def pending_decisions(connection: sa.Connection, campaign_id: int) -> list[Decis
 def has_pending(connection: sa.Connection, campaign_id: int) -> bool:
     """Whether a decision waits for the model."""
     newest = (
-        sa.select(Decision.id)
-        .outerjoin(Application, Application.decision_id == Decision.id)
-        .where(Decision.campaign_id == campaign_id, Application.decision_id.is_(None))
+        sa.select(Decision.c.id)
+        .outerjoin(Application)
+        .where(Decision.c.campaign_id == campaign_id, Application.c.decision_id.is_(None))
         .limit(1)
     )
     return connection.execute(newest).first() is not None
@@ -109,12 +105,12 @@ def has_pending(connection: sa.Connection, campaign_id: int) -> bool:
 def applied_decisions(connection: sa.Connection, campaign_id: int) -> list[AppliedDecision]:
     """Every decision that is in a model, oldest first, with the round that carried it there."""
     found = (
-        sa.select(*columns(AppliedDecision, Decision, Item, applied_in=Application.round_id))
+        sa.select(*columns(AppliedDecision, Decision, Item, applied_in=Application.c.round_id))
         .select_from(Decision)
-        .join(Item, Item.id == Decision.item_id)
-        .join(Application, Application.decision_id == Decision.id)
-        .where(Decision.campaign_id == campaign_id)
-        .order_by(Decision.id)
+        .join(Item)
+        .join(Application)
+        .where(Decision.c.campaign_id == campaign_id)
+        .order_by(Decision.c.id)
     )
     return all_rows(connection, found, AppliedDecision)
 
@@ -127,39 +123,39 @@ def apply_decisions(connection: sa.Connection, round_id: int, decision_ids: Sequ
 
 def reopened_items(connection: sa.Connection, campaign_id: int) -> list[ReopenedItem]:
     """Items taken back by a lead that were not put to people since, and whose label is weak again in the model."""
-    newest = sa.select(Decision.id).where(Decision.item_id == Item.id).order_by(Decision.id.desc()).limit(1)
-    asked = sa.select(Selection.id).where(
-        Selection.item_id == Item.id, Selection.attempt == Item.attempt, Selection.origin != Origin.AHEAD
+    newest = sa.select(Decision.c.id).where(Decision.c.item_id == Item.c.id).order_by(Decision.c.id.desc()).limit(1)
+    asked = sa.select(Selection.c.id).where(
+        Selection.c.item_id == Item.c.id, Selection.c.attempt == Item.c.attempt, Selection.c.origin != Origin.AHEAD
     )
     found = (
         sa.select(*columns(ReopenedItem, Item))
         .select_from(Item)
-        .join(Decision, Decision.item_id == Item.id)
+        .join(Decision)
         .where(
-            Decision.campaign_id == campaign_id,
-            Decision.kind == DecisionKind.REOPEN,
-            Decision.id == newest.correlate(Item).scalar_subquery(),
+            Decision.c.campaign_id == campaign_id,
+            Decision.c.kind == DecisionKind.REOPEN,
+            Decision.c.id == newest.correlate(Item).scalar_subquery(),
             ~asked.correlate(Item).exists(),
         )
-        .order_by(Decision.id)
+        .order_by(Decision.c.id)
     )
     return all_rows(connection, found, ReopenedItem)
 
 
 def unresolved_items(connection: sa.Connection, campaign_id: int) -> list[UnresolvedItem]:
     """Items whose last decision, by votes or a lead, left them unresolved."""
-    other = sa.orm.aliased(Decision)
-    newer = sa.select(other.id).where(other.item_id == Decision.item_id, other.id > Decision.id)
+    other = Decision.alias()
+    newer = sa.select(other.c.id).where(other.c.item_id == Decision.c.item_id, other.c.id > Decision.c.id)
     found = (
-        sa.select(*columns(UnresolvedItem, Decision, Item, item_attempt=Item.attempt))
+        sa.select(*columns(UnresolvedItem, Decision, Item, item_attempt=Item.c.attempt))
         .select_from(Decision)
-        .join(Item, Item.id == Decision.item_id)
+        .join(Item)
         .where(
-            Decision.campaign_id == campaign_id,
-            Decision.label.is_(None),
-            Decision.kind != DecisionKind.REOPEN,
+            Decision.c.campaign_id == campaign_id,
+            Decision.c.label.is_(None),
+            Decision.c.kind != DecisionKind.REOPEN,
             ~newer.exists(),
         )
-        .order_by(Decision.id)
+        .order_by(Decision.c.id)
     )
     return all_rows(connection, found, UnresolvedItem)

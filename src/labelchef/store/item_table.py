@@ -12,7 +12,6 @@ from labelchef.store.rows import ItemRow, TrainItem, all_rows, columns, first_ro
 from labelchef.store.tables import Item
 from labelchef.store.values import storable
 
-_ITEM = columns(ItemRow, Item)
 _Key = TypeVar("_Key", int, str)
 
 
@@ -22,8 +21,8 @@ def parts(values: Sequence[_Key]) -> Iterator[list[_Key]]:
         yield list(values[start : start + 500])
 
 
-_ITEM_BY_KEY = sa.select(*_ITEM).where(
-    Item.campaign_id == bindparam("campaign_id"), Item.split == SplitName.TRAIN, Item.key == bindparam("key")
+_ITEM_BY_KEY = sa.select(Item).where(
+    Item.c.campaign_id == bindparam("campaign_id"), Item.c.split == SplitName.TRAIN, Item.c.key == bindparam("key")
 )
 
 
@@ -39,8 +38,8 @@ def items_by_key(connection: sa.Connection, campaign_id: int, keys: Sequence[str
     """Training items by key; keys that name none are left out."""
     found: dict[str, ItemRow] = {}
     for part in parts([key for key in dict.fromkeys(keys) if storable(key)]):
-        wanted = sa.select(*_ITEM).where(
-            Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN, Item.key.in_(part)
+        wanted = sa.select(Item).where(
+            Item.c.campaign_id == campaign_id, Item.c.split == SplitName.TRAIN, Item.c.key.in_(part)
         )
         found.update({row.key: row for row in all_rows(connection, wanted, ItemRow)})
     return found
@@ -51,17 +50,17 @@ def image_of(connection: sa.Connection, campaign_id: int, key: str) -> str | Non
     if not storable(key):
         return None
     rows = connection.execute(
-        sa.select(Item.split, Item.image).where(
-            Item.campaign_id == campaign_id,
-            Item.key == key,
-            Item.split.in_([SplitName.TRAIN, SplitName.VALIDATION]),
-            Item.image.is_not(None),
+        sa.select(Item.c.split, Item.c.image).where(
+            Item.c.campaign_id == campaign_id,
+            Item.c.key == key,
+            Item.c.split.in_([SplitName.TRAIN, SplitName.VALIDATION]),
+            Item.c.image.is_not(None),
         )
     ).all()
     return min(((r.split != SplitName.TRAIN, r.image) for r in rows), default=(False, None))[1]
 
 
-_ITEMS_BY_ID = sa.select(*_ITEM).where(Item.id.in_(bindparam("ids", expanding=True)))
+_ITEMS_BY_ID = sa.select(Item).where(Item.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def items_by_id(connection: sa.Connection, ids: Sequence[int]) -> dict[int, ItemRow]:
@@ -69,10 +68,10 @@ def items_by_id(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Item
     return {row.id: row for row in all_rows(connection, _ITEMS_BY_ID, ItemRow, ids=[int(i) for i in ids])}
 
 
-_ITEMS_AT = sa.select(*_ITEM).where(
-    Item.campaign_id == bindparam("campaign_id"),
-    Item.split == bindparam("split"),
-    Item.position.in_(bindparam("positions", expanding=True)),
+_ITEMS_AT = sa.select(Item).where(
+    Item.c.campaign_id == bindparam("campaign_id"),
+    Item.c.split == bindparam("split"),
+    Item.c.position.in_(bindparam("positions", expanding=True)),
 )
 
 
@@ -89,7 +88,11 @@ def items_at(
 
 def labels_of_split(connection: sa.Connection, campaign_id: int, split: SplitName) -> list[int | None]:
     """The labels given with the data, by position."""
-    found = sa.select(Item.label).where(Item.campaign_id == campaign_id, Item.split == split).order_by(Item.position)
+    found = (
+        sa.select(Item.c.label)
+        .where(Item.c.campaign_id == campaign_id, Item.c.split == split)
+        .order_by(Item.c.position)
+    )
     return list(connection.execute(found).scalars())
 
 
@@ -97,8 +100,8 @@ def train_items(connection: sa.Connection, campaign_id: int) -> list[TrainItem]:
     """Every training item by position, without what people see of it."""
     found = (
         sa.select(*columns(TrainItem, Item))
-        .where(Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN)
-        .order_by(Item.position)
+        .where(Item.c.campaign_id == campaign_id, Item.c.split == SplitName.TRAIN)
+        .order_by(Item.c.position)
     )
     return all_rows(connection, found, TrainItem)
 
@@ -110,4 +113,4 @@ def train_keys(connection: sa.Connection, campaign_id: int) -> list[str]:
 
 def next_attempt(connection: sa.Connection, item_id: int, attempt: int) -> None:
     """An item is to be asked again."""
-    connection.execute(sa.update(Item).where(Item.id == item_id).values(attempt=attempt))
+    connection.execute(sa.update(Item).where(Item.c.id == item_id).values(attempt=attempt))

@@ -1,7 +1,7 @@
 """What the store returns: a dataclass for each kind of row, and two ways to read them.
 
-A statement selects `columns(Kind, Table, ...)`: the columns that the fields of `Kind` name, in their order. A row is
-then built from its values by position.
+`store.tables` makes the tables from these rows. A statement selects a whole table, or `columns(Kind, Table, ...)`: the
+columns that the fields of `Kind` name, in their order. A row is then built from its values by position.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +22,13 @@ from labelchef.domain.campaigns import (
     SplitName,
 )
 from labelchef.domain.settings import Settings
-from labelchef.store.tables import Base
 
 Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
-    """A campaign."""
+    """A campaign; `settings` are the current ones, the changes to them are in `ChangeRow`."""
 
     id: int
     public_id: str
@@ -47,7 +46,10 @@ class CampaignRow:
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """A sample and what people see of it."""
+    """A sample and what people see of it. `label` is given with the data: validation, test, known from the start.
+
+    `attempt` counts how often the item was put to people again; it can be rebuilt from selections and reopenings.
+    """
 
     id: int
     campaign_id: int
@@ -96,10 +98,10 @@ class RoundRow:
     selection_hash: str | None
     labels_hash: str | None
     model_hash: str | None
-    metrics: dict[str, Any] | None
-    predicted_change: float | None
-    realised_change: float | None
+    outcome: dict[str, Any] | None
+    """What `ledger.conversion` makes of a closed round, and the gains by split."""
     diagnostics: dict[str, Any]
+    """How the selection was computed."""
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
@@ -114,11 +116,13 @@ class RoundValues(TypedDict, total=False):
     """Columns of a round that are filled as it moves on."""
 
     state: RoundState
+    size: int
+    ahead: int
+    spent: int
+    selection_hash: str | None
     labels_hash: str | None
     model_hash: str | None
-    metrics: dict[str, Any] | None
-    predicted_change: float | None
-    realised_change: float | None
+    outcome: dict[str, Any] | None
     diagnostics: dict[str, Any]
     seconds: dict[str, float]
     closed_at: float | None
@@ -134,10 +138,9 @@ class CampaignValues(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionRow:
-    """An item that a round handed out."""
+class NewSelection:
+    """An item that a round hands out."""
 
-    id: int
     round_id: int
     item_id: int
     rank: int
@@ -146,12 +149,22 @@ class SelectionRow:
     suggested: int | None
     influence: float | None
     by_answer: Sequence[float | None]
+    """The influence of each answer, by class."""
     blind: bool
     weak: Sequence[float]
     nearest: Sequence[Sequence[float]]
     """(position, similarity) of validation items."""
     votes: int
+    """Live votes of people."""
     decided: bool
+    """Whether a lead decided the item, so that it needs no more votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRow(NewSelection):
+    """A selection that is stored."""
+
+    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +204,8 @@ class PlacedSelection(SelectionBrief):
 
 
 @dataclass(frozen=True, slots=True)
-class NewSelection:
-    """A selection to store."""
-
-    round_id: int
-    item_id: int
-    rank: int
-    origin: Origin
-    attempt: int
-    suggested: int | None
-    influence: float | None
-    blind: bool
-    weak: Sequence[float]
-    nearest: Sequence[Sequence[float]]
-    votes: int
-    by_answer: Sequence[float | None] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AssignmentRow:
-    """An item given to a person."""
+    """An item given to a person: leased until a time, voted on, or skipped."""
 
     id: int
     round_id: int
@@ -218,11 +213,12 @@ class AssignmentRow:
     person: str
     state: AssignmentState
     until: float
+    """End of the lease; for a skipped item, when it was skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoteRow:
-    """A vote, a change of one, or its retraction."""
+    """A vote, a change of one, or its retraction. Of a person's rows on an attempt the one with the last `seq` counts."""
 
     id: int
     public_id: str
@@ -257,13 +253,6 @@ class VoteWithRound(VoteWithKey):
     """A vote, the key of its item and the number of its round."""
 
     number: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class VoteLine(VoteWithRound):
-    """A vote as a line of the ledger: also the public id of the vote it replaces."""
-
-    old_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,16 +308,6 @@ class AppliedDecision(DecisionWithPosition):
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionLine(DecisionRow):
-    """A decision as a line of the ledger."""
-
-    key: str
-    number: int | None
-    applied_in: int | None
-    old_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class UnresolvedItem(DecisionRow):
     """A decision that left its item unresolved, and what people see of the item."""
 
@@ -341,7 +320,7 @@ class UnresolvedItem(DecisionRow):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """What a lead changed."""
+    """What a lead changed: settings, state, people."""
 
     id: int
     campaign_id: int
@@ -371,7 +350,7 @@ class AccountValues(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token for programs, or a link that signs in once."""
+    """A token for programs, or a link that signs in once; only a digest is kept."""
 
     id: int
     account_id: int
@@ -383,7 +362,7 @@ class TokenRow:
     revoked_at: float | None
 
 
-def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElement[Any]]:
+def columns(kind: type, *tables: sa.Table, **named: sa.ColumnElement[Any]) -> list[sa.ColumnElement[Any]]:
     """The columns that the fields of a row name, in their order.
 
     A column comes from the first of `tables` that has it; `named` gives those that are in none, or elsewhere.
@@ -392,11 +371,10 @@ def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElem
     for field in fields(kind):
         if field.name in named:
             found.append(named[field.name].label(field.name))
+        elif having := [table for table in tables if field.name in table.c]:
+            found.append(having[0].c[field.name])
         else:
-            having = [table for table in tables if field.name in table.__table__.c]
-            if not having:
-                raise LookupError(f"no table has a column for {kind.__name__}.{field.name}; name it")
-            found.append(having[0].__table__.c[field.name])
+            raise LookupError(f"no table has a column for {kind.__name__}.{field.name}; name it")
     return found
 
 
