@@ -40,18 +40,16 @@ MIRRORS = {
 }
 PARTS = {
     rows.TrainItem: (tables.Item,),
-    rows.ReopenedItem: (tables.Item,),
     rows.SelectionBrief: (tables.Selection,),
     rows.LeasedSelection: (tables.Selection, tables.Assignment),
     rows.VoteWithKey: (tables.Vote, tables.Item),
     rows.VoteWithRound: (tables.Vote, tables.Item, tables.Round),
-    rows.DecisionWithPosition: (tables.Decision, tables.Item),
     rows.PlacedSelection: (tables.Selection, tables.Item),
 }
 NAMED = {
     rows.SelectedItem: ((tables.Selection, tables.Item), ("item_attempt",)),
     rows.UnresolvedItem: ((tables.Decision, tables.Item), ("item_attempt",)),
-    rows.AppliedDecision: ((tables.Decision, tables.Item), ("applied_in",)),
+    rows.DecisionWithPosition: ((tables.Decision, tables.Item), ("applied_in",)),
 }
 
 

@@ -44,11 +44,9 @@ class Shown(Protocol):
 
     def weak(self, position: int) -> Sequence[float]:
         """A probability for each class."""
-        ...
 
     def nearest(self, positions: Ints) -> Sequence[Sequence[tuple[int, float]]]:
         """Of each item, validation items as (position, similarity), most similar first."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,6 @@ class SqlLedger:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             batch = last.state if last is not None and last.is_open else None
-            reopened = [row.position for row in decision_table.reopened_items(connection, campaign.id)]
             return Standing(
                 settings=campaign.settings,
                 closed=0 if last is None else last.number + (batch is None),
@@ -77,7 +74,7 @@ class SqlLedger:
                 pending=decision_table.has_pending(connection, campaign.id),
                 running=campaign.state in _ACTIVE,
                 failed=campaign.state is CampaignState.FAILED,
-                reopened=np.array(reopened, dtype=np.int64),
+                reopened=np.array(decision_table.reopened_positions(connection, campaign.id), dtype=np.int64),
                 mark=(0 if last is None else last.id,),
             )
 

@@ -10,7 +10,7 @@ from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import DecisionKind, Origin, RoundKind
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, SelectionDiagnostics, Votes
 from labelchef.ledger.conversion import diagnostics_from_json, record_of
-from labelchef.ledger.protocol import Answered, PastRound, Selected
+from labelchef.ledger.protocol import NO_BATCH, Answered, PastRound, Selected
 from labelchef.store import decision_table, round_table, selection_table
 from labelchef.store.rows import DecisionWithPosition, PlacedSelection, RoundRow, SelectedItem, VoteRow
 
@@ -20,15 +20,15 @@ def past_rounds(connection: sa.Connection, campaign_id: int) -> list[PastRound]:
     selections: dict[int, list[PlacedSelection]] = defaultdict(list)
     for row in selection_table.placed_selections(connection, campaign_id):
         selections[row.round_id].append(row)
-    applied: dict[int, list[DecisionWithPosition]] = defaultdict(list)
-    for decision in decision_table.applied_decisions(connection, campaign_id):
+    applied: dict[int | None, list[DecisionWithPosition]] = defaultdict(list)
+    for decision in decision_table.decisions(connection, campaign_id):
         applied[decision.applied_in].append(decision)
     rounds = round_table.rounds_of(connection, campaign_id)
     return [_past(row, selections[row.id], applied[row.id]) for row in rounds]
 
 
 def _past(row: RoundRow, selections: Sequence[PlacedSelection], applied: Sequence[DecisionWithPosition]) -> PastRound:
-    batch, selected, answered, record = Batch.without_predictions(np.empty(0, dtype=np.int64)), None, None, None
+    batch, selected, answered, record = NO_BATCH, None, None, None
     if row.kind is RoundKind.BATCH:
         diagnostics = diagnostics_from_json(SelectionDiagnostics, row.diagnostics)
         parts = [[s for s in selections if (s.origin is Origin.AHEAD) == ahead] for ahead in (False, True)]

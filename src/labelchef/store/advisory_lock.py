@@ -32,7 +32,11 @@ class AdvisoryLock:
                 connection.close()
                 raise
         except _LOST as error:
-            raise self._away(error) from error
+            place = self._database.engine.url.render_as_string(hide_password=True)
+            raise StoreError(
+                f"{place} does not answer ({str(error).splitlines()[0][:200]}); no worker can run. Check the database",
+                code="database_down",
+            ) from error
         if got:
             self._connection, self._driver = connection, connection.connection.dbapi_connection
         else:
@@ -60,10 +64,3 @@ class AdvisoryLock:
         with contextlib.suppress(Exception):  # closed already, unless there was something to roll back and nobody there
             self._driver.close()
         self._driver = None
-
-    def _away(self, error: Exception) -> StoreError:
-        place = self._database.engine.url.render_as_string(hide_password=True)
-        return StoreError(
-            f"{place} does not answer ({str(error).splitlines()[0][:200]}); no worker can run. Check the database",
-            code="database_down",
-        )

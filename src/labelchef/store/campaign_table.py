@@ -1,8 +1,10 @@
 """Campaigns, their classes, the files of their arrays, and the changes that leads made."""
 
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from dataclasses import asdict
+from typing import Unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -11,11 +13,9 @@ from labelchef.domain.campaigns import CampaignState, NewItem
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, first_row, values_of
+from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, first_row, insert_row, values_of
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
 from labelchef.store.values import storable
-
-_BULK = 5000
 
 
 def insert_campaign(
@@ -32,35 +32,27 @@ def insert_campaign(
     arrays: Sequence[ArrayFacts],
 ) -> int:
     """A new campaign with everything that belongs to it."""
-    now = time.time()
-    inserted = connection.execute(
-        sa.insert(Campaign).values(
-            public_id=public_id,
-            slug=slug,
-            name=name,
-            state=CampaignState.PREPARING,
-            message="the first model is being trained",
-            settings=settings,
-            version=1,
-            n_items=n_items,
-            spent=0,
-            created_at=now,
-            created_by=by,
-        )
-    ).inserted_primary_key
-    assert inserted is not None
-    campaign_id = int(inserted[0])
+    campaign_id = insert_row(
+        connection,
+        Campaign,
+        public_id=public_id,
+        slug=slug,
+        name=name,
+        state=CampaignState.PREPARING,
+        message="the first model is being trained",
+        settings=settings,
+        version=1,
+        n_items=n_items,
+        spent=0,
+        created_at=time.time(),
+        created_by=by,
+    )
     connection.execute(
         sa.insert(ClassName), [{"campaign_id": campaign_id, "position": k, "name": c} for k, c in enumerate(classes)]
     )
-    rows: list[dict[str, Any]] = []
-    for item in items:
-        rows.append({**values_of(item), "campaign_id": campaign_id, "attempt": 0})
-        if len(rows) == _BULK:
-            connection.execute(sa.insert(Item), rows)
-            rows = []
-    if rows:
-        connection.execute(sa.insert(Item), rows)
+    rows = ({**values_of(item), "campaign_id": campaign_id, "attempt": 0} for item in items)
+    while some := list(itertools.islice(rows, 5000)):
+        connection.execute(sa.insert(Item), some)
     for facts in arrays:
         put_array(connection, campaign_id, facts)
     note_change(connection, campaign_id, by, {"created": name, "settings": settings.as_dict()})
@@ -69,10 +61,10 @@ def insert_campaign(
 
 def put_array(connection: sa.Connection, campaign_id: int, facts: ArrayFacts) -> None:
     """Store the facts of an array's file, in place of an earlier one of the same name."""
-    values = {"path": facts.path, "dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
+    values = asdict(facts)
     here = (ArrayFile.c.campaign_id == campaign_id) & (ArrayFile.c.name == facts.name)
     if connection.execute(sa.update(ArrayFile).where(here).values(**values)).rowcount == 0:
-        connection.execute(sa.insert(ArrayFile).values(campaign_id=campaign_id, name=facts.name, **values))
+        connection.execute(sa.insert(ArrayFile).values(campaign_id=campaign_id, **values))
 
 
 def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFacts]:
@@ -101,8 +93,7 @@ def all_campaigns(connection: sa.Connection) -> list[CampaignRow]:
 
 def slug_taken(connection: sa.Connection, slug: str) -> bool:
     """Whether a campaign has this slug or id."""
-    found = sa.select(Campaign.c.id).where((Campaign.c.slug == slug) | (Campaign.c.public_id == slug))
-    return connection.execute(found).first() is not None
+    return connection.execute(_CAMPAIGN_BY_NAME, {"name": slug}).first() is not None
 
 
 def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpack[CampaignValues]) -> None:

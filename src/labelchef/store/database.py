@@ -33,6 +33,8 @@ class Database:
         self._writer = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self.engine = _sqlite(url) if path is not None else _postgres(url)
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._read_options: dict[str, Any] = {} if self.is_sqlite else snapshot
 
     @property
     def is_sqlite(self) -> bool:
@@ -49,7 +51,7 @@ class Database:
         """A consistent view; nothing can be written."""
         with self._translated():
             self._still_there()
-            with self.engine.connect().execution_options(**self._read_options()) as connection, connection.begin():
+            with self.engine.connect().execution_options(**self._read_options) as connection, connection.begin():
                 yield connection
 
     @contextlib.contextmanager
@@ -76,9 +78,6 @@ class Database:
     def close(self) -> None:
         """Give back the connections."""
         self.engine.dispose()
-
-    def _read_options(self) -> dict[str, Any]:
-        return {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     @contextlib.contextmanager
     def _one_writer(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import RoundKind
-from labelchef.store.rows import RoundRow, RoundValues, all_rows, first_row
+from labelchef.store.rows import RoundRow, RoundValues, all_rows, first_row, insert_row
 from labelchef.store.tables import Round
 
 
@@ -42,10 +42,7 @@ def insert_round(
 ) -> int:
     """A new round; returns its inner id."""
     given = {"size": 0, "ahead": 0, "diagnostics": {}, **values, "opened_at": time.time()}
-    new = sa.insert(Round).values(campaign_id=campaign_id, number=number, kind=kind, **given)
-    key = connection.execute(new).inserted_primary_key
-    assert key is not None
-    return int(key[0])
+    return insert_row(connection, Round, campaign_id=campaign_id, number=number, kind=kind, **given)
 
 
 def update_round(connection: sa.Connection, round_id: int, **values: Unpack[RoundValues]) -> None:

@@ -4,7 +4,7 @@
 columns that the fields of `Kind` name, in their order. A row is then built from its values by position.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar
 
@@ -71,16 +71,6 @@ class TrainItem:
     key: str
     position: int
     label: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReopenedItem:
-    """An item whose decision a lead took back."""
-
-    id: int
-    position: int
-    attempt: int
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,16 +285,23 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionWithPosition(DecisionRow):
-    """A decision and the position of its item."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedDecision(DecisionWithPosition):
     """A decision, the position of its item, and the inner id of the round that carried it into the model."""
 
-    applied_in: int
+    position: int
+    applied_in: int | None
+
+
+class DecisionValues(TypedDict):
+    """What is said of a new decision."""
+
+    campaign_id: int
+    item_id: int
+    attempt: int
+    round_id: int | None
+    kind: DecisionKind
+    by: str
+    label: int | None
+    support: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +388,30 @@ def first_row(
     """The first row of a statement, None if there is none."""
     row = connection.execute(statement, given).first()
     return None if row is None else kind(*row)
+
+
+AMONG: sa.BindParameter[Any] = sa.bindparam("among", expanding=True)
+"""In a statement for `rows_among`: the values."""
+
+
+def rows_among(
+    connection: sa.Connection,
+    statement: sa.Select[Any],
+    kind: Callable[..., Kind],
+    values: Iterable[int] | Iterable[str],
+    **given: object,
+) -> list[Kind]:
+    """Every row of a statement for all values, 500 at a time: a database takes no longer lists."""
+    known = list(dict.fromkeys(values))
+    parts = (known[start : start + 500] for start in range(0, len(known), 500))
+    return [row for part in parts for row in all_rows(connection, statement, kind, among=part, **given)]
+
+
+def insert_row(connection: sa.Connection, table: sa.Table, **values: object) -> int:
+    """A new row; returns its inner id."""
+    key = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
 def values_of(record: NewVote | NewSelection | NewItem) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Origin
-from labelchef.store.item_table import parts
 from labelchef.store.rows import (
+    AMONG,
     NewSelection,
     PlacedSelection,
     SelectedItem,
@@ -16,6 +16,7 @@ from labelchef.store.rows import (
     all_rows,
     columns,
     first_row,
+    rows_among,
     values_of,
 )
 from labelchef.store.tables import Item, Round, Selection
@@ -74,13 +75,13 @@ def batch_selection_of_attempt(connection: sa.Connection, item_id: int, attempt:
     return first_row(connection, _OF_ATTEMPT, SelectionRow, item_id=item_id, attempt=attempt)
 
 
+_OF_ITEMS = sa.select(Selection).where(Selection.c.item_id.in_(AMONG), _BATCH)
+
+
 def batch_selections(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int], SelectionRow]:
     """By (item, attempt): the selection that put it to people in a batch."""
-    found: dict[tuple[int, int], SelectionRow] = {}
-    for part in parts(sorted(set(item_ids))):
-        wanted = sa.select(Selection).where(Selection.c.item_id.in_(part), _BATCH)
-        found.update({(row.item_id, row.attempt): row for row in all_rows(connection, wanted, SelectionRow)})
-    return found
+    rows = rows_among(connection, _OF_ITEMS, SelectionRow, item_ids)
+    return {(row.item_id, row.attempt): row for row in rows}
 
 
 def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionBrief]:

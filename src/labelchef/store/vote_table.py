@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from labelchef.store.item_table import parts
 from labelchef.store.rows import (
+    AMONG,
     DecisionRow,
     NewVote,
     VoteRow,
@@ -20,6 +20,7 @@ from labelchef.store.rows import (
     all_rows,
     columns,
     first_row,
+    rows_among,
     values_of,
 )
 from labelchef.store.tables import Item, Round, Selection, Vote
@@ -130,23 +131,20 @@ def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound
     return all_rows(connection, found, VoteWithRound)
 
 
+_OF_ITEMS = sa.select(Vote).where(Vote.c.item_id.in_(AMONG)).order_by(Vote.c.id)
+
+
 def last_votes(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int, str], VoteRow]:
     """By (item, attempt, person): the last row, which may be a retraction."""
-    found: dict[tuple[int, int, str], VoteRow] = {}
-    for part in parts(sorted(set(item_ids))):
-        wanted = sa.select(Vote).where(Vote.c.item_id.in_(part)).order_by(Vote.c.item_id, Vote.c.seq)
-        found.update({(row.item_id, row.attempt, row.person): row for row in all_rows(connection, wanted, VoteRow)})
-    return found
+    rows = sorted(rows_among(connection, _OF_ITEMS, VoteRow, item_ids), key=lambda row: row.seq)
+    return {(row.item_id, row.attempt, row.person): row for row in rows}
 
 
 def votes_behind(connection: sa.Connection, decisions: Sequence[DecisionRow]) -> dict[int, list[VoteRow]]:
     """Item → the votes that count on the attempt a decision is about."""
     attempts = {row.item_id: row.attempt for row in decisions}
-    rows: list[VoteRow] = []
-    for part in parts(sorted(attempts)):
-        wanted = sa.select(Vote).where(Vote.c.item_id.in_(part)).order_by(Vote.c.id)
-        rows += [row for row in all_rows(connection, wanted, VoteRow) if row.attempt == attempts[row.item_id]]
-    return _live_by_item(rows)
+    rows = rows_among(connection, _OF_ITEMS, VoteRow, attempts)
+    return _live_by_item(row for row in rows if row.attempt == attempts[row.item_id])
 
 
 def _live_by_item(rows: Iterable[VoteRow]) -> dict[int, list[VoteRow]]:
