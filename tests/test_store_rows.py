@@ -40,11 +40,10 @@ MIRRORS = {
 }
 PARTS = {
     rows.TrainItem: (tables.Item,),
-    rows.SelectionBrief: (tables.Selection,),
     rows.LeasedSelection: (tables.Selection, tables.Assignment),
     rows.VoteWithKey: (tables.Vote, tables.Item),
     rows.VoteWithRound: (tables.Vote, tables.Item, tables.Round),
-    rows.PlacedSelection: (tables.Selection, tables.Item),
+    rows.SelectionBrief: (tables.Selection, tables.Item),
 }
 NAMED = {
     rows.SelectedItem: ((tables.Selection, tables.Item), ("item_attempt",)),

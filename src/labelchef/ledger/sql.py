@@ -6,7 +6,8 @@ from the services: a batch is complete when each of its items has the votes it n
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Unpack
@@ -17,21 +18,29 @@ import sqlalchemy as sa
 from labelchef.aggregation import Aggregator
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
-from labelchef.domain.records import UNRESOLVED, Batch, RoundRecord, StopReason, Votes
-from labelchef.ledger.conversion import diagnostics_as_json, outcome_as_json, plain_number, plain_numbers
-from labelchef.ledger.protocol import Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
-from labelchef.ledger.sql_reading import batch_of, class_ids, merged, past_rounds, votes_table
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, StopReason, Votes
+from labelchef.ledger.conversion import (
+    diagnostics_as_json,
+    diagnostics_from_json,
+    outcome_as_json,
+    plain_number,
+    plain_numbers,
+    record_of,
+)
+from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
 from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.database import Database
 from labelchef.store.rows import (
     CampaignRow,
     CampaignValues,
+    DecisionWithPosition,
     NewSelection,
     NewVote,
     RoundRow,
     RoundValues,
     SelectedItem,
+    SelectionBrief,
     VoteRow,
 )
 
@@ -162,10 +171,10 @@ class SqlLedger:
             rows = selection_table.batch_of(connection, last.id) if last.state is RoundState.AGGREGATED else []
             pending = decision_table.pending_decisions(connection, campaign.id)
             votes = votes_table(pending, vote_table.votes_behind(connection, pending))
-        batch = batch_of(rows)
+        batch = _batch_of(rows)
         seconds = last.seconds if last.is_open else {}
         mark = (last.id, max((row.id for row in pending), default=0))
-        return Answered(batch, votes, merged(batch.indices, pending), seconds, mark)
+        return Answered(batch, votes, _merged(batch.indices, pending), seconds, mark)
 
     def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
         """Write the round whose model has followed `answered`: the open batch, or a round of corrections."""
@@ -198,7 +207,7 @@ class SqlLedger:
         """All rounds in order, the open one last."""
         with self.database.reading() as connection:
             campaign = campaign_table.find_campaign(connection, self.campaign)
-            found = past_rounds(connection, campaign.id)
+            found = _past_rounds(connection, campaign.id)
         yield from found
 
     @contextlib.contextmanager
@@ -270,7 +279,7 @@ def counted(votes: Sequence[VoteRow], aggregator: Aggregator) -> tuple[int | Non
     if not votes:
         return None, 0.0
     item = np.zeros(len(votes), dtype=np.int64)
-    table = Votes(item, tuple(v.person for v in votes), class_ids(v.label for v in votes))
+    table = Votes(item, tuple(v.person for v in votes), _class_ids(v.label for v in votes))
     made = aggregator.aggregate(table, Batch.without_predictions(item[:1]))
     label = int(made.labels[0])
     return None if label == UNRESOLVED else label, float(made.support[0])
@@ -329,3 +338,76 @@ def _new_selections(
             )
         )
     return rows
+
+
+def _past_rounds(connection: sa.Connection, campaign_id: int) -> list[PastRound]:
+    """All rounds in order, the open one last."""
+    selections: dict[int, list[SelectionBrief]] = defaultdict(list)
+    for row in selection_table.selections_of_campaign(connection, campaign_id):
+        selections[row.round_id].append(row)
+    applied: dict[int | None, list[DecisionWithPosition]] = defaultdict(list)
+    for decision in decision_table.decisions(connection, campaign_id):
+        applied[decision.applied_in].append(decision)
+    rounds = round_table.rounds_of(connection, campaign_id)
+    return [_past(row, selections[row.id], applied[row.id]) for row in rounds]
+
+
+def _past(row: RoundRow, selections: Sequence[SelectionBrief], applied: Sequence[DecisionWithPosition]) -> PastRound:
+    batch, selected, answered, record = NO_BATCH, None, None, None
+    if row.kind is RoundKind.BATCH:
+        diagnostics = diagnostics_from_json(SelectionDiagnostics, row.diagnostics)
+        parts = [[s for s in selections if (s.origin is Origin.AHEAD) == ahead] for ahead in (False, True)]
+        batch, ahead = (_batch_of(part, diagnostics) for part in parts)
+        reopened = sum(s.origin is Origin.REOPENED for s in parts[0])
+        selected = Selected(batch, ahead, reopened, row.size, row.ahead, row.seconds["select"])
+    if row.outcome is not None:
+        decisions = _merged(batch.indices, applied)
+        outcome = {**row.outcome, "seconds": row.seconds}
+        record = record_of(row.number, batch.aligned(decisions.items), decisions, outcome)
+        if row.kind is not RoundKind.INITIAL:
+            answered = Answered(batch, record.votes, decisions, row.seconds)
+    return PastRound(
+        row.number, row.kind, selected, answered, record, row.selection_hash, row.labels_hash, row.model_hash
+    )
+
+
+def _batch_of(rows: Sequence[SelectionBrief | SelectedItem], diagnostics: SelectionDiagnostics | None = None) -> Batch:
+    width = max((len(row.by_answer) for row in rows), default=0)
+    return Batch(
+        np.array([row.position for row in rows], dtype=np.int64),
+        _class_ids(row.suggested for row in rows),
+        np.array([row.influence for row in rows], dtype=np.float64),
+        by_answer=np.array([row.by_answer for row in rows], dtype=np.float64).reshape(len(rows), width),
+        diagnostics=diagnostics or SelectionDiagnostics(),
+    )
+
+
+def _class_ids(labels: Iterable[int | None]) -> Ints:
+    return np.array([UNRESOLVED if label is None else label for label in labels], dtype=np.int64)
+
+
+def votes_table(rows: Iterable[DecisionWithPosition], behind: dict[int, list[VoteRow]]) -> Votes:
+    """The votes that the last decision on each item rests on, by position; a lead who decides counts as a voter."""
+    ballots: list[tuple[str, object, object]] = []
+    last = {row.item_id: row for row in rows}
+    for row in sorted(last.values(), key=lambda row: row.position):
+        if row.kind is not DecisionKind.REOPEN:
+            said = [(vote.person, vote.label) for vote in behind.get(row.item_id, [])]
+            said += [(row.by, row.label)] if row.kind is DecisionKind.LEAD else []
+            ballots += [(who, [row.position], _class_ids([label])) for who, label in said]
+    return Votes.of(ballots)
+
+
+def _merged(batch: Ints, rows: Iterable[DecisionWithPosition]) -> Decisions:
+    """One decision an item, the last one: those of the batch in its order, then corrections as they came."""
+    last: dict[int, DecisionWithPosition] = {}
+    for row in rows:
+        last.pop(row.position, None)
+        last[row.position] = row
+    inside = [p for p in batch.tolist() if p in last]
+    found = [last[p] for p in dict.fromkeys([*inside, *last])]
+    return Decisions(
+        np.array([row.position for row in found], dtype=np.int64),
+        _class_ids(row.label for row in found),
+        np.array([row.support for row in found], dtype=np.float64),
+    )

@@ -66,7 +66,9 @@ def page(
     for name, (table, found) in _LISTS.items():
         if kind not in (None, name) or (item_id is not None and "item_id" not in table.c):
             continue
-        where = [table.c.campaign_id == campaign_id, *_before(table, name, after)]
+        place = sa.tuple_(table.c.created_at, sa.literal(name), table.c.id)
+        where = [table.c.campaign_id == campaign_id]
+        where += [] if after is None else [place < sa.tuple_(*after)]
         where += [] if item_id is None else [table.c.item_id == item_id]
         where += [] if person is None else [found.selected_columns["who"] == person]
         newest = found.where(*where).order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit + 1)
@@ -79,14 +81,3 @@ def page(
 def _row(kind: str, line: sa.RowMapping) -> LedgerRow:
     shared: dict[str, Any] = {name: line.get(name) for name in _SHARED}
     return LedgerRow(kind=kind, what=line.get("what", {k: v for k, v in line.items() if k not in shared}), **shared)
-
-
-def _before(table: sa.Table, kind: str, after: tuple[float, str, int] | None) -> list[sa.ColumnElement[bool]]:
-    if after is None:
-        return []
-    at, last_kind, last_id = after
-    if kind < last_kind:
-        return [table.c.created_at <= at]
-    if kind > last_kind:
-        return [table.c.created_at < at]
-    return [(table.c.created_at < at) | ((table.c.created_at == at) & (table.c.id < last_id))]

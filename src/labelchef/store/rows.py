@@ -175,7 +175,7 @@ class SelectedItem(SelectionRow):
 
 @dataclass(frozen=True, slots=True)
 class SelectionBrief:
-    """A selection without counts, weak labels and neighbours."""
+    """A selection without what people see of it, and the position of its item."""
 
     round_id: int
     item_id: int
@@ -183,12 +183,6 @@ class SelectionBrief:
     origin: Origin
     suggested: int | None
     influence: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedSelection(SelectionBrief):
-    """A selection with its item's position and what was predicted of each answer."""
-
     by_answer: Sequence[float | None]
     position: int
 

@@ -9,7 +9,6 @@ from labelchef.domain.campaigns import Origin
 from labelchef.store.rows import (
     AMONG,
     NewSelection,
-    PlacedSelection,
     SelectedItem,
     SelectionBrief,
     SelectionRow,
@@ -85,28 +84,16 @@ def batch_selections(connection: sa.Connection, item_ids: Sequence[int]) -> dict
 
 
 def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionBrief]:
-    """What every round of a campaign selected, in order."""
+    """What every round of a campaign selected, by round and rank."""
     found = (
-        sa.select(*columns(SelectionBrief, Selection))
-        .select_from(Selection)
-        .join(Round)
-        .where(Round.c.campaign_id == campaign_id)
-        .order_by(Selection.c.id)
-    )
-    return all_rows(connection, found, SelectionBrief)
-
-
-def placed_selections(connection: sa.Connection, campaign_id: int) -> list[PlacedSelection]:
-    """What every round of a campaign selected, by round and rank, with the positions of the items."""
-    found = (
-        sa.select(*columns(PlacedSelection, Selection, Item))
+        sa.select(*columns(SelectionBrief, Selection, Item))
         .select_from(Selection)
         .join(Round)
         .join(Item)
         .where(Round.c.campaign_id == campaign_id)
         .order_by(Selection.c.round_id, Selection.c.rank)
     )
-    return all_rows(connection, found, PlacedSelection)
+    return all_rows(connection, found, SelectionBrief)
 
 
 _INCOMPLETE = (

@@ -14,19 +14,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import sqlalchemy as sa
 
 from labelchef.domain.settings import Settings
+from labelchef.store import rows
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import (
-    AccountRow,
-    AssignmentRow,
-    CampaignRow,
-    ChangeRow,
-    DecisionRow,
-    ItemRow,
-    RoundRow,
-    SelectionRow,
-    TokenRow,
-    VoteRow,
-)
 
 LEDGER_TABLES = ("vote", "decision", "application", "setting_change")
 METADATA = sa.MetaData(
@@ -113,30 +102,32 @@ def _table(
     return sa.Table(name, METADATA, *columns, *constraints)
 
 
-Campaign = _table("campaign", CampaignRow, unique=["public_id", "slug"])
+Campaign = _table("campaign", rows.CampaignRow, unique=["public_id", "slug"])
 ClassName = _table(
     "class_name",
     {"id": int, "campaign_id": int, "position": int, "name": str},
     unique=["campaign_id position", "campaign_id name"],
 )
-Item = _table("item", ItemRow, unique=["campaign_id split position", "campaign_id split key"])
+Item = _table("item", rows.ItemRow, unique=["campaign_id split position", "campaign_id split key"])
 ArrayFile = _table(
     "array_file", {"id": int, "campaign_id": int, **get_type_hints(ArrayFacts)}, unique=["campaign_id name"]
 )
-SettingChange = _table("setting_change", ChangeRow, indexes=["campaign_id id"])
-Round = _table("round", RoundRow, unique=["campaign_id number"])
-Selection = _table("selection", SelectionRow, unique=["round_id item_id", "round_id rank"], indexes=["item_id attempt"])
-Assignment = _table("assignment", AssignmentRow, unique=["selection_id person"], indexes=["round_id person"])
+SettingChange = _table("setting_change", rows.ChangeRow, indexes=["campaign_id id"])
+Round = _table("round", rows.RoundRow, unique=["campaign_id number"])
+Selection = _table(
+    "selection", rows.SelectionRow, unique=["round_id item_id", "round_id rank"], indexes=["item_id attempt"]
+)
+Assignment = _table("assignment", rows.AssignmentRow, unique=["selection_id person"], indexes=["round_id person"])
 Vote = _table(
     "vote",
-    VoteRow,
+    rows.VoteRow,
     unique=["public_id", "item_id attempt person seq", "campaign_id person request_id"],
     indexes=["campaign_id id", "campaign_id person id"],
 )
-Decision = _table("decision", DecisionRow, unique=["public_id"], indexes=["campaign_id id", "item_id id"])
+Decision = _table("decision", rows.DecisionRow, unique=["public_id"], indexes=["campaign_id id", "item_id id"])
 Application = _table("application", {"decision_id": int, "round_id": int}, indexes=["round_id"])
 """The round in which a decision went into the model."""
-Account = _table("account", AccountRow, unique=["name"])
+Account = _table("account", rows.AccountRow, unique=["name"])
 Membership = _table("membership", {"id": int, "campaign_id": int, "account_id": int}, unique=["account_id campaign_id"])
 LoginSession = _table(
     "login_session",
@@ -145,7 +136,7 @@ LoginSession = _table(
     indexes=["account_id"],
 )
 """A browser that signed in; only a digest of its token is kept."""
-ApiToken = _table("api_token", TokenRow, unique=["token_hash"], indexes=["account_id"])
+ApiToken = _table("api_token", rows.TokenRow, unique=["token_hash"], indexes=["account_id"])
 LoginAttempt = _table(
     "login_attempt",
     {"id": int, "name": str, "address": str, "ok": bool, "created_at": float},

@@ -47,7 +47,7 @@ class Answers:
 
 def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
     """The answers that count now; labels given with the data are not among them."""
-    from labelchef.ledger.sql_reading import votes_table
+    from labelchef.ledger.sql import votes_table
 
     with ws.reading() as connection:
         decisions = decision_table.decisions(connection, campaign.id)
