@@ -359,7 +359,7 @@ def _past(row: RoundRow, selections: Sequence[SelectionBrief], applied: Sequence
         parts = [[s for s in selections if (s.origin is Origin.AHEAD) == ahead] for ahead in (False, True)]
         batch, ahead = (_batch_of(part, diagnostics) for part in parts)
         reopened = sum(s.origin is Origin.REOPENED for s in parts[0])
-        selected = Selected(batch, ahead, reopened, row.size, row.ahead, row.seconds["select"])
+        selected = Selected(batch, ahead, reopened, row.size, row.ahead, row.seconds.get("select", 0.0))
     if row.outcome is not None:
         decisions = _merged(batch.indices, applied)
         outcome = {**row.outcome, "seconds": row.seconds}
