@@ -20,14 +20,14 @@ from labelchef.store import database as module
 from labelchef.store.arrays import read_array, write_array
 from labelchef.store.database import open_database
 from labelchef.store.schema import migrate
-from labelchef.store.tables import LEDGER_TABLES, Base
+from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import PostgresServer, label_all, make, tasks
 
 
 def test_the_migrations_come_to_the_tables_as_declared(ws: Workspace) -> None:
     with ws.reading() as connection:
-        options = {"compare_type": True, "target_metadata": Base.metadata}
-        found = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
+        options = {"compare_type": True, "target_metadata": METADATA}
+        found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
     assert revisions == ["0200_one_ledger"]

@@ -4,8 +4,8 @@ JSON has neither NaN nor infinity. null stands for NaN in numbers, and for infin
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from labelchef.domain.records import (
     Votes,
 )
 
+_Diagnostics = TypeVar("_Diagnostics", SelectionDiagnostics, ConstructionDiagnostics)
+
 
 def record_as_json(record: RoundRecord) -> dict[str, Any]:
     """A round in JSON's types."""
@@ -29,10 +31,11 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
         "suggested": batch.suggested.tolist(),
         "influence": plain_numbers(batch.influence.tolist()),
         "by_answer": [plain_numbers(row) for row in batch.by_answer.tolist()],
-        "votes": [list(vote) for vote in record.votes],
+        "selection": diagnostics_as_json(batch.diagnostics),
         "decided_items": decided.items.tolist(),
         "decided": decided.labels.tolist(),
         "support": decided.support.tolist(),
+        "votes": [list(vote) for vote in record.votes],
         "changed": record.changed.tolist(),
         "asked": record.asked,
         "spent": record.spent,
@@ -42,16 +45,15 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
         "test": None if record.test is None else record.test.as_dict(),
         "predicted_change": plain_number(record.predicted_change),
         "realised_change": plain_number(record.realised_change),
-        "selection": diagnostics_as_json(batch.diagnostics),
         "construction": diagnostics_as_json(record.construction),
-        "seconds": dict(record.seconds),
+        "seconds": {k: float(v) for k, v in record.seconds.items()},
     }
 
 
 def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
     """The round that `record_as_json` wrote."""
-    items, suggested, decided_items, decided, changed = (
-        np.array(entry[key], dtype=np.int64) for key in ("items", "suggested", "decided_items", "decided", "changed")
+    items, suggested, decided_items, decided = (
+        np.array(entry[key], dtype=np.int64) for key in ("items", "suggested", "decided_items", "decided")
     )
     influence, support = (np.array(entry[key], dtype=np.float64) for key in ("influence", "support"))
     if not len(items) == len(suggested) == len(influence) == len(entry["by_answer"]):
@@ -59,25 +61,25 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
     if not len(decided_items) == len(decided) == len(support):
         raise ValueError("decisions with parts of different length")
     by_answer = np.array(entry["by_answer"], dtype=np.float64).reshape(len(items), -1)
-    votes = Votes.of([(str(worker), [item], [label]) for item, worker, label in entry["votes"]])
+    diagnostics = diagnostics_from_json(SelectionDiagnostics, entry["selection"])
+    predicted, realised = (np.array(entry[key], dtype=np.float64) for key in ("predicted_change", "realised_change"))
+    votes = list(zip(*entry["votes"], strict=True)) or [(), (), ()]
     return RoundRecord(
         number=int(entry["round"]),
-        batch=Batch(
-            items, suggested, influence, by_answer=by_answer, diagnostics=selection_diagnostics(entry["selection"])
-        ),
-        votes=votes,
+        batch=Batch(items, suggested, influence, by_answer=by_answer, diagnostics=diagnostics),
+        votes=Votes(np.array(votes[0], np.int64), tuple(map(str, votes[1])), np.array(votes[2], np.int64)),
         decisions=Decisions(decided_items, decided, support),
-        changed=changed,
+        changed=np.array(entry["changed"], dtype=np.int64),
         asked=int(entry["asked"]),
         spent=int(entry["spent"]),
         cleaned=int(entry["cleaned"]),
         validation=Metrics(**entry["validation"]),
         steering=Metrics(**entry["steering"]),
         test=None if entry["test"] is None else Metrics(**entry["test"]),
-        construction=construction_diagnostics(entry["construction"]),
+        construction=diagnostics_from_json(ConstructionDiagnostics, entry["construction"]),
         seconds={str(k): float(v) for k, v in entry["seconds"].items()},
-        predicted_change=number_of(entry["predicted_change"]),
-        realised_change=number_of(entry["realised_change"]),
+        predicted_change=float(predicted),
+        realised_change=float(realised),
     )
 
 
@@ -91,26 +93,12 @@ def plain_numbers(values: list[float]) -> list[float | None]:
     return [plain_number(value) for value in values]
 
 
-def number_of(value: float | None) -> float:
-    """What `plain_number` made; NaN for None."""
-    return float("nan") if value is None else float(value)
-
-
 def diagnostics_as_json(made: SelectionDiagnostics | ConstructionDiagnostics) -> dict[str, Any]:
     """Diagnostics in JSON's types; None for infinity."""
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in asdict(made).items()}
+    return {k: plain_number(v) if isinstance(v, float) else v for k, v in asdict(made).items()}
 
 
-def selection_diagnostics(values: Mapping[str, Any]) -> SelectionDiagnostics:
-    """What `diagnostics_as_json` made of a selection's."""
-    return SelectionDiagnostics(**_known(values, SelectionDiagnostics))
-
-
-def construction_diagnostics(values: Mapping[str, Any]) -> ConstructionDiagnostics:
-    """What `diagnostics_as_json` made of a construction's."""
-    return ConstructionDiagnostics(**_known(values, ConstructionDiagnostics))
-
-
-def _known(values: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
-    return {k: float("inf") if v is None else v for k, v in values.items() if k in names}
+def diagnostics_from_json(kind: type[_Diagnostics], values: Mapping[str, Any]) -> _Diagnostics:
+    """What `diagnostics_as_json` wrote."""
+    known: dict[str, Any] = {k: float("inf") if v is None else v for k, v in values.items()}
+    return kind(**known)

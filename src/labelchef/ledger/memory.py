@@ -4,13 +4,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from labelchef.aggregation import Aggregator
 from labelchef.domain.campaigns import RoundKind, RoundState
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import Settings
-from labelchef.ledger.protocol import Answered, Model, PastRound, Selected, Standing
+from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing
 
 
 @dataclass
@@ -33,10 +31,8 @@ class MemoryLedger:
         if self.selected is not None:
             state = RoundState.SELECTED if self._decisions is None else RoundState.AGGREGATED
         spent = self.history[-1].spent if self.history else 0
-        return Standing(
-            self.settings, len(self.history), spent, state, self._votes is not None, pending=False,
-            running=self.ended is None,
-        )  # fmt: skip
+        complete, running = self._votes is not None, self.ended is None
+        return Standing(self.settings, len(self.history), spent, state, complete, pending=False, running=running)
 
     def begin(self, record: RoundRecord, model: Model) -> bool:  # noqa: ARG002 (nothing but the record is kept)
         """Write round 0."""
@@ -72,8 +68,7 @@ class MemoryLedger:
 
     def decide(self, batch: Batch, votes: Votes, decisions: Decisions, seconds: dict[str, float]) -> None:
         """A batch with its answers all at once."""
-        nothing = Batch(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
-        self.selected = Selected(batch, nothing, 0, len(batch), 0)
+        self.selected = Selected(batch, NO_BATCH, 0, len(batch), 0)
         self._votes, self._decisions, self._seconds = votes, decisions, seconds
 
     def answered(self) -> Answered:
@@ -111,8 +106,7 @@ class MemoryLedger:
                 continue
             asked = record.asked
             batch = record.batch.take(slice(asked))
-            nothing = Batch.without_predictions(np.empty(0, dtype=np.int64))
-            selected = Selected(batch, nothing, 0, asked, 0) if asked else None
+            selected = Selected(batch, NO_BATCH, 0, asked, 0) if asked else None
             yield PastRound(
                 record.number,
                 RoundKind.BATCH if asked else RoundKind.CORRECTION,

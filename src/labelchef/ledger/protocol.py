@@ -28,6 +28,9 @@ from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, 
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
 
+NO_ITEMS: Ints = np.empty(0, dtype=np.int64)
+NO_BATCH = Batch.without_predictions(NO_ITEMS)
+
 
 @dataclass(frozen=True)
 class Selected:
@@ -50,10 +53,7 @@ class Selected:
     def hash(self) -> str:
         """SHA-256 of samples and suggestions."""
         parts = (self.batch.indices, self.batch.suggested, self.ahead.indices, self.ahead.suggested)
-        digest = hashlib.sha256()
-        for part in parts:
-            digest.update(np.asarray(part, dtype="<i8").tobytes())
-        return digest.hexdigest()
+        return _sha256(*(np.asarray(part, dtype="<i8") for part in parts))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Standing:
     """Whether a decision outside of a batch waits for the model."""
     running: bool
     """Whether a batch may be put to people: not paused, stopped, finished or failed."""
-    reopened: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    reopened: Ints = field(default_factory=lambda: NO_ITEMS)
     """Samples whose decision a lead took back: first in the next batch."""
     failed: bool = False
     """Whether the campaign met an error: nothing is due until a lead resumes it."""
@@ -119,20 +119,16 @@ class Model(Protocol):
     @property
     def parameters(self) -> Float64s:
         """(D, C) parameters."""
-        ...
 
     @property
     def label_state(self) -> tuple[Float64s, Bools]:
         """(N, C) labels as they stand, (N,) which of them are clean."""
-        ...
 
     def scores(self) -> Float64s:
         """(N,) influence of every sample as the model stands, NaN where it cannot be asked."""
-        ...
 
     def gains_by_split(self) -> Mapping[str, Mapping[str, Gain]]:
         """By split ('validation', 'test') and metric: this model against the first one."""
-        ...
 
 
 class Ledger(Protocol):
@@ -140,48 +136,44 @@ class Ledger(Protocol):
 
     def standing(self) -> Standing:
         """Where the campaign stands."""
-        ...
 
     def begin(self, record: RoundRecord, model: Model) -> bool:
         """Write round 0."""
-        ...
 
     def open(self, now: Standing, selected: Selected) -> bool:
         """Put a batch to people."""
-        ...
 
     def end(self, now: Standing, reason: StopReason, message: str) -> bool:
         """Write down that nothing more is asked, and why."""
-        ...
 
     def count(self, aggregator: Aggregator) -> bool:
         """Turn the votes of a complete batch into decisions."""
-        ...
 
     def answered(self) -> Answered:
         """The decisions that the model does not know yet."""
-        ...
 
     def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
         """Write the round whose model has followed `answered`."""
-        ...
 
     def rounds(self) -> Sequence[RoundRecord]:
         """The closed rounds in order, round 0 first."""
-        ...
 
     def past(self) -> Iterator[PastRound]:
         """All rounds in order, round 0 first and the open one last, to be computed again."""
-        ...
 
 
 def labels_hash(labels: Float64s, cleaned: Bools) -> str:
     """SHA-256 of the label table and of what is clean."""
-    digest = hashlib.sha256(np.ascontiguousarray(labels, dtype="<f8").tobytes())
-    digest.update(np.ascontiguousarray(cleaned).tobytes())
-    return digest.hexdigest()
+    return _sha256(np.asarray(labels, dtype="<f8"), cleaned)
 
 
 def model_hash(W: Float64s) -> str:
     """SHA-256 of the parameters."""
-    return hashlib.sha256(np.ascontiguousarray(W, dtype="<f8").tobytes()).hexdigest()
+    return _sha256(np.asarray(W, dtype="<f8"))
+
+
+def _sha256(*arrays: Float64s | Ints | Bools) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()

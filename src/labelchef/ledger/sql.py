@@ -6,42 +6,46 @@ from the services: a batch is complete when each of its items has the votes it n
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import numpy as np
 import sqlalchemy as sa
 
 from labelchef.aggregation import Aggregator
 from labelchef.domain.arrays import Ints
-from labelchef.domain.campaigns import (
-    SUGGESTION,
-    CampaignState,
-    DecisionKind,
-    Origin,
-    RoundKind,
-    RoundState,
-    SplitName,
+from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, StopReason, Votes
+from labelchef.ledger.conversion import (
+    diagnostics_as_json,
+    diagnostics_from_json,
+    plain_number,
+    plain_numbers,
+    record_as_json,
+    record_from_json,
 )
-from labelchef.domain.records import UNRESOLVED, Batch, RoundRecord, StopReason, Votes
-from labelchef.domain.settings import Settings
-from labelchef.ledger.conversion import diagnostics_as_json, plain_number, plain_numbers
-from labelchef.ledger.protocol import Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
-from labelchef.ledger.sql_reading import CLOSE, REBUILT, SELECT, VOTES_UP_TO, batch_of, merged, past_rounds, votes_table
-from labelchef.store import (
-    campaign_table,
-    decision_table,
-    item_table,
-    round_table,
-    selection_table,
-    vote_table,
-)
+from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
+from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.database import Database
-from labelchef.store.rows import CampaignRow, NewSelection, NewVote, RoundRow, RoundValues, SelectedItem, VoteRow
+from labelchef.store.rows import (
+    CampaignRow,
+    CampaignValues,
+    DecisionWithPosition,
+    NewSelection,
+    NewVote,
+    RoundRow,
+    RoundValues,
+    SelectedItem,
+    SelectionBrief,
+    VoteRow,
+)
 
+SELECT, CLOSE = "select", "close"
+"""The steps before which a session may have been rebuilt, as `round.rebuilt` names them."""
 _BLIND_DRAW = 77  # apart from other uses of the seed
 _ACTIVE = (CampaignState.RUNNING, CampaignState.PREPARING)
 
@@ -51,11 +55,9 @@ class Shown(Protocol):
 
     def weak(self, position: int) -> Sequence[float]:
         """A probability for each class."""
-        ...
 
     def nearest(self, positions: Ints) -> Sequence[Sequence[tuple[int, float]]]:
         """Of each item, validation items as (position, similarity), most similar first."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,106 +76,73 @@ class SqlLedger:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             batch = last.state if last is not None and last.is_open else None
-            complete = (
-                batch is RoundState.SELECTED
-                and last is not None
-                and not selection_table.batch_incomplete(connection, last.id, campaign.settings.people)
-            )
-            reopened = [row.position for row in decision_table.reopened_items(connection, campaign.id)]
             return Standing(
                 settings=campaign.settings,
                 closed=0 if last is None else last.number + (batch is None),
                 spent=campaign.spent,
                 batch=batch,
-                complete=complete,
+                complete=last is not None and _complete(connection, campaign, last),
                 pending=decision_table.has_pending(connection, campaign.id),
                 running=campaign.state in _ACTIVE,
                 failed=campaign.state is CampaignState.FAILED,
-                reopened=np.array(reopened, dtype=np.int64),
+                reopened=np.array(decision_table.reopened_positions(connection, campaign.id), dtype=np.int64),
                 mark=(0 if last is None else last.id,),
             )
 
     def begin(self, record: RoundRecord, model: Model) -> bool:
         """Write round 0, the scores of all samples at the start, and that the campaign runs."""
         arrays = [write_array(self.folder, "scores", model.scores()), self._write_model(0, model)]
-        with self._moving((0,)) as now:
-            if now is None:
+        with self._moving((0,)) as at:
+            if at is None:
                 return False
-            round_table.insert_round(
-                now.connection,
-                campaign_id=now.campaign.id,
-                number=0,
-                kind=RoundKind.INITIAL,
-                size=0,
-                ahead=0,
-                spent=0,
-                selection_hash=None,
-                **self._closed(record, model, dict(record.seconds), votes_up_to=0),
-            )
+            at.insert_round(RoundKind.INITIAL, **_closed(record, model))
             for facts in arrays:
-                campaign_table.put_array(now.connection, now.campaign.id, facts)
-            state = now.campaign.state
+                campaign_table.put_array(at.connection, at.campaign.id, facts)
+            state = at.campaign.state
             ready = CampaignState.RUNNING if state is CampaignState.PREPARING else state
-            campaign_table.update_campaign(
-                now.connection, now.campaign.id, state=ready, message="the first model is trained"
-            )
+            at.update_campaign(state=ready, message="the first model is trained")
         return True
 
     def open(self, now: Standing, selected: Selected) -> bool:
         """Store a batch, and the work ahead, for people to vote on."""
         shown = self.shown()
-        every = np.concatenate([selected.batch.indices, selected.ahead.indices])
-        nearest = shown.nearest(every)
+        nearest = shown.nearest(np.concatenate([selected.batch.indices, selected.ahead.indices]))
         with self._moving(now.mark) as at:
             if at is None or not _same_plan(at.campaign, now):
                 return False
-            number = at.next_number
-            round_id = round_table.insert_round(
-                at.connection,
-                campaign_id=at.campaign.id,
-                number=number,
-                kind=RoundKind.BATCH,
+            round_id = at.insert_round(
+                RoundKind.BATCH,
                 state=RoundState.SELECTED,
                 size=selected.size,
                 ahead=selected.ahead_size,
                 spent=now.spent,
                 selection_hash=selected.hash,
-                diagnostics={
-                    "selection": diagnostics_as_json(selected.batch.diagnostics),
-                    REBUILT: [SELECT] if selected.rebuilt else [],
-                },
+                diagnostics=diagnostics_as_json(selected.batch.diagnostics),
+                rebuilt=SELECT if selected.rebuilt else "",
                 seconds={"select": selected.seconds},
-                metrics=None,
             )
-            rows = _new_selections(at, selected, round_id, number, shown, nearest)
-            selection_table.insert_selections(at.connection, rows)
-            campaign_table.update_campaign(
-                at.connection, at.campaign.id, state=CampaignState.RUNNING, message=f"round {number} is open"
-            )
+            selection_table.insert_selections(at.connection, _new_selections(at, selected, round_id, shown, nearest))
+            at.update_campaign(state=CampaignState.RUNNING, message=f"round {at.next_number} is open")
         return True
 
     def end(self, now: Standing, reason: StopReason, message: str) -> bool:  # noqa: ARG002 (the message names it)
         """Write down that the campaign is finished, and why."""
         with self._moving(now.mark) as at:
-            if (
-                at is None
-                or not _same_plan(at.campaign, now)
-                or decision_table.has_pending(at.connection, at.campaign.id)
-            ):
+            if at is None or not _same_plan(at.campaign, now):
                 return False
-            campaign_table.update_campaign(at.connection, at.campaign.id, state=CampaignState.FINISHED, message=message)
+            if decision_table.has_pending(at.connection, at.campaign.id):
+                return False
+            at.update_campaign(state=CampaignState.FINISHED, message=message)
         return True
 
     def count(self, aggregator: Aggregator) -> bool:
         """Turn the votes of a complete batch into decisions."""
         with self._moving(None) as at:
-            if at is None or at.last is None or at.last.state is not RoundState.SELECTED:
-                return False
-            settings, connection, round_id = at.campaign.settings, at.connection, at.last.id
-            if selection_table.batch_incomplete(connection, round_id, settings.people):
+            if at is None or at.last is None or not _complete(at.connection, at.campaign, at.last):
                 return False  # a vote was taken back meanwhile
+            connection, round_id = at.connection, at.last.id
             selections = selection_table.batch_of(connection, round_id)
-            if settings.suggestion_votes:
+            if at.campaign.settings.suggestion_votes:
                 for selection in selections:
                     _suggestion_vote(connection, at.campaign.id, selection)
             votes = vote_table.live_votes_of_round(connection, round_id)
@@ -193,7 +162,7 @@ class SqlLedger:
                         support=support,
                     )
             round_table.update_round(connection, round_id, state=RoundState.AGGREGATED)
-            campaign_table.update_campaign(connection, at.campaign.id)
+            at.update_campaign()
         return True
 
     def answered(self) -> Answered:
@@ -204,59 +173,49 @@ class SqlLedger:
             assert last is not None, "there is a first model"
             rows = selection_table.batch_of(connection, last.id) if last.state is RoundState.AGGREGATED else []
             pending = decision_table.pending_decisions(connection, campaign.id)
-            upto = vote_table.last_vote_id(connection, campaign.id)
-            behind = vote_table.votes_behind(connection, pending, upto)
-        batch = batch_of(rows)
-        return Answered(
-            batch,
-            votes_table(pending, behind),
-            merged(batch.indices, pending),
-            last.seconds if last.is_open else {},
-            mark=(last.id, max((row.id for row in pending), default=0), upto),
-        )
+            votes = votes_table(pending, vote_table.votes_behind(connection, pending))
+        batch = _batch_of(rows)
+        seconds = last.seconds if last.is_open else {}
+        mark = (last.id, max((row.id for row in pending), default=0))
+        return Answered(batch, votes, _merged(batch.indices, pending), seconds, mark=mark)
 
     def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
         """Write the round whose model has followed `answered`: the open batch, or a round of corrections."""
-        round_id, decisions_up_to, votes_up_to = answered.mark
+        round_id, decisions_up_to = answered.mark
         facts = self._write_model(record.number, model)
         with self._moving((round_id,)) as at:
             if at is None or at.last is None or at.last.state is RoundState.SELECTED:
                 return False
-            before = at.last.diagnostics if at.last.is_open else {}
+            closed = _closed(record, model)
             if answered.rebuilt:
-                before = {**before, REBUILT: [*before.get(REBUILT, []), CLOSE]}
-            closed = self._closed(record, model, dict(record.seconds), votes_up_to=votes_up_to, before=before)
+                closed["rebuilt"] = f"{at.last.rebuilt if at.last.is_open else ''} {CLOSE}".strip()
             if at.last.is_open:
-                round_table.update_round(at.connection, round_id, spent=record.spent, **closed)
+                round_table.update_round(at.connection, round_id, **closed)
             else:
-                round_id = round_table.insert_round(
-                    at.connection,
-                    campaign_id=at.campaign.id,
-                    number=at.next_number,
-                    kind=RoundKind.CORRECTION,
-                    size=0,
-                    ahead=0,
-                    spent=record.spent,
-                    selection_hash=None,
-                    **closed,
-                )
+                round_id = at.insert_round(RoundKind.CORRECTION, **closed)
             pending = decision_table.pending_decisions(at.connection, at.campaign.id)
             known = [row.id for row in pending if row.id <= decisions_up_to]
             decision_table.apply_decisions(at.connection, round_id, known)
             campaign_table.put_array(at.connection, at.campaign.id, facts)
-            campaign_table.update_campaign(at.connection, at.campaign.id, spent=record.spent)
-        self._drop_old_models(facts)
+            at.update_campaign(spent=record.spent)
+        for path in self.folder.glob("model-*.npy"):
+            if path.name != facts.path:
+                with contextlib.suppress(OSError):
+                    path.unlink()
         return True
 
     def rounds(self) -> list[RoundRecord]:
         """The closed rounds in order, round 0 first."""
-        return [past.record for past in self.past() if past.record is not None]
+        with self.database.reading() as connection:
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            rows = round_table.rounds_of(connection, campaign.id)
+        return [record_from_json(row.outcome) for row in rows if row.outcome is not None]
 
     def past(self) -> Iterator[PastRound]:
         """All rounds in order, the open one last."""
         with self.database.reading() as connection:
             campaign = campaign_table.find_campaign(connection, self.campaign)
-            found = past_rounds(connection, campaign.id)
+            found = _past_rounds(connection, campaign.id)
         yield from found
 
     @contextlib.contextmanager
@@ -270,51 +229,9 @@ class SqlLedger:
             same = mark is None or mark == (0 if last is None else last.id,)
             yield _At(connection, campaign, last) if same else None
 
-    def _closed(
-        self,
-        record: RoundRecord,
-        model: Model,
-        seconds: dict[str, float],
-        *,
-        votes_up_to: int,
-        before: dict[str, object] | None = None,
-    ) -> RoundValues:
-        gains = {
-            split: {name: gain.as_dict() for name, gain in found.items()}
-            for split, found in model.gains_by_split().items()
-        }
-        return {
-            "state": RoundState.CLOSED,
-            "labels_hash": labels_hash(*model.label_state),
-            "model_hash": model_hash(model.parameters),
-            "metrics": {
-                "validation": record.validation.as_dict(),
-                "steering": record.steering.as_dict(),
-                "test": None if record.test is None else record.test.as_dict(),
-                "gain": gains,
-            },
-            "predicted_change": plain_number(record.predicted_change),
-            "realised_change": plain_number(record.realised_change),
-            "diagnostics": {
-                **(before or {}),
-                "construction": diagnostics_as_json(record.construction),
-                VOTES_UP_TO: votes_up_to,
-                "changed": record.changed.tolist(),
-                "cleaned": record.cleaned,
-            },
-            "seconds": {k: float(v) for k, v in seconds.items()},
-            "closed_at": time.time(),
-        }
-
     def _write_model(self, number: int, model: Model) -> ArrayFacts:
         """The model in a file of its own, beside the last one: the database says which of them counts."""
         return write_array(self.folder, "model", model.parameters, stem=f"model-{number}")
-
-    def _drop_old_models(self, kept: ArrayFacts) -> None:
-        for path in self.folder.glob("model-*.npy"):
-            if path.name != kept.path:
-                with contextlib.suppress(OSError):
-                    path.unlink()
 
 
 @dataclass(frozen=True)
@@ -329,6 +246,35 @@ class _At:
     def next_number(self) -> int:
         return 0 if self.last is None else self.last.number + 1
 
+    def insert_round(self, kind: RoundKind, **values: Unpack[RoundValues]) -> int:
+        return round_table.insert_round(self.connection, self.campaign.id, self.next_number, kind, **values)
+
+    def update_campaign(self, **values: Unpack[CampaignValues]) -> None:
+        campaign_table.update_campaign(self.connection, self.campaign.id, **values)
+
+
+def _closed(record: RoundRecord, model: Model) -> RoundValues:
+    outcome = record_as_json(record)
+    gains = {
+        split: {name: gain.as_dict() for name, gain in found.items()} for split, found in model.gains_by_split().items()
+    }
+    return {
+        "state": RoundState.CLOSED,
+        "spent": record.spent,
+        "labels_hash": labels_hash(*model.label_state),
+        "model_hash": model_hash(model.parameters),
+        "outcome": {**outcome, "gain": gains},
+        "seconds": outcome["seconds"],
+        "closed_at": time.time(),
+    }
+
+
+def _complete(connection: sa.Connection, campaign: CampaignRow, last: RoundRow) -> bool:
+    """Whether the batch is still to be counted and has the votes it needs."""
+    if last.state is not RoundState.SELECTED:
+        return False
+    return not selection_table.batch_incomplete(connection, last.id, campaign.settings.people)
+
 
 def _same_plan(campaign: CampaignRow, now: Standing) -> bool:
     """Whether what was planned with still holds: the campaign runs, with the same settings."""
@@ -340,9 +286,8 @@ def counted(votes: Sequence[VoteRow], aggregator: Aggregator) -> tuple[int | Non
     if not votes:
         return None, 0.0
     item = np.zeros(len(votes), dtype=np.int64)
-    labels = np.array([UNRESOLVED if v.label is None else v.label for v in votes], dtype=np.int64)
-    table = Votes(item, tuple(v.person for v in votes), labels)
-    made = aggregator.aggregate(table, Batch.without_predictions(np.zeros(1, dtype=np.int64)))
+    table = Votes(item, tuple(v.person for v in votes), _class_ids(v.label for v in votes))
+    made = aggregator.aggregate(table, Batch.without_predictions(item[:1]))
     label = int(made.labels[0])
     return None if label == UNRESOLVED else label, float(made.support[0])
 
@@ -367,42 +312,103 @@ def _suggestion_vote(connection: sa.Connection, campaign_id: int, selection: Sel
 
 
 def _new_selections(
-    at: _At,
-    selected: Selected,
-    round_id: int,
-    number: int,
-    shown: Shown,
-    nearest: Sequence[Sequence[tuple[int, float]]],
+    at: _At, selected: Selected, round_id: int, shown: Shown, nearest: Sequence[Sequence[tuple[int, float]]]
 ) -> list[NewSelection]:
-    settings: Settings = at.campaign.settings
+    settings = at.campaign.settings
     every = selected.batch.joined(selected.ahead)
     positions = every.indices.tolist()
     items = item_table.items_at(at.connection, at.campaign.id, SplitName.TRAIN, positions)
-    asked = selection_table.attempts_asked(at.connection, [row.id for row in items.values()])
-    draws = np.random.default_rng([settings.seed, number, _BLIND_DRAW]).random(len(positions))
+    asked = selection_table.batch_selections(at.connection, [row.id for row in items.values()])
+    draws = np.random.default_rng([settings.seed, at.next_number, _BLIND_DRAW]).random(len(positions))
     rows = []
     for rank, position in enumerate(positions):
         item = items[position]
         attempt = item.attempt + ((item.id, item.attempt) in asked)
         origin = Origin.AHEAD if rank >= len(selected.batch) else Origin.BATCH
-        if rank < selected.reopened:
-            origin = Origin.REOPENED
-        suggested, influence = int(every.suggested[rank]), float(every.influence[rank])
+        suggested = int(every.suggested[rank])
         votes = vote_table.live_votes(at.connection, item.id, attempt)
         rows.append(
             NewSelection(
                 round_id=round_id,
                 item_id=item.id,
                 rank=rank,
-                origin=origin,
+                origin=Origin.REOPENED if rank < selected.reopened else origin,
                 attempt=attempt,
                 suggested=None if suggested == UNRESOLVED else suggested,
-                influence=plain_number(influence),
+                influence=plain_number(float(every.influence[rank])),
+                by_answer=plain_numbers(every.by_answer[rank].tolist()),
                 blind=bool(settings.blind or draws[rank] < settings.blind_share),
                 weak=[round(float(p), 6) for p in shown.weak(position)],
                 nearest=[list(pair) for pair in nearest[rank]],
                 votes=sum(v.person != SUGGESTION for v in votes),
-                by_answer=plain_numbers(every.by_answer[rank].tolist()),
+                decided=False,
             )
         )
     return rows
+
+
+def _past_rounds(connection: sa.Connection, campaign_id: int) -> list[PastRound]:
+    """All rounds in order, the open one last."""
+    selections: dict[int, list[SelectionBrief]] = defaultdict(list)
+    for row in selection_table.selections_of_campaign(connection, campaign_id):
+        selections[row.round_id].append(row)
+    return [_past(row, selections[row.id]) for row in round_table.rounds_of(connection, campaign_id)]
+
+
+def _past(row: RoundRow, selections: Sequence[SelectionBrief]) -> PastRound:
+    batch, selected, answered, record = NO_BATCH, None, None, None
+    if row.kind is RoundKind.BATCH:
+        diagnostics = diagnostics_from_json(SelectionDiagnostics, row.diagnostics)
+        parts = [[s for s in selections if (s.origin is Origin.AHEAD) == ahead] for ahead in (False, True)]
+        batch, ahead = (_batch_of(part, diagnostics) for part in parts)
+        reopened = sum(s.origin is Origin.REOPENED for s in parts[0])
+        selected = Selected(batch, ahead, reopened, row.size, row.ahead, rebuilt=SELECT in row.rebuilt)
+    if row.outcome is not None:
+        record = record_from_json(row.outcome)
+        if row.kind is not RoundKind.INITIAL:
+            answered = Answered(batch, record.votes, record.decisions, rebuilt=CLOSE in row.rebuilt)
+    return PastRound(
+        row.number, row.kind, selected, answered, record, row.selection_hash, row.labels_hash, row.model_hash
+    )
+
+
+def _batch_of(rows: Sequence[SelectionBrief | SelectedItem], diagnostics: SelectionDiagnostics | None = None) -> Batch:
+    width = max((len(row.by_answer) for row in rows), default=0)
+    return Batch(
+        np.array([row.position for row in rows], dtype=np.int64),
+        _class_ids(row.suggested for row in rows),
+        np.array([row.influence for row in rows], dtype=np.float64),
+        by_answer=np.array([row.by_answer for row in rows], dtype=np.float64).reshape(len(rows), width),
+        diagnostics=diagnostics or SelectionDiagnostics(),
+    )
+
+
+def _class_ids(labels: Iterable[int | None]) -> Ints:
+    return np.array([UNRESOLVED if label is None else label for label in labels], dtype=np.int64)
+
+
+def votes_table(rows: Iterable[DecisionWithPosition], behind: dict[int, list[VoteRow]]) -> Votes:
+    """The votes that the last decision on each item rests on, by position; a lead who decides counts as a voter."""
+    ballots: list[tuple[str, object, object]] = []
+    last = {row.item_id: row for row in rows}
+    for row in sorted(last.values(), key=lambda row: row.position):
+        if row.kind is not DecisionKind.REOPEN:
+            said = [(vote.person, vote.label) for vote in behind.get(row.item_id, [])]
+            said += [(row.by, row.label)] if row.kind is DecisionKind.LEAD else []
+            ballots += [(who, [row.position], _class_ids([label])) for who, label in said]
+    return Votes.of(ballots)
+
+
+def _merged(batch: Ints, rows: Iterable[DecisionWithPosition]) -> Decisions:
+    """One decision an item, the last one: those of the batch in its order, then corrections as they came."""
+    last: dict[int, DecisionWithPosition] = {}
+    for row in rows:
+        last.pop(row.position, None)
+        last[row.position] = row
+    inside = [p for p in batch.tolist() if p in last]
+    found = [last[p] for p in dict.fromkeys([*inside, *last])]
+    return Decisions(
+        np.array([row.position for row in found], dtype=np.int64),
+        _class_ids(row.label for row in found),
+        np.array([row.support for row in found], dtype=np.float64),
+    )

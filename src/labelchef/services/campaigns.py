@@ -249,7 +249,7 @@ def _summary(connection: "sa.Connection", row: CampaignRow) -> CampaignSummary:
 
 
 def _round(row: RoundRow) -> RoundSummary:
-    metrics = row.metrics or {}
+    outcome = row.outcome or {}
     return RoundSummary(
         number=row.number,
         kind=row.kind,
@@ -257,10 +257,10 @@ def _round(row: RoundRow) -> RoundSummary:
         size=row.size,
         ahead=row.ahead,
         spent=row.spent,
-        validation=metrics.get("validation"),
-        steering=metrics.get("steering"),
-        gain=gains_of(row.metrics).get("validation"),
-        test=metrics.get("test"),
+        validation=outcome.get("validation"),
+        steering=outcome.get("steering"),
+        gain=gains_of(row.outcome).get("validation"),
+        test=outcome.get("test"),
         seconds=row.seconds,
         opened_at=moment(row.opened_at),
         closed_at=moment_or_none(row.closed_at),

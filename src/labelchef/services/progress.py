@@ -107,24 +107,24 @@ def _rounds(
             seconds[vote.item_id, vote.attempt].append(vote.seconds)
     found: list[RoundProgress] = []
     for turn in rounds:
-        if turn.is_open or turn.metrics is None:
+        if turn.is_open or turn.outcome is None:
             continue
         batch = by_round[turn.id]
         labels = {s.item_id: _label_of(decided, s) for s in batch}
         followed = [s for s in batch if s.suggested is not None and labels[s.item_id] == s.suggested]
-        gains = gains_of(turn.metrics).get("validation")
+        gains = gains_of(turn.outcome).get("validation")
         times = [t for s in batch for t in seconds[s.item_id, s.attempt]]
         found.append(
             RoundProgress(
                 number=turn.number,
                 kind=turn.kind,
                 spent=turn.spent,
-                validation=turn.metrics["validation"],
-                steering=turn.metrics["steering"],
+                validation=turn.outcome["validation"],
+                steering=turn.outcome["steering"],
                 gain=None if gains is None else gains[metric],
-                test=turn.metrics.get("test"),
-                predicted_change=turn.predicted_change,
-                realised_change=turn.realised_change,
+                test=turn.outcome.get("test"),
+                predicted_change=turn.outcome["predicted_change"],
+                realised_change=turn.outcome["realised_change"],
                 asked=len(batch),
                 resolved=sum(label is not None for label in labels.values()),
                 suggested=sum(s.suggested is not None for s in batch),

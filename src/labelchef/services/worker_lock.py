@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING
 from labelchef.domain.errors import ConflictError, StoreError
 
 if TYPE_CHECKING:
-    from labelchef.store.advisory_lock import AdvisoryLock
-    from labelchef.store.database import Database
+    from labelchef.store.database import AdvisoryLock, Database
 
 
 class WorkerLock:
@@ -56,7 +55,7 @@ class WorkerLock:
         self._lock_file = _locked(self._path, patience)
         if self._database.is_sqlite:
             return
-        from labelchef.store.advisory_lock import AdvisoryLock
+        from labelchef.store.database import AdvisoryLock
 
         self._advisory = AdvisoryLock(self._database)
         try:

@@ -3,32 +3,33 @@
 The statements are made once, when the module is imported: to build one costs more than to run it.
 """
 
-from typing import Any
-
 import sqlalchemy as sa
-import sqlalchemy.orm
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import AssignmentState, Origin
 from labelchef.store.rows import AssignmentRow, LeasedSelection, SelectionRow, all_rows, columns, first_row
 from labelchef.store.tables import Assignment, Selection, Vote
-from labelchef.store.vote_table import SUPERSEDED
+from labelchef.store.vote_table import LIVE
 
-_SELECTION_COLUMNS = columns(SelectionRow, Selection)
-_ROUND: sa.BindParameter[int] = bindparam("round_id")
 _PERSON: sa.BindParameter[str] = bindparam("person")
 _NOW: sa.BindParameter[float] = bindparam("now")
-_SELECTION: sa.BindParameter[int] = bindparam("selection_id")
-_ITEM: sa.BindParameter[int] = bindparam("item_id")
-_ATTEMPT: sa.BindParameter[int] = bindparam("attempt")
-_LIVE_LEASE = (Assignment.state == AssignmentState.LEASED) & (Assignment.until > _NOW)
+_PEOPLE: sa.BindParameter[int] = bindparam("people")
+_LIVE_LEASE = (Assignment.c.state == AssignmentState.LEASED) & (Assignment.c.until > _NOW)
+_LEASED_IN_ROUND = (Assignment.c.round_id == bindparam("round_id")) & _LIVE_LEASE
+_LEASED_BY_OTHERS = sa.select(sa.func.count()).where(_LIVE_LEASE, Assignment.c.person != _PERSON)
+_VOTE_OF_PERSON = sa.select(Vote.c.id).where(
+    Vote.c.item_id == Selection.c.item_id, Vote.c.attempt == Selection.c.attempt, Vote.c.person == _PERSON
+)
+_own = Assignment.alias()
+_OWN = (_own.c.selection_id == Selection.c.id) & (_own.c.person == _PERSON)
+_HAD = sa.select(_own.c.id).where(_OWN).correlate(Selection).exists()
 
 _LEASES = (
     sa.select(*columns(LeasedSelection, Selection, Assignment))
     .select_from(Selection)
-    .join(Assignment, Assignment.selection_id == Selection.id)
-    .where(Assignment.round_id == _ROUND, Assignment.person == _PERSON, _LIVE_LEASE, sa.not_(Selection.decided))
-    .order_by(Assignment.until, Assignment.id)
+    .join(Assignment)
+    .where(_LEASED_IN_ROUND, Assignment.c.person == _PERSON, sa.not_(Selection.c.decided))
+    .order_by(Assignment.c.until, Assignment.c.id)
 )
 
 
@@ -37,69 +38,33 @@ def leases_of(connection: sa.Connection, round_id: int, person: str, now: float)
     return all_rows(connection, _LEASES, LeasedSelection, round_id=round_id, person=person, now=now)
 
 
-def _open_to_person() -> "list[sa.ColumnElement[bool]]":
-    """Selections of a round that need a vote, have a place left, and have none by this person."""
-    people: sa.BindParameter[int] = bindparam("people")
-    others = (
-        sa.select(sa.func.count())
-        .select_from(Assignment)
-        .where(Assignment.selection_id == Selection.id, _LIVE_LEASE, Assignment.person != _PERSON)
-        .correlate(Selection)
-        .scalar_subquery()
+_others = _LEASED_BY_OTHERS.where(Assignment.c.selection_id == Selection.c.id).correlate(Selection).scalar_subquery()
+_OPEN_TO_PERSON = sa.select(Selection).where(  # it needs a vote, has a place left, and none by this person
+    Selection.c.round_id == bindparam("round_id"),
+    sa.not_(Selection.c.decided),
+    Selection.c.votes < _PEOPLE,
+    Selection.c.votes + _others < _PEOPLE,
+    ~_VOTE_OF_PERSON.where(*LIVE).correlate(Selection).exists(),
+)
+# Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks.
+_FRESH = (
+    _OPEN_TO_PERSON.where(Selection.c.origin != Origin.AHEAD, ~_HAD).order_by(Selection.c.rank).limit(bindparam("most"))
+)
+_FREE = (
+    _OPEN_TO_PERSON.outerjoin(_own, _OWN)
+    .where(_own.c.id.is_(None) | (_own.c.state != AssignmentState.LEASED) | (_own.c.until <= _NOW))
+    .order_by(
+        sa.case(
+            (_own.c.id.is_(None) & (Selection.c.origin != Origin.AHEAD), 0),
+            (_own.c.id.is_(None), 1),
+            (_own.c.state != AssignmentState.SKIPPED, 2),
+            else_=3,
+        ),
+        sa.case((_own.c.state == AssignmentState.SKIPPED, _own.c.until), else_=0.0),
+        Selection.c.rank,
     )
-    voted = (
-        sa.select(Vote.id)
-        .where(
-            Vote.item_id == Selection.item_id,
-            Vote.attempt == Selection.attempt,
-            Vote.person == _PERSON,
-            sa.not_(Vote.retracted),
-            ~SUPERSEDED,
-        )
-        .correlate(Selection)
-        .exists()
-    )
-    return [
-        Selection.round_id == _ROUND,
-        sa.not_(Selection.decided),
-        Selection.votes < people,
-        Selection.votes + others < people,
-        ~voted,
-    ]
-
-
-def _fresh() -> "sa.Select[Any]":
-    """Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks."""
-    own = sa.orm.aliased(Assignment)
-    had = sa.select(own.id).where(own.selection_id == Selection.id, own.person == _PERSON).correlate(Selection).exists()
-    batch = Selection.origin != Origin.AHEAD
-    return (
-        sa.select(*_SELECTION_COLUMNS)
-        .where(*_open_to_person(), batch, ~had)
-        .order_by(Selection.rank)
-        .limit(bindparam("most"))
-    )
-
-
-def _free() -> "sa.Select[Any]":
-    own = sa.orm.aliased(Assignment)
-    order = sa.case(
-        (own.id.is_(None) & (Selection.origin != Origin.AHEAD), 0),
-        (own.id.is_(None), 1),
-        (own.state != AssignmentState.SKIPPED, 2),
-        else_=3,
-    )
-    return (
-        sa.select(*_SELECTION_COLUMNS)
-        .select_from(Selection)
-        .outerjoin(own, (own.selection_id == Selection.id) & (own.person == _PERSON))
-        .where(*_open_to_person(), sa.or_(own.id.is_(None), own.state != AssignmentState.LEASED, own.until <= _NOW))
-        .order_by(order, sa.case((own.state == AssignmentState.SKIPPED, own.until), else_=0.0), Selection.rank)
-        .limit(bindparam("most"))
-    )
-
-
-_FRESH, _FREE = _fresh(), _free()
+    .limit(bindparam("most"))
+)
 
 
 def free_selections(
@@ -114,18 +79,17 @@ def free_selections(
     return fresh if len(fresh) == limit else all_rows(connection, _FREE, SelectionRow, **given)
 
 
-_EXPIRY = sa.select(sa.func.min(Assignment.until)).where(Assignment.round_id == _ROUND, _LIVE_LEASE)
+_EXPIRY = sa.select(sa.func.min(Assignment.c.until)).where(_LEASED_IN_ROUND)
 
 
 def next_expiry(connection: sa.Connection, round_id: int, now: float) -> float | None:
     """When the next lease of a round runs out."""
-    return connection.execute(_EXPIRY, {"round_id": round_id, "now": now}).scalar()
+    found: float | None = connection.execute(_EXPIRY, {"round_id": round_id, "now": now}).scalar()
+    return found
 
 
 _LIVE_LEASES = (
-    sa.select(Assignment.selection_id, sa.func.count())
-    .where(Assignment.round_id == _ROUND, _LIVE_LEASE)
-    .group_by(Assignment.selection_id)
+    sa.select(Assignment.c.selection_id, sa.func.count()).where(_LEASED_IN_ROUND).group_by(Assignment.c.selection_id)
 )
 
 
@@ -136,28 +100,25 @@ def live_leases(connection: sa.Connection, round_id: int, now: float) -> dict[in
 
 
 _REASSIGN = (
-    sa.update(Assignment.__table__)  # type: ignore[arg-type]
-    .where(Assignment.selection_id == bindparam("of_selection"), Assignment.person == bindparam("of_person"))
+    sa.update(Assignment)
+    .where(Assignment.c.selection_id == bindparam("of_selection"), Assignment.c.person == bindparam("of_person"))
     .values(state=bindparam("new_state"), until=bindparam("new_until"))
 )
-_ASSIGN = sa.insert(Assignment.__table__)  # type: ignore[arg-type]
+_ASSIGN = sa.insert(Assignment)
 
 
 def assign(
     connection: sa.Connection, selection: SelectionRow, person: str, state: AssignmentState, until: float
 ) -> None:
     """Give a selection to a person, or store what became of it."""
-    changed = connection.execute(
-        _REASSIGN,
-        {"of_selection": selection.id, "of_person": person, "new_state": state, "new_until": until},
-    )
-    if changed.rowcount == 0:
+    changes = {"of_selection": selection.id, "of_person": person, "new_state": state, "new_until": until}
+    if connection.execute(_REASSIGN, changes).rowcount == 0:
         values = {"round_id": selection.round_id, "selection_id": selection.id}
         connection.execute(_ASSIGN, {**values, "person": person, "state": state, "until": until})
 
 
-_ASSIGNMENT = sa.select(*columns(AssignmentRow, Assignment)).where(
-    Assignment.selection_id == _SELECTION, Assignment.person == _PERSON
+_ASSIGNMENT = sa.select(Assignment).where(
+    Assignment.c.selection_id == bindparam("selection_id"), Assignment.c.person == _PERSON
 )
 
 
@@ -166,25 +127,17 @@ def assignment_of(connection: sa.Connection, selection_id: int, person: str) -> 
     return first_row(connection, _ASSIGNMENT, AssignmentRow, selection_id=selection_id, person=person)
 
 
-def _ahead_of_person() -> "sa.Select[Any]":
-    given = sa.select(Assignment.id).where(Assignment.selection_id == Selection.id, Assignment.person == _PERSON)
-    voted = sa.select(Vote.id).where(
-        Vote.item_id == Selection.item_id, Vote.attempt == Selection.attempt, Vote.person == _PERSON
+_AHEAD = (
+    sa.select(Selection)
+    .where(
+        Selection.c.item_id == bindparam("item_id"),
+        Selection.c.attempt >= bindparam("attempt"),
+        Selection.c.origin == Origin.AHEAD,
+        _HAD | _VOTE_OF_PERSON.correlate(Selection).exists(),
     )
-    return (
-        sa.select(*_SELECTION_COLUMNS)
-        .where(
-            Selection.item_id == _ITEM,
-            Selection.attempt >= _ATTEMPT,
-            Selection.origin == Origin.AHEAD,
-            sa.or_(given.correlate(Selection).exists(), voted.correlate(Selection).exists()),
-        )
-        .order_by(Selection.id.desc())
-        .limit(1)
-    )
-
-
-_AHEAD = _ahead_of_person()
+    .order_by(Selection.c.id.desc())
+    .limit(1)
+)
 
 
 def ahead_of_person(connection: sa.Connection, item_id: int, attempt: int, person: str) -> SelectionRow | None:
@@ -192,9 +145,7 @@ def ahead_of_person(connection: sa.Connection, item_id: int, attempt: int, perso
     return first_row(connection, _AHEAD, SelectionRow, item_id=item_id, attempt=attempt, person=person)
 
 
-_TAKEN = sa.select(sa.func.count()).where(
-    Assignment.selection_id == _SELECTION, _LIVE_LEASE, Assignment.person != _PERSON
-)
+_TAKEN = _LEASED_BY_OTHERS.where(Assignment.c.selection_id == bindparam("selection_id"))
 
 
 def slots_taken(connection: sa.Connection, selection_id: int, person: str, now: float) -> int:

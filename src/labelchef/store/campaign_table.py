@@ -1,8 +1,10 @@
 """Campaigns, their classes, the files of their arrays, and the changes that leads made."""
 
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from dataclasses import asdict
+from typing import Unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -11,12 +13,9 @@ from labelchef.domain.campaigns import CampaignState, NewItem
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.settings import Settings
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, columns, first_row, values_of
+from labelchef.store.rows import CampaignRow, CampaignValues, all_rows, first_row, insert_row, values_of
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
 from labelchef.store.values import storable
-
-_BULK = 5000
-_CAMPAIGN = columns(CampaignRow, Campaign)
 
 
 def insert_campaign(
@@ -33,35 +32,27 @@ def insert_campaign(
     arrays: Sequence[ArrayFacts],
 ) -> int:
     """A new campaign with everything that belongs to it."""
-    now = time.time()
-    inserted = connection.execute(
-        sa.insert(Campaign).values(
-            public_id=public_id,
-            slug=slug,
-            name=name,
-            state=CampaignState.PREPARING,
-            message="the first model is being trained",
-            settings=settings,
-            version=1,
-            n_items=n_items,
-            spent=0,
-            created_at=now,
-            created_by=by,
-        )
-    ).inserted_primary_key
-    assert inserted is not None
-    campaign_id = int(inserted[0])
+    campaign_id = insert_row(
+        connection,
+        Campaign,
+        public_id=public_id,
+        slug=slug,
+        name=name,
+        state=CampaignState.PREPARING,
+        message="the first model is being trained",
+        settings=settings,
+        version=1,
+        n_items=n_items,
+        spent=0,
+        created_at=time.time(),
+        created_by=by,
+    )
     connection.execute(
         sa.insert(ClassName), [{"campaign_id": campaign_id, "position": k, "name": c} for k, c in enumerate(classes)]
     )
-    rows: list[dict[str, Any]] = []
-    for item in items:
-        rows.append({**values_of(item), "campaign_id": campaign_id, "attempt": 0})
-        if len(rows) == _BULK:
-            connection.execute(sa.insert(Item), rows)
-            rows = []
-    if rows:
-        connection.execute(sa.insert(Item), rows)
+    rows = ({**values_of(item), "campaign_id": campaign_id, "attempt": 0} for item in items)
+    while some := list(itertools.islice(rows, 5000)):
+        connection.execute(sa.insert(Item), some)
     for facts in arrays:
         put_array(connection, campaign_id, facts)
     note_change(connection, campaign_id, by, {"created": name, "settings": settings.as_dict()})
@@ -70,20 +61,20 @@ def insert_campaign(
 
 def put_array(connection: sa.Connection, campaign_id: int, facts: ArrayFacts) -> None:
     """Store the facts of an array's file, in place of an earlier one of the same name."""
-    values = {"path": facts.path, "dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
-    here = (ArrayFile.campaign_id == campaign_id) & (ArrayFile.name == facts.name)
+    values = asdict(facts)
+    here = (ArrayFile.c.campaign_id == campaign_id) & (ArrayFile.c.name == facts.name)
     if connection.execute(sa.update(ArrayFile).where(here).values(**values)).rowcount == 0:
-        connection.execute(sa.insert(ArrayFile).values(campaign_id=campaign_id, name=facts.name, **values))
+        connection.execute(sa.insert(ArrayFile).values(campaign_id=campaign_id, **values))
 
 
 def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFacts]:
     """The files of a campaign's arrays by name."""
-    rows = connection.execute(sa.select(ArrayFile.__table__).where(ArrayFile.campaign_id == campaign_id))
+    rows = connection.execute(sa.select(ArrayFile).where(ArrayFile.c.campaign_id == campaign_id))
     return {r.name: ArrayFacts(r.name, r.path, r.dtype, tuple(r.shape), r.sha256) for r in rows}
 
 
-_CAMPAIGN_BY_NAME = sa.select(*_CAMPAIGN).where(
-    (Campaign.slug == bindparam("name")) | (Campaign.public_id == bindparam("name"))
+_CAMPAIGN_BY_NAME = sa.select(Campaign).where(
+    (Campaign.c.slug == bindparam("name")) | (Campaign.c.public_id == bindparam("name"))
 )
 
 
@@ -97,19 +88,18 @@ def find_campaign(connection: sa.Connection, campaign: str) -> CampaignRow:
 
 def all_campaigns(connection: sa.Connection) -> list[CampaignRow]:
     """Every campaign, oldest first."""
-    return all_rows(connection, sa.select(*_CAMPAIGN).order_by(Campaign.id), CampaignRow)
+    return all_rows(connection, sa.select(Campaign).order_by(Campaign.c.id), CampaignRow)
 
 
 def slug_taken(connection: sa.Connection, slug: str) -> bool:
     """Whether a campaign has this slug or id."""
-    found = sa.select(Campaign.id).where((Campaign.slug == slug) | (Campaign.public_id == slug))
-    return connection.execute(found).first() is not None
+    return connection.execute(_CAMPAIGN_BY_NAME, {"name": slug}).first() is not None
 
 
 def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpack[CampaignValues]) -> None:
     """Change a campaign; its version grows, which wakes those who wait for a change."""
     connection.execute(
-        sa.update(Campaign).where(Campaign.id == campaign_id).values(version=Campaign.version + 1, **values)
+        sa.update(Campaign).where(Campaign.c.id == campaign_id).values(version=Campaign.c.version + 1, **values)
     )
 
 
@@ -121,7 +111,9 @@ def note_change(connection: sa.Connection, campaign_id: int, who: str, what: Map
 
 
 _CLASSES = (
-    sa.select(ClassName.name).where(ClassName.campaign_id == bindparam("campaign_id")).order_by(ClassName.position)
+    sa.select(ClassName.c.name)
+    .where(ClassName.c.campaign_id == bindparam("campaign_id"))
+    .order_by(ClassName.c.position)
 )
 
 

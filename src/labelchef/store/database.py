@@ -23,6 +23,8 @@ from labelchef.store.tables import Campaign
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process to finish its own."""
+_WORKER = 0x6C6162656C636866  # "labelchf"; the server keeps such locks for each database apart
+_LOST = (SQLAlchemyError, OSError)  # the driver lets a broken socket through as it is
 
 
 class Database:
@@ -33,6 +35,8 @@ class Database:
         self._writer = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self.engine = _sqlite(url) if path is not None else _postgres(url)
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._read_options: dict[str, Any] = {} if self.is_sqlite else snapshot
 
     @property
     def is_sqlite(self) -> bool:
@@ -49,7 +53,7 @@ class Database:
         """A consistent view; nothing can be written."""
         with self._translated():
             self._still_there()
-            with self.engine.connect().execution_options(**self._read_options()) as connection, connection.begin():
+            with self.engine.connect().execution_options(**self._read_options) as connection, connection.begin():
                 yield connection
 
     @contextlib.contextmanager
@@ -71,14 +75,11 @@ class Database:
     def lock_campaign(self, connection: sa.Connection, campaign_id: int) -> None:
         """Make other writers of this campaign wait until this transaction ends; SQLite has one writer anyway."""
         if not self.is_sqlite:
-            connection.execute(sa.select(Campaign.id).where(Campaign.id == campaign_id).with_for_update())
+            connection.execute(sa.select(Campaign.c.id).where(Campaign.c.id == campaign_id).with_for_update())
 
     def close(self) -> None:
         """Give back the connections."""
         self.engine.dispose()
-
-    def _read_options(self) -> dict[str, Any]:
-        return {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     @contextlib.contextmanager
     def _one_writer(self) -> Iterator[None]:
@@ -120,6 +121,62 @@ class Database:
                 f"{place} broke the connection ({error.strerror or error}); nothing was stored. Try again",
                 code="database_down",
             ) from error
+
+
+class AdvisoryLock:
+    """The worker's lock in a PostgreSQL database: the process that holds it moves the rounds of all its campaigns on.
+
+    It is on a connection of its own: the server gives it back when the connection ends, however it ends.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: sa.Connection | None = None
+        self._driver: Any = None
+
+    def take(self) -> bool:
+        """Take the lock if it is free; tell whether this process holds it now."""
+        try:
+            connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            connection.detach()  # closed for good afterwards, not given back to the pool with the lock on it
+            try:
+                got = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_WORKER))).scalar_one()
+            except BaseException:
+                connection.close()
+                raise
+        except _LOST as error:
+            place = self._database.engine.url.render_as_string(hide_password=True)
+            raise StoreError(
+                f"{place} does not answer ({str(error).splitlines()[0][:200]}); no worker can run. Check the database",
+                code="database_down",
+            ) from error
+        if got:
+            self._connection, self._driver = connection, connection.connection.dbapi_connection
+        else:
+            connection.close()
+        return bool(got)
+
+    def held(self) -> bool:
+        """Whether the connection, and the lock with it, is still there."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.execute(sa.select(1))
+        except _LOST:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        with contextlib.suppress(*_LOST):
+            connection.close()
+        with contextlib.suppress(Exception):  # closed already, unless there was something to roll back and nobody there
+            self._driver.close()
+        self._driver = None
 
 
 def open_database(url: str | Path) -> Database:

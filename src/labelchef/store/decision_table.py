@@ -2,16 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from typing import Unpack
 
 import sqlalchemy as sa
-import sqlalchemy.orm
 
 from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.store.rows import (
-    AppliedDecision,
     DecisionRow,
+    DecisionValues,
     DecisionWithPosition,
-    ReopenedItem,
     UnresolvedItem,
     all_rows,
     columns,
@@ -21,65 +20,45 @@ from labelchef.store.tables import Application, Decision, Item, Selection
 from labelchef.store.values import new_public_id
 
 _WITH_POSITION = (
-    sa.select(*columns(DecisionWithPosition, Decision, Item))
+    sa.select(*columns(DecisionWithPosition, Decision, Item, applied_in=Application.c.round_id))
     .select_from(Decision)
-    .join(Item, Item.id == Decision.item_id)
-    .order_by(Decision.id)
+    .join(Item)
+    .outerjoin(Application, Application.c.decision_id == Decision.c.id)
+    .where(Decision.c.campaign_id == sa.bindparam("campaign_id"))
+    .order_by(Decision.c.id)
 )
+_PENDING = _WITH_POSITION.where(Application.c.decision_id.is_(None))
+_later = Decision.alias()
+_IS_LAST = ~sa.exists().where(_later.c.item_id == Decision.c.item_id, _later.c.id > Decision.c.id)
 
 
-def insert_decision(
-    connection: sa.Connection,
-    *,
-    campaign_id: int,
-    item_id: int,
-    attempt: int,
-    round_id: int | None,
-    kind: DecisionKind,
-    by: str,
-    label: int | None,
-    support: float,
-) -> str:
-    """Append a decision, which supersedes the last one of the item; returns its public id."""
-    last = last_decision(connection, item_id)
-    public_id = new_public_id()
-    connection.execute(
-        sa.insert(Decision).values(
-            public_id=public_id,
-            campaign_id=campaign_id,
-            item_id=item_id,
-            attempt=attempt,
-            round_id=round_id,
-            kind=kind,
-            by=by,
-            label=label,
-            support=support,
-            supersedes=None if last is None else last.id,
-            created_at=time.time(),
-        )
-    )
-    return public_id
+def insert_decision(connection: sa.Connection, **values: Unpack[DecisionValues]) -> None:
+    """Append a decision, which supersedes the last one of the item."""
+    last = last_decision(connection, values["item_id"])
+    supersedes = None if last is None else last.id
+    more = {"public_id": new_public_id(), "supersedes": supersedes, "created_at": time.time()}
+    connection.execute(sa.insert(Decision), {**values, **more})
 
 
 def last_decision(connection: sa.Connection, item_id: int) -> DecisionRow | None:
     """The decision that counts for an item."""
-    found = sa.select(*columns(DecisionRow, Decision)).where(Decision.item_id == item_id)
-    return first_row(connection, found.order_by(Decision.id.desc()).limit(1), DecisionRow)
+    found = sa.select(Decision).where(Decision.c.item_id == item_id).order_by(Decision.c.id.desc()).limit(1)
+    return first_row(connection, found, DecisionRow)
 
 
 def decided_items(connection: sa.Connection, round_id: int) -> set[int]:
     """Items of a round whose current attempt has a decision already."""
-    rows = connection.execute(
-        sa.select(Selection.item_id)
-        .join(Decision, (Decision.item_id == Selection.item_id) & (Decision.attempt == Selection.attempt))
-        .where(Selection.round_id == round_id, Selection.origin != Origin.AHEAD)
+    found = (
+        sa.select(Selection.c.item_id)
+        .join(Decision, (Decision.c.item_id == Selection.c.item_id) & (Decision.c.attempt == Selection.c.attempt))
+        .where(Selection.c.round_id == round_id, Selection.c.origin != Origin.AHEAD)
     )
-    return set(rows.scalars())
+    return set(connection.execute(found).scalars())
 
 
 def decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:
     """Every decision, in the order they were made."""
-    return all_rows(connection, _WITH_POSITION.where(Decision.campaign_id == campaign_id), DecisionWithPosition)
+    return all_rows(connection, _WITH_POSITION, DecisionWithPosition, campaign_id=campaign_id)
 
 
 def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, DecisionWithPosition]:
@@ -89,34 +68,12 @@ def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, Dec
 
 def pending_decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:
     """Decisions that are in no model yet, oldest first."""
-    found = _WITH_POSITION.outerjoin(Application, Application.decision_id == Decision.id).where(
-        Decision.campaign_id == campaign_id, Application.decision_id.is_(None)
-    )
-    return all_rows(connection, found, DecisionWithPosition)
+    return all_rows(connection, _PENDING, DecisionWithPosition, campaign_id=campaign_id)
 
 
 def has_pending(connection: sa.Connection, campaign_id: int) -> bool:
     """Whether a decision waits for the model."""
-    newest = (
-        sa.select(Decision.id)
-        .outerjoin(Application, Application.decision_id == Decision.id)
-        .where(Decision.campaign_id == campaign_id, Application.decision_id.is_(None))
-        .limit(1)
-    )
-    return connection.execute(newest).first() is not None
-
-
-def applied_decisions(connection: sa.Connection, campaign_id: int) -> list[AppliedDecision]:
-    """Every decision that is in a model, oldest first, with the round that carried it there."""
-    found = (
-        sa.select(*columns(AppliedDecision, Decision, Item, applied_in=Application.round_id))
-        .select_from(Decision)
-        .join(Item, Item.id == Decision.item_id)
-        .join(Application, Application.decision_id == Decision.id)
-        .where(Decision.campaign_id == campaign_id)
-        .order_by(Decision.id)
-    )
-    return all_rows(connection, found, AppliedDecision)
+    return connection.execute(_PENDING.limit(1), {"campaign_id": campaign_id}).first() is not None
 
 
 def apply_decisions(connection: sa.Connection, round_id: int, decision_ids: Sequence[int]) -> None:
@@ -125,41 +82,28 @@ def apply_decisions(connection: sa.Connection, round_id: int, decision_ids: Sequ
         connection.execute(sa.insert(Application), [{"decision_id": d, "round_id": round_id} for d in decision_ids])
 
 
-def reopened_items(connection: sa.Connection, campaign_id: int) -> list[ReopenedItem]:
-    """Items taken back by a lead that were not put to people since, and whose label is weak again in the model."""
-    newest = sa.select(Decision.id).where(Decision.item_id == Item.id).order_by(Decision.id.desc()).limit(1)
-    asked = sa.select(Selection.id).where(
-        Selection.item_id == Item.id, Selection.attempt == Item.attempt, Selection.origin != Origin.AHEAD
+def reopened_positions(connection: sa.Connection, campaign_id: int) -> list[int]:
+    """Positions of items taken back by a lead that were not put to people since."""
+    asked = sa.exists().where(
+        Selection.c.item_id == Item.c.id, Selection.c.attempt == Item.c.attempt, Selection.c.origin != Origin.AHEAD
     )
     found = (
-        sa.select(*columns(ReopenedItem, Item))
-        .select_from(Item)
-        .join(Decision, Decision.item_id == Item.id)
-        .where(
-            Decision.campaign_id == campaign_id,
-            Decision.kind == DecisionKind.REOPEN,
-            Decision.id == newest.correlate(Item).scalar_subquery(),
-            ~asked.correlate(Item).exists(),
-        )
-        .order_by(Decision.id)
+        sa.select(Item.c.position)
+        .join(Decision)
+        .where(Decision.c.campaign_id == campaign_id, Decision.c.kind == DecisionKind.REOPEN, _IS_LAST, ~asked)
+        .order_by(Decision.c.id)
     )
-    return all_rows(connection, found, ReopenedItem)
+    return list(connection.execute(found).scalars())
 
 
 def unresolved_items(connection: sa.Connection, campaign_id: int) -> list[UnresolvedItem]:
     """Items whose last decision, by votes or a lead, left them unresolved."""
-    other = sa.orm.aliased(Decision)
-    newer = sa.select(other.id).where(other.item_id == Decision.item_id, other.id > Decision.id)
     found = (
-        sa.select(*columns(UnresolvedItem, Decision, Item, item_attempt=Item.attempt))
+        sa.select(*columns(UnresolvedItem, Decision, Item, item_attempt=Item.c.attempt))
         .select_from(Decision)
-        .join(Item, Item.id == Decision.item_id)
-        .where(
-            Decision.campaign_id == campaign_id,
-            Decision.label.is_(None),
-            Decision.kind != DecisionKind.REOPEN,
-            ~newer.exists(),
-        )
-        .order_by(Decision.id)
+        .join(Item)
+        .where(Decision.c.campaign_id == campaign_id, Decision.c.kind != DecisionKind.REOPEN, _IS_LAST)
+        .where(Decision.c.label.is_(None))
+        .order_by(Decision.c.id)
     )
     return all_rows(connection, found, UnresolvedItem)

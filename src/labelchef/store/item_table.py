@@ -1,35 +1,24 @@
 """Items: the samples of a campaign and what people see of them."""
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import NotFoundError
-from labelchef.store.rows import ItemRow, TrainItem, all_rows, columns, first_row
+from labelchef.store.rows import AMONG, ItemRow, TrainItem, all_rows, columns, rows_among
 from labelchef.store.tables import Item
 from labelchef.store.values import storable
 
-_ITEM = columns(ItemRow, Item)
-_Key = TypeVar("_Key", int, str)
-
-
-def parts(values: Sequence[_Key]) -> Iterator[list[_Key]]:
-    """The values, 500 at a time: a database takes no longer lists."""
-    for start in range(0, len(values), 500):
-        yield list(values[start : start + 500])
-
-
-_ITEM_BY_KEY = sa.select(*_ITEM).where(
-    Item.campaign_id == bindparam("campaign_id"), Item.split == SplitName.TRAIN, Item.key == bindparam("key")
-)
+_SPLIT = sa.select(Item).where(Item.c.campaign_id == bindparam("campaign_id"), Item.c.split == bindparam("split"))
+_BY_KEY, _AT = _SPLIT.where(Item.c.key.in_(AMONG)), _SPLIT.where(Item.c.position.in_(AMONG))
+_BY_ID = sa.select(Item).where(Item.c.id.in_(AMONG))
 
 
 def item_by_key(connection: sa.Connection, campaign_id: int, key: str) -> ItemRow:
     """A training item by the key its file gave it."""
-    row = first_row(connection, _ITEM_BY_KEY, ItemRow, campaign_id=campaign_id, key=key) if storable(key) else None
+    row = items_by_key(connection, campaign_id, [key]).get(key)
     if row is None:
         raise NotFoundError(f"there is no item {key!r} in this campaign; check the id", code="item")
     return row
@@ -37,13 +26,9 @@ def item_by_key(connection: sa.Connection, campaign_id: int, key: str) -> ItemRo
 
 def items_by_key(connection: sa.Connection, campaign_id: int, keys: Sequence[str]) -> dict[str, ItemRow]:
     """Training items by key; keys that name none are left out."""
-    found: dict[str, ItemRow] = {}
-    for part in parts([key for key in dict.fromkeys(keys) if storable(key)]):
-        wanted = sa.select(*_ITEM).where(
-            Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN, Item.key.in_(part)
-        )
-        found.update({row.key: row for row in all_rows(connection, wanted, ItemRow)})
-    return found
+    known = filter(storable, keys)
+    rows = rows_among(connection, _BY_KEY, ItemRow, known, campaign_id=campaign_id, split=SplitName.TRAIN)
+    return {row.key: row for row in rows}
 
 
 def image_of(connection: sa.Connection, campaign_id: int, key: str) -> str | None:
@@ -51,45 +36,36 @@ def image_of(connection: sa.Connection, campaign_id: int, key: str) -> str | Non
     if not storable(key):
         return None
     rows = connection.execute(
-        sa.select(Item.split, Item.image).where(
-            Item.campaign_id == campaign_id,
-            Item.key == key,
-            Item.split.in_([SplitName.TRAIN, SplitName.VALIDATION]),
-            Item.image.is_not(None),
+        sa.select(Item.c.split, Item.c.image).where(
+            Item.c.campaign_id == campaign_id,
+            Item.c.key == key,
+            Item.c.split.in_([SplitName.TRAIN, SplitName.VALIDATION]),
+            Item.c.image.is_not(None),
         )
     ).all()
     return min(((r.split != SplitName.TRAIN, r.image) for r in rows), default=(False, None))[1]
 
 
-_ITEMS_BY_ID = sa.select(*_ITEM).where(Item.id.in_(bindparam("ids", expanding=True)))
-
-
 def items_by_id(connection: sa.Connection, ids: Sequence[int]) -> dict[int, ItemRow]:
     """Items by their inner id."""
-    return {row.id: row for row in all_rows(connection, _ITEMS_BY_ID, ItemRow, ids=[int(i) for i in ids])}
-
-
-_ITEMS_AT = sa.select(*_ITEM).where(
-    Item.campaign_id == bindparam("campaign_id"),
-    Item.split == bindparam("split"),
-    Item.position.in_(bindparam("positions", expanding=True)),
-)
+    return {row.id: row for row in rows_among(connection, _BY_ID, ItemRow, map(int, ids))}
 
 
 def items_at(
     connection: sa.Connection, campaign_id: int, split: SplitName, positions: Sequence[int]
 ) -> dict[int, ItemRow]:
     """Items of a split by position."""
-    found: dict[int, ItemRow] = {}
-    for part in parts([int(p) for p in positions]):
-        rows = all_rows(connection, _ITEMS_AT, ItemRow, campaign_id=campaign_id, split=split, positions=part)
-        found.update({row.position: row for row in rows})
-    return found
+    rows = rows_among(connection, _AT, ItemRow, map(int, positions), campaign_id=campaign_id, split=split)
+    return {row.position: row for row in rows}
 
 
 def labels_of_split(connection: sa.Connection, campaign_id: int, split: SplitName) -> list[int | None]:
     """The labels given with the data, by position."""
-    found = sa.select(Item.label).where(Item.campaign_id == campaign_id, Item.split == split).order_by(Item.position)
+    found = (
+        sa.select(Item.c.label)
+        .where(Item.c.campaign_id == campaign_id, Item.c.split == split)
+        .order_by(Item.c.position)
+    )
     return list(connection.execute(found).scalars())
 
 
@@ -97,8 +73,8 @@ def train_items(connection: sa.Connection, campaign_id: int) -> list[TrainItem]:
     """Every training item by position, without what people see of it."""
     found = (
         sa.select(*columns(TrainItem, Item))
-        .where(Item.campaign_id == campaign_id, Item.split == SplitName.TRAIN)
-        .order_by(Item.position)
+        .where(Item.c.campaign_id == campaign_id, Item.c.split == SplitName.TRAIN)
+        .order_by(Item.c.position)
     )
     return all_rows(connection, found, TrainItem)
 
@@ -110,4 +86,4 @@ def train_keys(connection: sa.Connection, campaign_id: int) -> list[str]:
 
 def next_attempt(connection: sa.Connection, item_id: int, attempt: int) -> None:
     """An item is to be asked again."""
-    connection.execute(sa.update(Item).where(Item.id == item_id).values(attempt=attempt))
+    connection.execute(sa.update(Item).where(Item.c.id == item_id).values(attempt=attempt))

@@ -5,12 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-import sqlalchemy.orm
 
-from labelchef.store.rows import ChangeRow, DecisionLine, VoteLine, all_rows, columns
 from labelchef.store.tables import Application, Decision, Item, Round, SettingChange, Vote
-
-KINDS = ("vote", "decision", "change")
 
 
 @dataclass(frozen=True)
@@ -28,6 +24,33 @@ class LedgerRow:
     what: Mapping[str, object]
 
 
+_SHARED = ("id", "public_id", "created_at", "who", "item", "round", "label")
+_old_vote, _old_decision, _made, _used = Vote.alias(), Decision.alias(), Round.alias(), Round.alias()
+_VOTES = (
+    sa.select(*Vote.c["id", "public_id", "created_at", "label", "retracted", "note", "blind", "suggested"])
+    .add_columns(Vote.c.seconds, Vote.c.source, Vote.c.person.label("who"), Item.c.key.label("item"))
+    .add_columns(Round.c.number.label("round"), _old_vote.c.public_id.label("supersedes"))
+    .select_from(Vote)
+    .join(Item)
+    .outerjoin(Round)
+    .outerjoin(_old_vote, _old_vote.c.id == Vote.c.supersedes)
+)
+_DECISIONS = (
+    sa.select(*Decision.c["id", "public_id", "created_at", "label", "kind", "support"])
+    .add_columns(Decision.c.by.label("who"), Item.c.key.label("item"), _made.c.number.label("round"))
+    .add_columns(_old_decision.c.public_id.label("supersedes"), _used.c.number.label("applied_in"))
+    .select_from(Decision)
+    .join(Item)
+    .outerjoin(_made, _made.c.id == Decision.c.round_id)
+    .outerjoin(Application, Application.c.decision_id == Decision.c.id)
+    .outerjoin(_used, _used.c.id == Application.c.round_id)
+    .outerjoin(_old_decision, _old_decision.c.id == Decision.c.supersedes)
+)
+_CHANGES = sa.select(SettingChange)
+_LISTS = {"vote": (Vote, _VOTES), "decision": (Decision, _DECISIONS), "change": (SettingChange, _CHANGES)}
+KINDS = tuple(_LISTS)
+
+
 def page(
     connection: sa.Connection,
     campaign_id: int,
@@ -39,140 +62,22 @@ def page(
     person: str | None,
 ) -> tuple[list[LedgerRow], str | None]:
     """Lines before the cursor, newest first, and the cursor of what follows."""
-    wanted = [k for k in KINDS if kind in (None, k) and not (k == "change" and item_id is not None)]
     rows: list[LedgerRow] = []
-    for name in wanted:
-        rows += _LISTS[name](connection, campaign_id, after, limit + 1, item_id, person)
-    rows.sort(key=_order, reverse=True)
-    shown = rows[:limit]
-    more = len(rows) > limit
-    last = shown[-1] if shown and more else None
-    return shown, None if last is None else f"{last.created_at!r}~{last.kind}~{last.id}"
+    for name, (table, found) in _LISTS.items():
+        if kind not in (None, name) or (item_id is not None and "item_id" not in table.c):
+            continue
+        place = sa.tuple_(table.c.created_at, sa.literal(name), table.c.id)
+        where = [table.c.campaign_id == campaign_id]
+        where += [] if after is None else [place < sa.tuple_(*after)]
+        where += [] if item_id is None else [table.c.item_id == item_id]
+        where += [] if person is None else [found.selected_columns["who"] == person]
+        newest = found.where(*where).order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit + 1)
+        rows += [_row(name, line) for line in connection.execute(newest).mappings()]
+    rows.sort(key=lambda row: (row.created_at, row.kind, row.id), reverse=True)
+    last = rows[limit - 1] if len(rows) > limit else None
+    return rows[:limit], None if last is None else f"{last.created_at!r}~{last.kind}~{last.id}"
 
 
-def _order(row: LedgerRow) -> tuple[float, str, int]:
-    return row.created_at, row.kind, row.id
-
-
-def _before(table: Any, kind: str, after: tuple[float, str, int] | None) -> list[sa.ColumnElement[bool]]:
-    if after is None:
-        return []
-    at, last_kind, last_id = after
-    if kind < last_kind:
-        return [table.created_at <= at]
-    if kind > last_kind:
-        return [table.created_at < at]
-    return [(table.created_at < at) | ((table.created_at == at) & (table.id < last_id))]
-
-
-def _votes(
-    connection: sa.Connection,
-    campaign_id: int,
-    after: tuple[float, str, int] | None,
-    limit: int,
-    item_id: int | None,
-    person: str | None,
-) -> list[LedgerRow]:
-    where = [Vote.campaign_id == campaign_id, *_before(Vote, "vote", after)]
-    where += [] if item_id is None else [Vote.item_id == item_id]
-    where += [] if person is None else [Vote.person == person]
-    old = sa.orm.aliased(Vote)
-    found = (
-        sa.select(*columns(VoteLine, Vote, Item, Round, old_id=old.public_id))
-        .select_from(Vote)
-        .join(Item, Item.id == Vote.item_id)
-        .outerjoin(Round, Round.id == Vote.round_id)
-        .outerjoin(old, old.id == Vote.supersedes)
-        .where(*where)
-        .order_by(Vote.created_at.desc(), Vote.id.desc())
-        .limit(limit)
-    )
-    return [
-        LedgerRow(
-            r.id,
-            r.public_id,
-            "vote",
-            r.created_at,
-            r.person,
-            r.key,
-            r.number,
-            r.label,
-            {
-                "retracted": r.retracted,
-                "supersedes": r.old_id,
-                "note": r.note,
-                "blind": r.blind,
-                "suggested": r.suggested,
-                "seconds": r.seconds,
-                "source": r.source,
-            },
-        )
-        for r in all_rows(connection, found, VoteLine)
-    ]
-
-
-def _decisions(
-    connection: sa.Connection,
-    campaign_id: int,
-    after: tuple[float, str, int] | None,
-    limit: int,
-    item_id: int | None,
-    person: str | None,
-) -> list[LedgerRow]:
-    where = [Decision.campaign_id == campaign_id, *_before(Decision, "decision", after)]
-    where += [] if item_id is None else [Decision.item_id == item_id]
-    where += [] if person is None else [Decision.by == person]
-    old, made, used = sa.orm.aliased(Decision), sa.orm.aliased(Round), sa.orm.aliased(Round)
-    found = (
-        sa.select(
-            *columns(DecisionLine, Decision, Item, number=made.number, applied_in=used.number, old_id=old.public_id)
-        )
-        .select_from(Decision)
-        .join(Item, Item.id == Decision.item_id)
-        .outerjoin(made, made.id == Decision.round_id)
-        .outerjoin(Application, Application.decision_id == Decision.id)
-        .outerjoin(used, used.id == Application.round_id)
-        .outerjoin(old, old.id == Decision.supersedes)
-        .where(*where)
-        .order_by(Decision.created_at.desc(), Decision.id.desc())
-        .limit(limit)
-    )
-    return [
-        LedgerRow(
-            r.id,
-            r.public_id,
-            "decision",
-            r.created_at,
-            r.by,
-            r.key,
-            r.number,
-            r.label,
-            {"kind": r.kind, "support": r.support, "supersedes": r.old_id, "applied_in": r.applied_in},
-        )
-        for r in all_rows(connection, found, DecisionLine)
-    ]
-
-
-def _changes(
-    connection: sa.Connection,
-    campaign_id: int,
-    after: tuple[float, str, int] | None,
-    limit: int,
-    _item_id: int | None,
-    person: str | None,
-) -> list[LedgerRow]:
-    where = [SettingChange.campaign_id == campaign_id, *_before(SettingChange, "change", after)]
-    where += [] if person is None else [SettingChange.who == person]
-    found = (
-        sa.select(*columns(ChangeRow, SettingChange))
-        .where(*where)
-        .order_by(SettingChange.created_at.desc(), SettingChange.id.desc())
-        .limit(limit)
-    )
-    return [
-        LedgerRow(r.id, None, "change", r.created_at, r.who, None, None, None, r.what)
-        for r in all_rows(connection, found, ChangeRow)
-    ]
-
-
-_LISTS = {"vote": _votes, "decision": _decisions, "change": _changes}
+def _row(kind: str, line: sa.RowMapping) -> LedgerRow:
+    shared: dict[str, Any] = {name: line.get(name) for name in _SHARED}
+    return LedgerRow(kind=kind, what=line.get("what", {k: v for k, v in line.items() if k not in shared}), **shared)

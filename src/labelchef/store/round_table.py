@@ -7,20 +7,18 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import RoundKind
-from labelchef.store.rows import RoundRow, RoundValues, all_rows, columns, first_row
+from labelchef.store.rows import RoundRow, RoundValues, all_rows, first_row, insert_row
 from labelchef.store.tables import Round
-
-_ROUND = columns(RoundRow, Round)
 
 
 def rounds_of(connection: sa.Connection, campaign_id: int) -> list[RoundRow]:
     """All rounds in order."""
-    found = sa.select(*_ROUND).where(Round.campaign_id == campaign_id).order_by(Round.number)
+    found = sa.select(Round).where(Round.c.campaign_id == campaign_id).order_by(Round.c.number)
     return all_rows(connection, found, RoundRow)
 
 
 _LAST_ROUND = (
-    sa.select(*_ROUND).where(Round.campaign_id == bindparam("campaign_id")).order_by(Round.number.desc()).limit(1)
+    sa.select(Round).where(Round.c.campaign_id == bindparam("campaign_id")).order_by(Round.c.number.desc()).limit(1)
 )
 
 
@@ -29,7 +27,7 @@ def last_round(connection: sa.Connection, campaign_id: int) -> RoundRow | None:
     return first_row(connection, _LAST_ROUND, RoundRow, campaign_id=campaign_id)
 
 
-_ROUND_BY_ID = sa.select(*_ROUND).where(Round.id == bindparam("round_id"))
+_ROUND_BY_ID = sa.select(Round).where(Round.c.id == bindparam("round_id"))
 
 
 def round_by_id(connection: sa.Connection, round_id: int) -> RoundRow:
@@ -40,37 +38,13 @@ def round_by_id(connection: sa.Connection, round_id: int) -> RoundRow:
 
 
 def insert_round(
-    connection: sa.Connection,
-    *,
-    campaign_id: int,
-    number: int,
-    kind: RoundKind,
-    size: int,
-    ahead: int,
-    spent: int,
-    selection_hash: str | None,
-    **values: Unpack[RoundValues],
+    connection: sa.Connection, campaign_id: int, number: int, kind: RoundKind, **values: Unpack[RoundValues]
 ) -> int:
     """A new round; returns its inner id."""
-    new = sa.insert(Round).values(
-        campaign_id=campaign_id,
-        number=number,
-        kind=kind,
-        size=size,
-        ahead=ahead,
-        spent=spent,
-        selection_hash=selection_hash,
-        opened_at=time.time(),
-        **values,
-    )
-    key = connection.execute(new).inserted_primary_key
-    assert key is not None
-    return int(key[0])
+    given = {"size": 0, "ahead": 0, "diagnostics": {}, "rebuilt": "", **values, "opened_at": time.time()}
+    return insert_row(connection, Round, campaign_id=campaign_id, number=number, kind=kind, **given)
 
 
-def update_round(
-    connection: sa.Connection, round_id: int, spent: int | None = None, **values: Unpack[RoundValues]
-) -> None:
-    """Change a round; `spent` None leaves what it has."""
-    known = {} if spent is None else {"spent": spent}
-    connection.execute(sa.update(Round).where(Round.id == round_id).values(**known, **values))
+def update_round(connection: sa.Connection, round_id: int, **values: Unpack[RoundValues]) -> None:
+    """Change a round."""
+    connection.execute(sa.update(Round).where(Round.c.id == round_id).values(**values))

@@ -1,10 +1,10 @@
 """What the store returns: a dataclass for each kind of row, and two ways to read them.
 
-A statement selects `columns(Kind, Table, ...)`: the columns that the fields of `Kind` name, in their order. A row is
-then built from its values by position.
+`store.tables` makes the tables from these rows. A statement selects a whole table, or `columns(Kind, Table, ...)`: the
+columns that the fields of `Kind` name, in their order. A row is then built from its values by position.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar
 
@@ -22,14 +22,13 @@ from labelchef.domain.campaigns import (
     SplitName,
 )
 from labelchef.domain.settings import Settings
-from labelchef.store.tables import Base
 
 Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
-    """A campaign."""
+    """A campaign; `settings` are the current ones, the changes to them are in `ChangeRow`."""
 
     id: int
     public_id: str
@@ -47,7 +46,10 @@ class CampaignRow:
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """A sample and what people see of it."""
+    """A sample and what people see of it. `label` is given with the data: validation, test, known from the start.
+
+    `attempt` counts how often the item was put to people again; it can be rebuilt from selections and reopenings.
+    """
 
     id: int
     campaign_id: int
@@ -72,16 +74,6 @@ class TrainItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ReopenedItem:
-    """An item whose decision a lead took back."""
-
-    id: int
-    position: int
-    attempt: int
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
 class RoundRow:
     """A round; number 0 is the first model."""
 
@@ -96,10 +88,12 @@ class RoundRow:
     selection_hash: str | None
     labels_hash: str | None
     model_hash: str | None
-    metrics: dict[str, Any] | None
-    predicted_change: float | None
-    realised_change: float | None
+    outcome: dict[str, Any] | None
+    """What `ledger.conversion` makes of a closed round, and the gains by split."""
     diagnostics: dict[str, Any]
+    """How the selection was computed."""
+    rebuilt: str
+    """Before which steps the session was rebuilt from the ledger."""
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
@@ -114,12 +108,15 @@ class RoundValues(TypedDict, total=False):
     """Columns of a round that are filled as it moves on."""
 
     state: RoundState
+    size: int
+    ahead: int
+    spent: int
+    selection_hash: str | None
     labels_hash: str | None
     model_hash: str | None
-    metrics: dict[str, Any] | None
-    predicted_change: float | None
-    realised_change: float | None
+    outcome: dict[str, Any] | None
     diagnostics: dict[str, Any]
+    rebuilt: str
     seconds: dict[str, float]
     closed_at: float | None
 
@@ -134,10 +131,9 @@ class CampaignValues(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionRow:
-    """An item that a round handed out."""
+class NewSelection:
+    """An item that a round hands out."""
 
-    id: int
     round_id: int
     item_id: int
     rank: int
@@ -146,12 +142,22 @@ class SelectionRow:
     suggested: int | None
     influence: float | None
     by_answer: Sequence[float | None]
+    """The influence of each answer, by class."""
     blind: bool
     weak: Sequence[float]
     nearest: Sequence[Sequence[float]]
     """(position, similarity) of validation items."""
     votes: int
+    """Live votes of people."""
     decided: bool
+    """Whether a lead decided the item, so that it needs no more votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRow(NewSelection):
+    """A selection that is stored."""
+
+    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +178,7 @@ class SelectedItem(SelectionRow):
 
 @dataclass(frozen=True, slots=True)
 class SelectionBrief:
-    """A selection without counts, weak labels and neighbours."""
+    """A selection without what people see of it, and the position of its item."""
 
     round_id: int
     item_id: int
@@ -180,37 +186,13 @@ class SelectionBrief:
     origin: Origin
     suggested: int | None
     influence: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedSelection(SelectionBrief):
-    """A selection with its item's position and what was predicted of each answer."""
-
     by_answer: Sequence[float | None]
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class NewSelection:
-    """A selection to store."""
-
-    round_id: int
-    item_id: int
-    rank: int
-    origin: Origin
-    attempt: int
-    suggested: int | None
-    influence: float | None
-    blind: bool
-    weak: Sequence[float]
-    nearest: Sequence[Sequence[float]]
-    votes: int
-    by_answer: Sequence[float | None] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AssignmentRow:
-    """An item given to a person."""
+    """An item given to a person: leased until a time, voted on, or skipped."""
 
     id: int
     round_id: int
@@ -218,11 +200,12 @@ class AssignmentRow:
     person: str
     state: AssignmentState
     until: float
+    """End of the lease; for a skipped item, when it was skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoteRow:
-    """A vote, a change of one, or its retraction."""
+    """A vote, a change of one, or its retraction. Of a person's rows on an attempt the one with the last `seq` counts."""
 
     id: int
     public_id: str
@@ -257,13 +240,6 @@ class VoteWithRound(VoteWithKey):
     """A vote, the key of its item and the number of its round."""
 
     number: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class VoteLine(VoteWithRound):
-    """A vote as a line of the ledger: also the public id of the vote it replaces."""
-
-    old_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,26 +282,23 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionWithPosition(DecisionRow):
-    """A decision and the position of its item."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedDecision(DecisionWithPosition):
     """A decision, the position of its item, and the inner id of the round that carried it into the model."""
 
-    applied_in: int
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionLine(DecisionRow):
-    """A decision as a line of the ledger."""
-
-    key: str
-    number: int | None
+    position: int
     applied_in: int | None
-    old_id: str | None
+
+
+class DecisionValues(TypedDict):
+    """What is said of a new decision."""
+
+    campaign_id: int
+    item_id: int
+    attempt: int
+    round_id: int | None
+    kind: DecisionKind
+    by: str
+    label: int | None
+    support: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +314,7 @@ class UnresolvedItem(DecisionRow):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """What a lead changed."""
+    """What a lead changed: settings, state, people."""
 
     id: int
     campaign_id: int
@@ -371,7 +344,7 @@ class AccountValues(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token for programs, or a link that signs in once."""
+    """A token for programs, or a link that signs in once; only a digest is kept."""
 
     id: int
     account_id: int
@@ -383,7 +356,7 @@ class TokenRow:
     revoked_at: float | None
 
 
-def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElement[Any]]:
+def columns(kind: type, *tables: sa.Table, **named: sa.ColumnElement[Any]) -> list[sa.ColumnElement[Any]]:
     """The columns that the fields of a row name, in their order.
 
     A column comes from the first of `tables` that has it; `named` gives those that are in none, or elsewhere.
@@ -392,11 +365,10 @@ def columns(kind: type, *tables: type[Base], **named: Any) -> list[sa.ColumnElem
     for field in fields(kind):
         if field.name in named:
             found.append(named[field.name].label(field.name))
+        elif having := [table for table in tables if field.name in table.c]:
+            found.append(having[0].c[field.name])
         else:
-            having = [table for table in tables if field.name in table.__table__.c]
-            if not having:
-                raise LookupError(f"no table has a column for {kind.__name__}.{field.name}; name it")
-            found.append(having[0].__table__.c[field.name])
+            raise LookupError(f"no table has a column for {kind.__name__}.{field.name}; name it")
     return found
 
 
@@ -413,6 +385,30 @@ def first_row(
     """The first row of a statement, None if there is none."""
     row = connection.execute(statement, given).first()
     return None if row is None else kind(*row)
+
+
+AMONG: sa.BindParameter[Any] = sa.bindparam("among", expanding=True)
+"""In a statement for `rows_among`: the values."""
+
+
+def rows_among(
+    connection: sa.Connection,
+    statement: sa.Select[Any],
+    kind: Callable[..., Kind],
+    values: Iterable[int] | Iterable[str],
+    **given: object,
+) -> list[Kind]:
+    """Every row of a statement for all values, 500 at a time: a database takes no longer lists."""
+    known = list(dict.fromkeys(values))
+    parts = (known[start : start + 500] for start in range(0, len(known), 500))
+    return [row for part in parts for row in all_rows(connection, statement, kind, among=part, **given)]
+
+
+def insert_row(connection: sa.Connection, table: sa.Table, **values: object) -> int:
+    """A new row; returns its inner id."""
+    key = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
 def values_of(record: NewVote | NewSelection | NewItem) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def migrate(database: Database) -> None:
     """Make the tables if there are none; a database of another version is refused, one of this version only read."""
     script = ScriptDirectory(str(_STEPS))
     with database.reading() as connection:
-        current = _current(connection)
+        current = MigrationContext.configure(connection).get_current_revision()
         tables = set(sa.inspect(connection).get_table_names())
     if current == script.get_current_head():
         return
@@ -44,7 +44,3 @@ def migrate(database: Database) -> None:
         config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-
-
-def _current(connection: sa.Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()

@@ -6,44 +6,45 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Origin
-from labelchef.store.item_table import parts
 from labelchef.store.rows import (
+    AMONG,
     NewSelection,
-    PlacedSelection,
     SelectedItem,
     SelectionBrief,
     SelectionRow,
     all_rows,
     columns,
     first_row,
+    rows_among,
     values_of,
 )
 from labelchef.store.tables import Item, Round, Selection
 
-_SELECTION = columns(SelectionRow, Selection)
-_BATCH = Selection.origin != Origin.AHEAD
+_BATCH = Selection.c.origin != Origin.AHEAD
 
 
 def insert_selections(connection: sa.Connection, selections: Sequence[NewSelection]) -> None:
     """The items of a round; those of the batch are at the attempt that the round asks."""
     if not selections:
         return
-    connection.execute(sa.insert(Selection), [{**values_of(s), "decided": False} for s in selections])
+    connection.execute(sa.insert(Selection), [values_of(s) for s in selections])
     for one in selections:
         if one.origin != Origin.AHEAD:
             connection.execute(
-                sa.update(Item).where(Item.id == one.item_id, Item.attempt != one.attempt).values(attempt=one.attempt)
+                sa.update(Item)
+                .where(Item.c.id == one.item_id, Item.c.attempt != one.attempt)
+                .values(attempt=one.attempt)
             )
 
 
 def selections_of(connection: sa.Connection, round_id: int) -> list[SelectedItem]:
     """Selections of a round by rank, with position, key and attempt of their items."""
     found = (
-        sa.select(*columns(SelectedItem, Selection, Item, item_attempt=Item.attempt))
+        sa.select(*columns(SelectedItem, Selection, Item, item_attempt=Item.c.attempt))
         .select_from(Selection)
-        .join(Item, Item.id == Selection.item_id)
-        .where(Selection.round_id == round_id)
-        .order_by(Selection.rank)
+        .join(Item)
+        .where(Selection.c.round_id == round_id)
+        .order_by(Selection.c.rank)
     )
     return all_rows(connection, found, SelectedItem)
 
@@ -53,8 +54,8 @@ def batch_of(connection: sa.Connection, round_id: int) -> list[SelectedItem]:
     return [one for one in selections_of(connection, round_id) if one.origin != Origin.AHEAD]
 
 
-_SELECTION_OF_ITEM = sa.select(*_SELECTION).where(
-    Selection.round_id == bindparam("round_id"), Selection.item_id == bindparam("item_id")
+_SELECTION_OF_ITEM = sa.select(Selection).where(
+    Selection.c.round_id == bindparam("round_id"), Selection.c.item_id == bindparam("item_id")
 )
 
 
@@ -63,8 +64,8 @@ def selection_of_item(connection: sa.Connection, round_id: int, item_id: int) ->
     return first_row(connection, _SELECTION_OF_ITEM, SelectionRow, round_id=round_id, item_id=item_id)
 
 
-_OF_ATTEMPT = sa.select(*_SELECTION).where(
-    Selection.item_id == bindparam("item_id"), Selection.attempt == bindparam("attempt"), _BATCH
+_OF_ATTEMPT = sa.select(Selection).where(
+    Selection.c.item_id == bindparam("item_id"), Selection.c.attempt == bindparam("attempt"), _BATCH
 )
 
 
@@ -73,59 +74,32 @@ def batch_selection_of_attempt(connection: sa.Connection, item_id: int, attempt:
     return first_row(connection, _OF_ATTEMPT, SelectionRow, item_id=item_id, attempt=attempt)
 
 
+_OF_ITEMS = sa.select(Selection).where(Selection.c.item_id.in_(AMONG), _BATCH)
+
+
 def batch_selections(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int], SelectionRow]:
     """By (item, attempt): the selection that put it to people in a batch."""
-    found: dict[tuple[int, int], SelectionRow] = {}
-    for part in parts(sorted(set(item_ids))):
-        wanted = sa.select(*_SELECTION).where(Selection.item_id.in_(part), _BATCH)
-        found.update({(row.item_id, row.attempt): row for row in all_rows(connection, wanted, SelectionRow)})
-    return found
-
-
-def attempts_asked(connection: sa.Connection, item_ids: Sequence[int]) -> set[tuple[int, int]]:
-    """Which (item, attempt) pairs were put to people in a batch."""
-    asked: set[tuple[int, int]] = set()
-    for part in parts(list(item_ids)):
-        rows = connection.execute(
-            sa.select(Selection.item_id, Selection.attempt).where(Selection.item_id.in_(part), _BATCH)
-        )
-        asked.update((row.item_id, row.attempt) for row in rows)
-    return asked
+    rows = rows_among(connection, _OF_ITEMS, SelectionRow, item_ids)
+    return {(row.item_id, row.attempt): row for row in rows}
 
 
 def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionBrief]:
-    """What every round of a campaign selected, in order."""
+    """What every round of a campaign selected, by round and rank."""
     found = (
-        sa.select(*columns(SelectionBrief, Selection))
+        sa.select(*columns(SelectionBrief, Selection, Item))
         .select_from(Selection)
-        .join(Round, Round.id == Selection.round_id)
-        .where(Round.campaign_id == campaign_id)
-        .order_by(Selection.id)
+        .join(Round)
+        .join(Item)
+        .where(Round.c.campaign_id == campaign_id)
+        .order_by(Selection.c.round_id, Selection.c.rank)
     )
     return all_rows(connection, found, SelectionBrief)
 
 
-def placed_selections(connection: sa.Connection, campaign_id: int) -> list[PlacedSelection]:
-    """What every round of a campaign selected, by round and rank, with the positions of the items."""
-    found = (
-        sa.select(*columns(PlacedSelection, Selection, Item))
-        .select_from(Selection)
-        .join(Round, Round.id == Selection.round_id)
-        .join(Item, Item.id == Selection.item_id)
-        .where(Round.campaign_id == campaign_id)
-        .order_by(Selection.round_id, Selection.rank)
-    )
-    return all_rows(connection, found, PlacedSelection)
-
-
 _INCOMPLETE = (
-    sa.select(Selection.id)
-    .where(
-        Selection.round_id == bindparam("round_id"),
-        _BATCH,
-        Selection.votes < bindparam("people"),
-        sa.not_(Selection.decided),
-    )
+    sa.select(Selection.c.id)
+    .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
+    .where(Selection.c.votes < bindparam("people"), sa.not_(Selection.c.decided))
     .limit(1)
 )
 
@@ -137,13 +111,13 @@ def batch_incomplete(connection: sa.Connection, round_id: int, people: int) -> b
 
 def mark_decided(connection: sa.Connection, selection_id: int) -> None:
     """The lead decided the item: this selection needs no more votes."""
-    connection.execute(sa.update(Selection).where(Selection.id == selection_id).values(decided=True))
+    connection.execute(sa.update(Selection).where(Selection.c.id == selection_id).values(decided=True))
 
 
 _COUNT = (
-    sa.update(Selection.__table__)  # type: ignore[arg-type]
-    .where(Selection.id == bindparam("of_selection"))
-    .values(votes=Selection.votes + bindparam("more"))
+    sa.update(Selection)
+    .where(Selection.c.id == bindparam("of_selection"))
+    .values(votes=Selection.c.votes + bindparam("more"))
 )
 
 

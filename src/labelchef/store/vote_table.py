@@ -8,11 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
-import sqlalchemy.orm
 from sqlalchemy import bindparam
 
-from labelchef.store.item_table import parts
 from labelchef.store.rows import (
+    AMONG,
     DecisionRow,
     NewVote,
     VoteRow,
@@ -21,35 +20,28 @@ from labelchef.store.rows import (
     all_rows,
     columns,
     first_row,
+    rows_among,
     values_of,
 )
 from labelchef.store.tables import Item, Round, Selection, Vote
 from labelchef.store.values import new_public_id
 
-_VOTE = columns(VoteRow, Vote)
-_VOTE_WITH_KEY = sa.select(*columns(VoteWithKey, Vote, Item)).select_from(Vote).join(Item, Item.id == Vote.item_id)
-_later = sa.orm.aliased(Vote)
-SUPERSEDED = (
-    sa.select(_later.id)
-    .where(
-        _later.item_id == Vote.item_id,
-        _later.attempt == Vote.attempt,
-        _later.person == Vote.person,
-        _later.seq > Vote.seq,
-    )
+_VOTE_WITH_KEY = sa.select(*columns(VoteWithKey, Vote, Item)).select_from(Vote).join(Item)
+_later = Vote.alias()
+_SUPERSEDED = (
+    sa.select(_later.c.id)
+    .where(*(_later.c[name] == Vote.c[name] for name in ("item_id", "attempt", "person")), _later.c.seq > Vote.c.seq)
     .correlate(Vote)
     .exists()
 )
-"""A later row of the same person on the same attempt exists."""
-_LIVE = (sa.not_(Vote.retracted), ~SUPERSEDED)
-
-
+LIVE = (sa.not_(Vote.c.retracted), ~_SUPERSEDED)
+"""It is no retraction, and there is no later row of the same person on the same attempt."""
+_OF_PERSON = Vote.c.person == bindparam("person")
+_OF_CAMPAIGN = Vote.c.campaign_id == bindparam("campaign_id")
 _LAST_VOTE = (
-    sa.select(*_VOTE)
-    .where(
-        Vote.item_id == bindparam("item_id"), Vote.attempt == bindparam("attempt"), Vote.person == bindparam("person")
-    )
-    .order_by(Vote.seq.desc())
+    sa.select(Vote)
+    .where(Vote.c.item_id == bindparam("item_id"), Vote.c.attempt == bindparam("attempt"), _OF_PERSON)
+    .order_by(Vote.c.seq.desc())
     .limit(1)
 )
 
@@ -59,11 +51,7 @@ def last_vote(connection: sa.Connection, item_id: int, attempt: int, person: str
     return first_row(connection, _LAST_VOTE, VoteRow, item_id=item_id, attempt=attempt, person=person)
 
 
-_BY_REQUEST = _VOTE_WITH_KEY.where(
-    Vote.campaign_id == bindparam("campaign_id"),
-    Vote.person == bindparam("person"),
-    Vote.request_id == bindparam("request_id"),
-)
+_BY_REQUEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, Vote.c.request_id == bindparam("request_id"))
 
 
 def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, request_id: str) -> VoteWithKey | None:
@@ -72,11 +60,7 @@ def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, re
     return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
 
 
-_NEWEST = (
-    _VOTE_WITH_KEY.where(Vote.campaign_id == bindparam("campaign_id"), Vote.person == bindparam("person"), *_LIVE)
-    .order_by(Vote.id.desc())
-    .limit(1)
-)
+_NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 
 def newest_live_vote(connection: sa.Connection, campaign_id: int, person: str) -> VoteWithKey | None:
@@ -84,7 +68,7 @@ def newest_live_vote(connection: sa.Connection, campaign_id: int, person: str) -
     return first_row(connection, _NEWEST, VoteWithKey, campaign_id=campaign_id, person=person)
 
 
-_INSERT = sa.insert(Vote.__table__)  # type: ignore[arg-type]
+_INSERT = sa.insert(Vote)
 
 
 def insert_vote(connection: sa.Connection, prior: VoteRow | None, vote: NewVote) -> str:
@@ -112,32 +96,26 @@ def _values(prior: VoteRow | None, vote: NewVote) -> dict[str, object]:
 
 def live_votes(connection: sa.Connection, item_id: int, attempt: int) -> list[VoteRow]:
     """The votes that count on an attempt at an item, in the order they came."""
-    found = sa.select(*_VOTE).where(Vote.item_id == item_id, Vote.attempt == attempt).order_by(Vote.id)
-    return live(all_rows(connection, found, VoteRow))
+    found = sa.select(Vote).where(Vote.c.item_id == item_id, Vote.c.attempt == attempt).order_by(Vote.c.id)
+    return _live(all_rows(connection, found, VoteRow))
 
 
 def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, list[VoteRow]]:
     """Item → the votes that count, for every item that a round handed out."""
     found = (
-        sa.select(*_VOTE)
+        sa.select(Vote)
         .select_from(Vote)
-        .join(Selection, (Selection.item_id == Vote.item_id) & (Selection.attempt == Vote.attempt))
-        .where(Selection.round_id == round_id)
-        .order_by(Vote.id)
+        .join(Selection, (Selection.c.item_id == Vote.c.item_id) & (Selection.c.attempt == Vote.c.attempt))
+        .where(Selection.c.round_id == round_id)
+        .order_by(Vote.c.id)
     )
     return _live_by_item(all_rows(connection, found, VoteRow))
 
 
 def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[VoteWithKey]:
     """Every vote of a campaign that counts, in the order they came."""
-    found = _VOTE_WITH_KEY.where(Vote.campaign_id == campaign_id, *_LIVE).order_by(Vote.id)
+    found = _VOTE_WITH_KEY.where(Vote.c.campaign_id == campaign_id, *LIVE).order_by(Vote.c.id)
     return all_rows(connection, found, VoteWithKey)
-
-
-def votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[VoteRow]:
-    """Every row of a campaign's votes, superseded ones and retractions too, in the order they came."""
-    found = sa.select(*_VOTE).where(Vote.campaign_id == campaign_id).order_by(Vote.id)
-    return all_rows(connection, found, VoteRow)
 
 
 def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound]:
@@ -145,47 +123,38 @@ def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound
     found = (
         sa.select(*columns(VoteWithRound, Vote, Item, Round))
         .select_from(Vote)
-        .join(Item, Item.id == Vote.item_id)
-        .outerjoin(Round, Round.id == Vote.round_id)
-        .where(Vote.campaign_id == campaign_id)
-        .order_by(Vote.id)
+        .join(Item)
+        .outerjoin(Round)
+        .where(Vote.c.campaign_id == campaign_id)
+        .order_by(Vote.c.id)
     )
     return all_rows(connection, found, VoteWithRound)
 
 
+_OF_ITEMS = sa.select(Vote).where(Vote.c.item_id.in_(AMONG)).order_by(Vote.c.id)
+
+
 def last_votes(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int, str], VoteRow]:
     """By (item, attempt, person): the last row, which may be a retraction."""
-    found: dict[tuple[int, int, str], VoteRow] = {}
-    for part in parts(sorted(set(item_ids))):
-        wanted = sa.select(*_VOTE).where(Vote.item_id.in_(part)).order_by(Vote.item_id, Vote.seq)
-        found.update({(row.item_id, row.attempt, row.person): row for row in all_rows(connection, wanted, VoteRow)})
-    return found
+    rows = sorted(rows_among(connection, _OF_ITEMS, VoteRow, item_ids), key=lambda row: row.seq)
+    return {(row.item_id, row.attempt, row.person): row for row in rows}
 
 
-def last_vote_id(connection: sa.Connection, campaign_id: int) -> int:
-    """The newest vote of a campaign; writers of a campaign wait for each other, so all older ones are there too."""
-    newest = sa.select(sa.func.max(Vote.id)).where(Vote.campaign_id == campaign_id)
-    return connection.execute(newest).scalar() or 0
-
-
-def votes_behind(connection: sa.Connection, decisions: Sequence[DecisionRow], upto: int) -> dict[int, list[VoteRow]]:
-    """Item → the votes that counted on the attempt a decision is about, when `upto` was the newest vote."""
+def votes_behind(connection: sa.Connection, decisions: Sequence[DecisionRow]) -> dict[int, list[VoteRow]]:
+    """Item → the votes that count on the attempt a decision is about."""
     attempts = {row.item_id: row.attempt for row in decisions}
-    rows: list[VoteRow] = []
-    for part in parts(sorted(attempts)):
-        wanted = sa.select(*_VOTE).where(Vote.item_id.in_(part), Vote.id <= upto).order_by(Vote.id)
-        rows += [row for row in all_rows(connection, wanted, VoteRow) if row.attempt == attempts[row.item_id]]
-    return _live_by_item(rows)
+    rows = rows_among(connection, _OF_ITEMS, VoteRow, attempts)
+    return _live_by_item(row for row in rows if row.attempt == attempts[row.item_id])
 
 
 def _live_by_item(rows: Iterable[VoteRow]) -> dict[int, list[VoteRow]]:
     by_item: dict[int, list[VoteRow]] = defaultdict(list)
     for row in rows:
         by_item[row.item_id].append(row)
-    return {item: live(votes) for item, votes in by_item.items()}
+    return {item: _live(votes) for item, votes in by_item.items()}
 
 
-def live(rows: Iterable[VoteRow]) -> list[VoteRow]:
+def _live(rows: Iterable[VoteRow]) -> list[VoteRow]:
     """Of the rows on one attempt at an item, those that count, in the order they came."""
     last: dict[str, VoteRow] = {}
     for row in rows:

@@ -47,7 +47,7 @@ class Answers:
 
 def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
     """The answers that count now; labels given with the data are not among them."""
-    from labelchef.ledger.sql_reading import votes_table
+    from labelchef.ledger.sql import votes_table
 
     with ws.reading() as connection:
         decisions = decision_table.decisions(connection, campaign.id)
@@ -55,8 +55,7 @@ def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
         given = {item.id for item in item_table.train_items(connection, campaign.id) if item.label is not None}
         last = {row.item_id: row for row in decisions}
         final = {i: row for i, row in last.items() if _answers(row) and i not in given}
-        upto = vote_table.last_vote_id(connection, campaign.id)
-        behind = vote_table.votes_behind(connection, list(final.values()), upto)
+        behind = vote_table.votes_behind(connection, list(final.values()))
         votes = votes_table(final.values(), behind)
     first: dict[int, int] = {}
     for row in decisions:

@@ -22,7 +22,7 @@ def report(ws: Workspace, campaign: str) -> str:
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
     folder = require_folder(ws, row)
-    gains = {split: found[row.settings.target_metric] for split, found in gains_of(closed[-1].metrics).items()}
+    gains = {split: found[row.settings.target_metric] for split, found in gains_of(closed[-1].outcome).items()}
     outcome = Outcome(
         title=f"labelchef: {row.name}",
         message=f"{row.state.capitalize()}: {row.message}.",

@@ -1,5 +1,8 @@
 """The schema, and the triggers that keep the ledger append-only."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -7,6 +10,13 @@ revision = "0200_one_ledger"
 down_revision = None
 
 _LEDGER = ("vote", "decision", "application", "setting_change")
+_TYPES: dict[str, sa.types.TypeEngine[Any]] = {
+    "whole": sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+    "real": sa.Double(),
+    "text": sa.Text(),
+    "flag": sa.Boolean(),
+    "json": sa.JSON(none_as_null=True),
+}
 
 
 def upgrade() -> None:
@@ -36,264 +46,115 @@ def upgrade() -> None:
 
 
 def _tables() -> None:
-    op.create_table(
-        "account",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("name", sa.String(length=120), nullable=False),
-        sa.Column("role", sa.String(length=16), nullable=False),
-        sa.Column("password_hash", sa.Text(), nullable=True),
-        sa.Column("active", sa.Boolean(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_account")),
-        sa.UniqueConstraint("name", name=op.f("uq_account_name")),
-    )
-    op.create_table(
+    _create("account", text="name role password_hash?", flag="active", real="created_at", unique=["name"])
+    _create(
         "campaign",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("public_id", sa.String(length=32), nullable=False),
-        sa.Column("slug", sa.String(length=80), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("state", sa.String(length=16), nullable=False),
-        sa.Column("message", sa.Text(), nullable=False),
-        sa.Column("settings", sa.JSON(), nullable=False),
-        sa.Column("version", _key(), nullable=False),
-        sa.Column("n_items", _key(), nullable=False),
-        sa.Column("spent", _key(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("created_by", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_campaign")),
-        sa.UniqueConstraint("public_id", name=op.f("uq_campaign_public_id")),
-        sa.UniqueConstraint("slug", name=op.f("uq_campaign_slug")),
+        text="public_id slug name state message created_by",
+        json="settings",
+        whole="version n_items spent",
+        real="created_at",
+        unique=["public_id", "slug"],
     )
-    op.create_table(
+    _create(
         "login_attempt",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("name", sa.String(length=120), nullable=False),
-        sa.Column("address", sa.String(length=120), nullable=False),
-        sa.Column("ok", sa.Boolean(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_login_attempt")),
+        text="name address",
+        flag="ok",
+        real="created_at",
+        indexes=["name created_at", "address created_at"],
     )
-    op.create_index(
-        op.f("ix_login_attempt_address_created_at"), "login_attempt", ["address", "created_at"], unique=False
-    )
-    op.create_index(op.f("ix_login_attempt_name_created_at"), "login_attempt", ["name", "created_at"], unique=False)
-    op.create_table(
+    _create(
         "api_token",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("account_id", _key(), nullable=False),
-        sa.Column("token_hash", sa.String(length=64), nullable=False),
-        sa.Column("label", sa.Text(), nullable=False),
-        sa.Column("once", sa.Boolean(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("expires_at", sa.Double(), nullable=True),
-        sa.Column("revoked_at", sa.Double(), nullable=True),
-        sa.ForeignKeyConstraint(["account_id"], ["account.id"], name=op.f("fk_api_token_account_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_token")),
-        sa.UniqueConstraint("token_hash", name=op.f("uq_api_token_token_hash")),
+        whole="account_id",
+        text="token_hash label",
+        flag="once",
+        real="created_at expires_at? revoked_at?",
+        unique=["token_hash"],
+        indexes=["account_id"],
     )
-    op.create_index(op.f("ix_api_token_account_id"), "api_token", ["account_id"], unique=False)
-    op.create_table(
-        "array_file",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("name", sa.String(length=40), nullable=False),
-        sa.Column("path", sa.Text(), nullable=False),
-        sa.Column("dtype", sa.String(length=16), nullable=False),
-        sa.Column("shape", sa.JSON(), nullable=False),
-        sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_array_file_campaign_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_array_file")),
-        sa.UniqueConstraint("campaign_id", "name", name=op.f("uq_array_file_campaign_id_name")),
+    _create("array_file", whole="campaign_id", text="name path dtype sha256", json="shape", unique=["campaign_id name"])
+    _create(
+        "class_name", whole="campaign_id position", text="name", unique=["campaign_id name", "campaign_id position"]
     )
-    op.create_table(
-        "class_name",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("position", _key(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_class_name_campaign_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_class_name")),
-        sa.UniqueConstraint("campaign_id", "name", name=op.f("uq_class_name_campaign_id_name")),
-        sa.UniqueConstraint("campaign_id", "position", name=op.f("uq_class_name_campaign_id_position")),
-    )
-    op.create_table(
+    _create(
         "item",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("split", sa.String(length=8), nullable=False),
-        sa.Column("position", _key(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=True),
-        sa.Column("image", sa.Text(), nullable=True),
-        sa.Column("fields", sa.JSON(none_as_null=True), nullable=True),
-        sa.Column("label", _key(), nullable=True),
-        sa.Column("attempt", _key(), nullable=False),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_item_campaign_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_item")),
-        sa.UniqueConstraint("campaign_id", "split", "key", name=op.f("uq_item_campaign_id_split_key")),
-        sa.UniqueConstraint("campaign_id", "split", "position", name=op.f("uq_item_campaign_id_split_position")),
+        whole="campaign_id position label? attempt",
+        text="split key text? image?",
+        json="fields?",
+        unique=["campaign_id split key", "campaign_id split position"],
     )
-    op.create_table(
+    _create(
         "login_session",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("account_id", _key(), nullable=False),
-        sa.Column("token_hash", sa.String(length=64), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("expires_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["account_id"], ["account.id"], name=op.f("fk_login_session_account_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_login_session")),
-        sa.UniqueConstraint("token_hash", name=op.f("uq_login_session_token_hash")),
+        whole="account_id",
+        text="token_hash",
+        real="created_at expires_at",
+        unique=["token_hash"],
+        indexes=["account_id"],
     )
-    op.create_index(op.f("ix_login_session_account_id"), "login_session", ["account_id"], unique=False)
-    op.create_table(
-        "membership",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("account_id", _key(), nullable=False),
-        sa.ForeignKeyConstraint(["account_id"], ["account.id"], name=op.f("fk_membership_account_id")),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_membership_campaign_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_membership")),
-        sa.UniqueConstraint("account_id", "campaign_id", name=op.f("uq_membership_account_id_campaign_id")),
-    )
-    op.create_table(
+    _create("membership", whole="campaign_id account_id", unique=["account_id campaign_id"])
+    _create(
         "round",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("number", _key(), nullable=False),
-        sa.Column("kind", sa.String(length=16), nullable=False),
-        sa.Column("state", sa.String(length=16), nullable=False),
-        sa.Column("size", _key(), nullable=False),
-        sa.Column("ahead", _key(), nullable=False),
-        sa.Column("spent", _key(), nullable=False),
-        sa.Column("selection_hash", sa.String(length=64), nullable=True),
-        sa.Column("labels_hash", sa.String(length=64), nullable=True),
-        sa.Column("model_hash", sa.String(length=64), nullable=True),
-        sa.Column("metrics", sa.JSON(none_as_null=True), nullable=True),
-        sa.Column("predicted_change", sa.Double(), nullable=True),
-        sa.Column("realised_change", sa.Double(), nullable=True),
-        sa.Column("diagnostics", sa.JSON(), nullable=False),
-        sa.Column("seconds", sa.JSON(), nullable=False),
-        sa.Column("opened_at", sa.Double(), nullable=False),
-        sa.Column("closed_at", sa.Double(), nullable=True),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_round_campaign_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_round")),
-        sa.UniqueConstraint("campaign_id", "number", name=op.f("uq_round_campaign_id_number")),
+        whole="campaign_id number size ahead spent",
+        text="kind state rebuilt selection_hash? labels_hash? model_hash?",
+        json="outcome? diagnostics seconds",
+        real="opened_at closed_at?",
+        unique=["campaign_id number"],
     )
-    op.create_table(
-        "setting_change",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("who", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("what", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_setting_change_campaign_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_setting_change")),
+    _create(
+        "setting_change", whole="campaign_id", text="who", real="created_at", json="what", indexes=["campaign_id id"]
     )
-    op.create_index(op.f("ix_setting_change_campaign_id_id"), "setting_change", ["campaign_id", "id"], unique=False)
-    op.create_table(
+    _create(
         "decision",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("public_id", sa.String(length=32), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("item_id", _key(), nullable=False),
-        sa.Column("attempt", _key(), nullable=False),
-        sa.Column("round_id", _key(), nullable=True),
-        sa.Column("kind", sa.String(length=16), nullable=False),
-        sa.Column("by", sa.Text(), nullable=False),
-        sa.Column("label", _key(), nullable=True),
-        sa.Column("support", sa.Double(), nullable=False),
-        sa.Column("supersedes", _key(), nullable=True),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_decision_campaign_id")),
-        sa.ForeignKeyConstraint(["item_id"], ["item.id"], name=op.f("fk_decision_item_id")),
-        sa.ForeignKeyConstraint(["round_id"], ["round.id"], name=op.f("fk_decision_round_id")),
-        sa.ForeignKeyConstraint(["supersedes"], ["decision.id"], name=op.f("fk_decision_supersedes")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_decision")),
-        sa.UniqueConstraint("public_id", name=op.f("uq_decision_public_id")),
+        whole="campaign_id item_id round_id? attempt label? supersedes?",
+        text="public_id kind by",
+        real="support created_at",
+        unique=["public_id"],
+        indexes=["campaign_id id", "item_id id"],
     )
-    op.create_index(op.f("ix_decision_campaign_id_id"), "decision", ["campaign_id", "id"], unique=False)
-    op.create_index(op.f("ix_decision_item_id_id"), "decision", ["item_id", "id"], unique=False)
-    op.create_table(
+    _create(
         "selection",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("round_id", _key(), nullable=False),
-        sa.Column("item_id", _key(), nullable=False),
-        sa.Column("rank", _key(), nullable=False),
-        sa.Column("origin", sa.String(length=16), nullable=False),
-        sa.Column("attempt", _key(), nullable=False),
-        sa.Column("suggested", _key(), nullable=True),
-        sa.Column("influence", sa.Double(), nullable=True),
-        sa.Column("by_answer", sa.JSON(), nullable=False),
-        sa.Column("blind", sa.Boolean(), nullable=False),
-        sa.Column("weak", sa.JSON(), nullable=False),
-        sa.Column("nearest", sa.JSON(), nullable=False),
-        sa.Column("votes", _key(), nullable=False),
-        sa.Column("decided", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["item_id"], ["item.id"], name=op.f("fk_selection_item_id")),
-        sa.ForeignKeyConstraint(["round_id"], ["round.id"], name=op.f("fk_selection_round_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_selection")),
-        sa.UniqueConstraint("round_id", "item_id", name=op.f("uq_selection_round_id_item_id")),
-        sa.UniqueConstraint("round_id", "rank", name=op.f("uq_selection_round_id_rank")),
+        whole="round_id item_id rank attempt suggested? votes",
+        text="origin",
+        real="influence?",
+        flag="blind decided",
+        json="by_answer weak nearest",
+        unique=["round_id item_id", "round_id rank"],
+        indexes=["item_id attempt"],
     )
-    op.create_index(op.f("ix_selection_item_id_attempt"), "selection", ["item_id", "attempt"], unique=False)
-    op.create_table(
+    _create(
         "vote",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("public_id", sa.String(length=32), nullable=False),
-        sa.Column("campaign_id", _key(), nullable=False),
-        sa.Column("item_id", _key(), nullable=False),
-        sa.Column("attempt", _key(), nullable=False),
-        sa.Column("round_id", _key(), nullable=True),
-        sa.Column("person", sa.Text(), nullable=False),
-        sa.Column("account_id", _key(), nullable=True),
-        sa.Column("seq", _key(), nullable=False),
-        sa.Column("label", _key(), nullable=True),
-        sa.Column("retracted", sa.Boolean(), nullable=False),
-        sa.Column("supersedes", _key(), nullable=True),
-        sa.Column("note", sa.Text(), nullable=True),
-        sa.Column("blind", sa.Boolean(), nullable=False),
-        sa.Column("suggested", _key(), nullable=True),
-        sa.Column("seconds", sa.Double(), nullable=True),
-        sa.Column("source", sa.String(length=16), nullable=False),
-        sa.Column("request_id", sa.String(length=80), nullable=True),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["account_id"], ["account.id"], name=op.f("fk_vote_account_id")),
-        sa.ForeignKeyConstraint(["campaign_id"], ["campaign.id"], name=op.f("fk_vote_campaign_id")),
-        sa.ForeignKeyConstraint(["item_id"], ["item.id"], name=op.f("fk_vote_item_id")),
-        sa.ForeignKeyConstraint(["round_id"], ["round.id"], name=op.f("fk_vote_round_id")),
-        sa.ForeignKeyConstraint(["supersedes"], ["vote.id"], name=op.f("fk_vote_supersedes")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_vote")),
-        sa.UniqueConstraint("campaign_id", "person", "request_id", name=op.f("uq_vote_campaign_id_person_request_id")),
-        sa.UniqueConstraint("item_id", "attempt", "person", "seq", name=op.f("uq_vote_item_id_attempt_person_seq")),
-        sa.UniqueConstraint("public_id", name=op.f("uq_vote_public_id")),
+        whole="campaign_id item_id round_id? account_id? attempt seq label? supersedes? suggested?",
+        text="public_id person note? source request_id?",
+        flag="retracted blind",
+        real="seconds? created_at",
+        unique=["public_id", "item_id attempt person seq", "campaign_id person request_id"],
+        indexes=["campaign_id id", "campaign_id person id"],
     )
-    op.create_index(op.f("ix_vote_campaign_id_id"), "vote", ["campaign_id", "id"], unique=False)
-    op.create_index(op.f("ix_vote_campaign_id_person_id"), "vote", ["campaign_id", "person", "id"], unique=False)
-    op.create_table(
-        "application",
-        sa.Column("decision_id", _key(), autoincrement=False, nullable=False),
-        sa.Column("round_id", _key(), nullable=False),
-        sa.ForeignKeyConstraint(["decision_id"], ["decision.id"], name=op.f("fk_application_decision_id")),
-        sa.ForeignKeyConstraint(["round_id"], ["round.id"], name=op.f("fk_application_round_id")),
-        sa.PrimaryKeyConstraint("decision_id", name=op.f("pk_application")),
-    )
-    op.create_index(op.f("ix_application_round_id"), "application", ["round_id"], unique=False)
-    op.create_table(
+    _create("application", key="decision_id", whole="round_id", indexes=["round_id"])
+    _create(
         "assignment",
-        sa.Column("id", _key(), nullable=False),
-        sa.Column("round_id", _key(), nullable=False),
-        sa.Column("selection_id", _key(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
-        sa.Column("state", sa.String(length=16), nullable=False),
-        sa.Column("until", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["round_id"], ["round.id"], name=op.f("fk_assignment_round_id")),
-        sa.ForeignKeyConstraint(["selection_id"], ["selection.id"], name=op.f("fk_assignment_selection_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_assignment")),
-        sa.UniqueConstraint("selection_id", "person", name=op.f("uq_assignment_selection_id_person")),
+        whole="round_id selection_id",
+        text="person state",
+        real="until",
+        unique=["selection_id person"],
+        indexes=["round_id person"],
     )
-    op.create_index(op.f("ix_assignment_round_id_person"), "assignment", ["round_id", "person"], unique=False)
 
 
-def _key() -> sa.types.TypeEngine[int]:
-    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+def _create(
+    table: str, *, key: str = "id", unique: Sequence[str] = (), indexes: Sequence[str] = (), **columns: str
+) -> None:
+    """A table with its columns by type; those with ? may be null. A whole number `x_id` refers to the table x."""
+    columns["whole"] = f"{key} {columns.get('whole', '')}"
+    parts: list[sa.schema.SchemaItem] = [sa.PrimaryKeyConstraint(key, name=op.f(f"pk_{table}"))]
+    for kind, listed in columns.items():
+        for name in listed.split():
+            column = name.rstrip("?")
+            parts.append(sa.Column(column, _TYPES[kind], nullable=name != column))
+            if column == "supersedes" or (kind == "whole" and column.endswith("_id")):
+                target = table if column == "supersedes" else column.removesuffix("_id")
+                named = op.f(f"fk_{table}_{column}")
+                parts.append(sa.ForeignKeyConstraint([column], [f"{target}.id"], name=named))
+    parts += [sa.UniqueConstraint(*c, name=op.f("_".join(["uq", table, *c]))) for c in map(str.split, unique)]
+    op.create_table(table, *parts)
+    for names in map(str.split, indexes):
+        op.create_index(op.f("_".join(["ix", table, *names])), table, names)
