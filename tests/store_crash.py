@@ -122,7 +122,10 @@ def outcome(home: Path, url: str | None) -> dict[str, Any]:
             arrays.read_array(folder_of(ws, row), one)
         return {
             "labels": (home / "labels.csv").read_text(),
-            "rounds": [(r.number, r.kind, r.spent, r.validation) for r in seen.rounds],
+            "rounds": [  # a rebuilt model is the same optimum, to its tolerance
+                (r.number, r.kind, r.spent, {k: round(v, 5) for k, v in (r.validation or {}).items()})
+                for r in seen.rounds
+            ],
             "votes": sorted(map(str, votes)),
         }
 

@@ -60,7 +60,7 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
         raise ValueError("a batch with parts of different length")
     if not len(decided_items) == len(decided) == len(support):
         raise ValueError("decisions with parts of different length")
-    by_answer = np.array(entry["by_answer"], dtype=np.float64).reshape(len(items), -1)
+    by_answer = np.array(entry["by_answer"], dtype=np.float64).reshape(len(items), len((entry["by_answer"] or [[]])[0]))
     diagnostics = diagnostics_from_json(SelectionDiagnostics, entry["selection"])
     predicted, realised = (np.array(entry[key], dtype=np.float64) for key in ("predicted_change", "realised_change"))
     votes = list(zip(*entry["votes"], strict=True)) or [(), (), ()]

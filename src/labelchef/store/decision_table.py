@@ -20,7 +20,7 @@ from labelchef.store.tables import Application, Decision, Item, Selection
 from labelchef.store.values import new_public_id
 
 _WITH_POSITION = (
-    sa.select(*columns(DecisionWithPosition, Decision, Item, applied_in=Application.c.round_id))
+    sa.select(*columns(DecisionWithPosition, Decision, Item))
     .select_from(Decision)
     .join(Item)
     .outerjoin(Application, Application.c.decision_id == Decision.c.id)

@@ -282,10 +282,9 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionWithPosition(DecisionRow):
-    """A decision, the position of its item, and the inner id of the round that carried it into the model."""
+    """A decision and the position of its item."""
 
     position: int
-    applied_in: int | None
 
 
 class DecisionValues(TypedDict):
