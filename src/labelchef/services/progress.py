@@ -2,17 +2,26 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, RoundKind
 from labelchef.domain.validation import Gain, note_on
-from labelchef.services.people.agreement import PairAgreement, Pull, fleiss_of, pairs_of, pull_of
-from labelchef.services.people.quality import PersonQuality, quality_of
+from labelchef.services.people.access import looking
+from labelchef.services.people.agreement import (
+    PairAgreement,
+    PersonQuality,
+    Pull,
+    fleiss_of,
+    pairs_of,
+    pull_of,
+    quality_of,
+)
+from labelchef.services.shared import common
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table, round_table, selection_table, vote_table
-from labelchef.store.rows import DecisionRow, RoundRow, SelectionBrief, VoteRow
+from labelchef.store import decision_table, round_table, selection_table, vote_table
+from labelchef.store.rows import DecisionRow, RoundRow, SelectionBrief
 
 
 @dataclass(frozen=True)
@@ -69,77 +78,68 @@ class ProgressReport:
 
 def progress(ws: Workspace, campaign: str) -> ProgressReport:
     """The campaign in numbers, from the ledger alone."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
         votes = vote_table.live_votes_of_campaign(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         selections = selection_table.selections_of_campaign(connection, row.id)
     settings = row.settings
     people = [vote for vote in votes if vote.person != SUGGESTION]
+    batches: dict[int, list[SelectionBrief]] = defaultdict(list)
+    for selection in selections:
+        if selection.origin != Origin.AHEAD:
+            batches[selection.round_id].append(selection)
+    seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for vote in people:
+        if vote.seconds is not None:
+            seconds[vote.item_id, vote.attempt].append(vote.seconds)
     return ProgressReport(
         metric=settings.target_metric,
         target=settings.target,
         spent=row.spent,
         budget=settings.budget,
-        rounds=tuple(_rounds(rounds, selections, decided, people, settings.target_metric)),
-        pairs=tuple(pairs_of(people)),
+        rounds=tuple(
+            _round(turn, turn.metrics, batches[turn.id], decided, seconds, settings.target_metric)
+            for turn in rounds
+            if not turn.is_open and turn.metrics is not None
+        ),
+        pairs=pairs_of(people),
         fleiss_kappa=fleiss_of(people),
         suggestion=pull_of(people),
-        people=tuple(quality_of(people, decided)),
+        people=quality_of(people, decided),
     )
 
 
-def _rounds(
-    rounds: Sequence[RoundRow],
-    selections: Sequence[SelectionBrief],
+def _round(
+    turn: RoundRow,
+    metrics: Mapping[str, Any],
+    batch: list[SelectionBrief],
     decided: Mapping[int, DecisionRow],
-    votes: Sequence[VoteRow],
+    seconds: Mapping[tuple[int, int], list[float]],
     metric: str,
-) -> list[RoundProgress]:
-    by_round: dict[int, list[SelectionBrief]] = defaultdict(list)
-    for selection in selections:
-        if selection.origin != Origin.AHEAD:
-            by_round[selection.round_id].append(selection)
-    seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for vote in votes:
-        if vote.seconds is not None:
-            seconds[vote.item_id, vote.attempt].append(vote.seconds)
-    found: list[RoundProgress] = []
-    for turn in rounds:
-        if turn.is_open or turn.metrics is None:
-            continue
-        batch = by_round[turn.id]
-        labels = {s.item_id: _label_of(decided, s) for s in batch}
-        followed = [s for s in batch if s.suggested is not None and labels[s.item_id] == s.suggested]
-        gains = gains_of(turn.metrics).get("validation")
-        times = [t for s in batch for t in seconds[s.item_id, s.attempt]]
-        found.append(
-            RoundProgress(
-                number=turn.number,
-                kind=turn.kind,
-                spent=turn.spent,
-                validation=turn.metrics["validation"],
-                steering=turn.metrics["steering"],
-                gain=None if gains is None else gains[metric],
-                test=turn.metrics.get("test"),
-                predicted_change=turn.predicted_change,
-                realised_change=turn.realised_change,
-                asked=len(batch),
-                resolved=sum(label is not None for label in labels.values()),
-                suggested=sum(s.suggested is not None for s in batch),
-                followed=len(followed),
-                seconds_per_item=statistics.median(times) if times else None,
-            )
-        )
-    return found
+) -> RoundProgress:
+    labels = [_label_of(decided, s) for s in batch]
+    gains = gains_of(metrics).get("validation")
+    times = [t for s in batch for t in seconds.get((s.item_id, s.attempt), ())]
+    return RoundProgress(
+        **common(RoundProgress, turn),
+        validation=metrics["validation"],
+        steering=metrics["steering"],
+        gain=None if gains is None else gains[metric],
+        test=metrics.get("test"),
+        asked=len(batch),
+        resolved=sum(label is not None for label in labels),
+        suggested=sum(s.suggested is not None for s in batch),
+        followed=sum(s.suggested is not None and s.suggested == label for s, label in zip(batch, labels, strict=True)),
+        seconds_per_item=statistics.median(times) if times else None,
+    )
 
 
 def _label_of(decided: Mapping[int, DecisionRow], selection: SelectionBrief) -> int | None:
     """The decision on a selection's attempt; None if there is none, or a later attempt took its place."""
-    decision = decided.get(selection.item_id)
-    fits = decision is not None and decision.attempt == selection.attempt and decision.kind != DecisionKind.REOPEN
-    return decision.label if decision is not None and fits else None
+    made = decided.get(selection.item_id)
+    fits = made is not None and made.attempt == selection.attempt and made.kind != DecisionKind.REOPEN
+    return made.label if made is not None and fits else None
 
 
 def gains_of(metrics: Mapping[str, Any] | None) -> dict[str, dict[str, Gain]]:

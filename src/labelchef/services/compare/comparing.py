@@ -12,19 +12,18 @@ import numpy as np
 from scipy.stats import t as student
 
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.curves import area, labels_to_reach
+from labelchef.campaign.curves import labels_to_reach
 from labelchef.campaign.gain import LEVEL, between
-from labelchef.domain.arrays import Float64s
 from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import FEWEST, Gain
+from labelchef.selectors import Selector
 from labelchef.selectors.ranking import RankingSelector
-from labelchef.services.compare.answers import Answers, known_answers
-from labelchef.services.compare.orders import AsAsked, Order, Orders, Redrawn
+from labelchef.services.compare.orders import AsAsked, Order, Orders, Redrawn, known_answers
+from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table
 
 FEWEST_LABELS = 20
 """Known answers below which orders are not told apart."""
@@ -49,15 +48,20 @@ def compare(
     Without `selectors`, the campaign's own and a few to set it against; without `batch_size`, the campaign's. Nothing is
     written; a worker may run meanwhile.
     """
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    row = find(ws, campaign)
     settings = row.settings
     names = _wanted(selectors, settings)
     size = settings.batch_size if batch_size is None else batch_size
     for value, what in ((repeats, "repeats"), (size, "batch_size")):
         if value < 1:
             raise InvalidInputError(f"{what} is {value}; expected at least 1", code=what)
-    answers = _enough(known_answers(ws, row))
+    answers = known_answers(ws, row)
+    if len(answers) < FEWEST_LABELS:
+        raise ConflictError(
+            f"the campaign has {len(answers)} decided items; expected {FEWEST_LABELS} or more to tell orders apart. "
+            "Compare again when more are labelled",
+            code="few_labels",
+        )
     if not _one.acquire(blocking=False):
         raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
     try:
@@ -90,34 +94,19 @@ def _wanted(selectors: Sequence[str] | None, settings: Settings) -> tuple[str, .
     return names
 
 
-def _enough(answers: Answers) -> Answers:
-    if len(answers) < FEWEST_LABELS:
-        raise ConflictError(
-            f"the campaign has {len(answers)} decided items; expected {FEWEST_LABELS} or more to tell orders apart. "
-            "Compare again when more are labelled",
-            code="few_labels",
-        )
-    return answers
-
-
 def _compared(
     orders: Orders, campaign: str, names: Sequence[str], repeats: int, tell: Callable[[Cell], None]
 ) -> Comparison:
-    answers = orders.answers
+    answers, seed = orders.answers, orders.settings.seed
     own = AsAsked(answers.positions, answers.suggested)
     reference = orders.of(own, Cell(AS_ASKED, 1, 1, 0, len(answers)), tell)
     standings = [_standing(orders, AS_ASKED, [reference], reference)]
     for name in names:
         made = make_selector(name)
         times = repeats if isinstance(made, RankingSelector) and made.chance else 1
-        found = [
-            orders.of(
-                name if k == 0 else Redrawn(make_selector(name), (orders.settings.seed, k)),
-                Cell(name, k + 1, times, 0, len(answers)),
-                tell,
-            )
-            for k in range(times)
-        ]
+        drawn: list[str | Selector] = [name, *(Redrawn(make_selector(name), (seed, k)) for k in range(1, times))]
+        cells = [Cell(name, k + 1, times, 0, len(answers)) for k in range(times)]
+        found = [orders.of(one, cell, tell) for one, cell in zip(drawn, cells, strict=True)]
         standings.append(_standing(orders, name, found, reference))
     standings.sort(key=lambda one: -_sign(orders) * one.area)
     return Comparison(
@@ -142,7 +131,8 @@ def _sign(orders: Orders) -> float:
 
 def _standing(orders: Orders, name: str, runs: list[Order], reference: Order) -> Standing:
     asked, labels, sign = orders.asked, float(orders.asked[-1]), _sign(orders)
-    areas = np.array([area(asked, run.values, labels) for run in runs])
+    areas = np.array([run.area for run in runs])
+    error = float(np.std(areas, ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else None  # of their mean
     level = sign * reference.values[-1] - _SAME
     reached = float(np.median([labels_to_reach(asked, [sign * v for v in run.values], level) for run in runs]))
     curve = np.mean([run.values for run in runs], axis=0)
@@ -153,30 +143,23 @@ def _standing(orders: Orders, name: str, runs: list[Order], reference: Order) ->
         curve=tuple(float(v) for v in curve),
         after=tuple(float(np.interp(share * labels, asked, curve)) for share in SHARES),
         area=float(areas.mean()),
-        area_half=_half(areas),
+        area_half=None if error is None else float(student.ppf((1 + LEVEL) / 2, len(runs) - 1) * error),
         labels_to_reach=reached if np.isfinite(reached) else None,
         suggestion_share=sum(run.kept for run in runs) / suggested if suggested else None,
         seconds=float(np.mean([run.seconds for run in runs])),
-        difference=None if name == AS_ASKED else _difference(orders, runs, float(areas.mean()), reference),
+        difference=None if name == AS_ASKED else _difference(orders.settings, runs, error, reference),
     )
 
 
-def _difference(orders: Orders, runs: list[Order], mean: float, reference: Order) -> Gain:
+def _difference(settings: Settings, runs: list[Order], error: float | None, reference: Order) -> Gain:
     """From the campaign's own order; to the samples' draws comes, by Student's law, what other repeats might have given."""
     drawn = np.mean([run.drawn for run in runs], axis=0) - reference.drawn
-    if len(runs) > 1:
-        areas = [area(orders.asked, run.values, float(orders.asked[-1])) for run in runs]
-        rng = np.random.default_rng([orders.settings.seed, len(runs)])
-        drawn += rng.standard_t(len(runs) - 1, len(drawn)) * np.std(areas, ddof=1) / np.sqrt(len(runs))
-    y, own = reference.y, area(orders.asked, reference.values, float(orders.asked[-1]))
+    if error is not None:
+        rng = np.random.default_rng([settings.seed, len(runs)])
+        drawn += rng.standard_t(len(runs) - 1, len(drawn)) * error
+    mean, y = float(np.mean([run.area for run in runs])), reference.y
     rarest = int(np.bincount(y)[np.unique(y)].min())
-    return Gain(orders.settings.target_metric, own, mean, *between(drawn), len(y), rarest)
-
-
-def _half(values: Float64s) -> float | None:
-    """Half of Student's interval of the mean."""
-    n = len(values)
-    return float(student.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    return Gain(settings.target_metric, reference.area, mean, *between(drawn), len(y), rarest)
 
 
 def _notes(orders: Orders, reference: Order, standings: Sequence[Standing]) -> list[str]:

@@ -1,7 +1,7 @@
-"""The orders in which selectors ask items whose answers are known, and what each order brings."""
+"""The answers in the ledger of a campaign, the orders in which selectors ask for them, and what each order brings."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -9,19 +9,82 @@ from typing import ClassVar
 import numpy as np
 
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.curves import drawn_areas
+from labelchef.campaign.curves import area, drawn_areas
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.metrics import value_of
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, new_session
 from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.domain.comparisons import AS_ASKED, Cell
-from labelchef.domain.records import UNRESOLVED, Batch
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
 from labelchef.domain.settings import Settings
+from labelchef.ledger.sql_reading import votes_table
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector
-from labelchef.services.compare.answers import Answers
+from labelchef.services.workspace import Workspace
+from labelchef.store import decision_table, item_table, selection_table, vote_table
+from labelchef.store.rows import CampaignRow, DecisionRow
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Decided items: `positions` (n,) in the order in which they were first decided, `labels` (n,) as they stand now."""
+
+    positions: Ints
+    labels: Ints
+    suggested: Ints
+    """What was suggested when each was asked last; `UNRESOLVED` for nothing."""
+    votes: Mapping[int, tuple[tuple[str, int], ...]]
+    """Position → who said what, as the decision rests on it."""
+    unanswered: int
+    """Items that were asked and have no answer: unresolved, taken back, or still being voted on."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def to(self, batch: Batch) -> tuple[Votes, Decisions]:
+        """What people answer to a batch of decided items."""
+        known = dict(zip(self.positions.tolist(), self.labels.tolist(), strict=True))
+        items = batch.indices.tolist()
+        ballots: list[tuple[str, object, object]] = [
+            (who, [item], [label]) for item in items for who, label in self.votes.get(item, ())
+        ]
+        labels = np.array([known[item] for item in items], dtype=np.int64)
+        return Votes.of(ballots), Decisions(batch.indices, labels, np.ones(len(batch)))
+
+
+def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
+    """The answers that count now; labels given with the data are not among them."""
+    with ws.reading() as connection:
+        decisions = decision_table.decisions(connection, campaign.id)
+        selections = selection_table.selections_of_campaign(connection, campaign.id)
+        given = {item.id for item in item_table.train_items(connection, campaign.id) if item.label is not None}
+        last = {row.item_id: row for row in decisions}
+        final = {i: row for i, row in last.items() if _answers(row) and i not in given}
+        upto = vote_table.last_vote_id(connection, campaign.id)
+        votes = votes_table(final.values(), vote_table.votes_behind(connection, list(final.values()), upto))
+    order = [item for item in dict.fromkeys(row.item_id for row in decisions if _answers(row)) if item in final]
+    asked = {s.item_id: s.suggested for s in selections if s.origin != Origin.AHEAD}
+    said: dict[int, tuple[tuple[str, int], ...]] = {}
+    for position, who, label in votes:
+        said[position] = (*said.get(position, ()), (who, label))
+    return Answers(
+        positions=np.array([final[item].position for item in order], dtype=np.int64),
+        labels=np.array([final[item].label for item in order], dtype=np.int64),
+        suggested=np.array([_class(asked.get(item)) for item in order], dtype=np.int64),
+        votes=said,
+        unanswered=len(asked.keys() - final.keys() - given),
+    )
+
+
+def _answers(row: DecisionRow) -> bool:
+    return row.label is not None and row.kind != DecisionKind.REOPEN
+
+
+def _class(label: int | None) -> int:
+    return UNRESOLVED if label is None else label
 
 
 @dataclass
@@ -77,6 +140,8 @@ class Order:
     """True classes of the samples that judge."""
     values: tuple[float, ...]
     """The metric at each point of `Orders.asked`."""
+    area: float
+    """The mean of `values` over the labels."""
     drawn: Float64s
     """Areas under the curve on samples drawn again; those of two replays are paired."""
     kept: int
@@ -102,7 +167,8 @@ class Orders:
 
     def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Order:
         """Fit the first model, then let the selector ask until nothing is left; `tell` is called after every round."""
-        data = replace(self.data, askable=self.answers.mask(len(self.data.X)))
+        askable = np.isin(np.arange(len(self.data.X)), self.answers.positions)
+        data = replace(self.data, askable=askable)
         session = new_session(data, self.settings, Parts(make_selector(selector, look_ahead=self.settings.look_ahead)))
         session.start()
         split, y, first = _judged(session)
@@ -117,18 +183,13 @@ class Orders:
         metric = self.settings.target_metric
         drawn = drawn_areas(y, curve, self.asked, metric, len(self.data.names), self.settings.seed)
         values = tuple(value_of(point.metrics, metric) for point in curve)
-        return Order(split, y, values, drawn, *_suggestions(session), seconds)
+        return Order(split, y, values, area(self.asked, values, self.asked[-1]), drawn, *_suggestions(session), seconds)
 
 
 def _judged(session: Session) -> tuple[str, Ints, Judged]:
     """By the test set if there is one, else by the validation samples that judge, else by those that steer."""
-    for split in ("test", "validation"):
-        found = session.judged(split)
-        if found is not None:
-            return split, *found
-    found = session.judged("steering")
-    assert found is not None, "something always steers"
-    return "steering", *found
+    parts = ((split, session.judged(split)) for split in ("test", "validation", "steering"))
+    return next((split, *found) for split, found in parts if found is not None)
 
 
 def _suggestions(session: Session) -> tuple[int, int]:

@@ -1,15 +1,18 @@
-"""How people agree with each other and with the suggestion.
+"""What each person did, and how people agree with each other, with the suggestion and with what was decided.
 
 Agreement of two people is the share of items both voted on that got the same answer; κ (Cohen's for two, Fleiss' for
 several) sets it against chance. 'Ambiguous' is an answer like any other.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from labelchef.store.rows import VoteRow
+from labelchef.domain.campaigns import SUGGESTION, PersonStats
+from labelchef.services.shared import common, moment
+from labelchef.store.rows import DecisionRow, VoteRow
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,64 @@ class Pull:
         return self.shown_agreement - self.blind_agreement
 
 
-def pairs_of(votes: Sequence[VoteRow]) -> list[PairAgreement]:
+@dataclass(frozen=True)
+class PersonQuality(PersonStats):
+    """What a person did, and how it compares with what was decided."""
+
+    compared: int
+    """Votes on items that are decided."""
+    quality: float | None
+    """Share of them that equal the decision."""
+    with_suggestion: float | None
+
+
+def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:
+    """What each person did, by name; the suggestion is not a person."""
+    return tuple(_stats(person, own) for person, own in _by_person(votes))
+
+
+def quality_of(votes: Sequence[VoteRow], decided: Mapping[int, DecisionRow]) -> tuple[PersonQuality, ...]:
+    """Each person's votes against what was decided."""
+    found = []
+    for person, own in _by_person(votes):
+        pairs = [(vote, decided.get(vote.item_id)) for vote in own]
+        same = [
+            vote.label == made.label
+            for vote, made in pairs
+            if made is not None and made.attempt == vote.attempt and made.label is not None
+        ]
+        quality = sum(same) / len(same) if same else None
+        followed = _followed([vote for vote in own if vote.suggested is not None])
+        stats = common(PersonStats, _stats(person, own))
+        found.append(PersonQuality(**stats, compared=len(same), quality=quality, with_suggestion=followed))
+    return tuple(found)
+
+
+def _by_person(votes: Sequence[VoteRow]) -> list[tuple[str, list[VoteRow]]]:
+    found: dict[str, list[VoteRow]] = defaultdict(list)
+    for vote in votes:
+        if vote.person != SUGGESTION:
+            found[vote.person].append(vote)
+    return sorted(found.items())
+
+
+def _stats(person: str, own: Sequence[VoteRow]) -> PersonStats:
+    seconds = [v.seconds for v in own if v.seconds is not None]
+    median = statistics.median(seconds) if seconds else None
+    return PersonStats(
+        person, len(own), sum(v.label is None for v in own), median, moment(max(v.created_at for v in own))
+    )
+
+
+def pairs_of(votes: Sequence[VoteRow]) -> tuple[PairAgreement, ...]:
     """The agreement of every two people who voted on the same items."""
     both: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for answers in _answers(votes).values():
         for first, second in combinations(sorted(answers), 2):
             both[first, second].append((answers[first], answers[second]))
-    return [
-        PairAgreement(first, second, len(given), agreement(given), cohen_kappa(given))
-        for (first, second), given in sorted(both.items())
-    ]
+    return tuple(
+        PairAgreement(*pair, len(given), agreement(given), cohen_kappa(given)) for pair, given in sorted(both.items())
+    )
 
 
 def agreement(given: Sequence[tuple[int, int]]) -> float:
@@ -63,16 +114,14 @@ def cohen_kappa(given: Sequence[tuple[int, int]]) -> float | None:
     >>> cohen_kappa([(0, 0), (1, 1), (0, 1), (1, 0)])
     0.0
     """
-    n = len(given)
-    labels = {label for pair in given for label in pair}
-    chance = sum(sum(a == c for a, _ in given) * sum(b == c for _, b in given) for c in labels) / n**2
+    first, second = Counter(a for a, _ in given), Counter(b for _, b in given)
+    chance = sum(count * second[label] for label, count in first.items()) / len(given) ** 2
     return None if chance >= 1.0 else (agreement(given) - chance) / (1.0 - chance)
 
 
 def fleiss_of(votes: Sequence[VoteRow]) -> float | None:
     """Fleiss' κ of all votes; None where it is not defined."""
-    rows = [list(answers.values()) for answers in _answers(votes).values() if len(answers) >= 2]
-    return fleiss_kappa(rows)
+    return fleiss_kappa([list(answers.values()) for answers in _answers(votes).values() if len(answers) >= 2])
 
 
 def fleiss_kappa(rows: Sequence[Sequence[int]]) -> float | None:
@@ -83,28 +132,20 @@ def fleiss_kappa(rows: Sequence[Sequence[int]]) -> float | None:
     """
     if not rows:
         return None
-    total = sum(len(row) for row in rows)
-    counts: dict[int, int] = defaultdict(int)
-    observed = 0.0
-    for row in rows:
-        n = len(row)
-        own = {label: list(row).count(label) for label in set(row)}
-        for label, count in own.items():
-            counts[label] += count
-        observed += sum(c * (c - 1) for c in own.values()) / (n * (n - 1))
-    chance = sum((c / total) ** 2 for c in counts.values())
-    return None if chance >= 1.0 else (observed / len(rows) - chance) / (1.0 - chance)
+    counts = Counter(label for row in rows for label in row)
+    chance = sum((c / counts.total()) ** 2 for c in counts.values())
+    alike = [sum(c * (c - 1) for c in Counter(row).values()) / (len(row) * (len(row) - 1)) for row in rows]
+    return None if chance >= 1.0 else (sum(alike) / len(rows) - chance) / (1.0 - chance)
 
 
 def pull_of(votes: Sequence[VoteRow]) -> Pull:
     """How often people gave the suggested label, seen and unseen."""
     seen = [v for v in votes if v.suggested is not None and v.source == "person"]
     shown, blind = [v for v in seen if not v.blind], [v for v in seen if v.blind]
-    return Pull(len(shown), share_followed(shown), len(blind), share_followed(blind))
+    return Pull(len(shown), _followed(shown), len(blind), _followed(blind))
 
 
-def share_followed(votes: Sequence[VoteRow]) -> float | None:
-    """Share of votes that equal the suggestion; None if there are no votes."""
+def _followed(votes: Sequence[VoteRow]) -> float | None:
     return sum(v.label == v.suggested for v in votes) / len(votes) if votes else None
 
 
