@@ -20,8 +20,7 @@ from labelchef.services.labelling.history import ledger
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts, membership
-from labelchef.services.people.agreement import agreement, cohen_kappa, fleiss_kappa
-from labelchef.services.progress import progress
+from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace

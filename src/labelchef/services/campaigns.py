@@ -23,8 +23,7 @@ from labelchef.domain.campaigns import (
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.services.people.access import changing, find, looking, takes_part
-from labelchef.services.people.agreement import stats_of
-from labelchef.services.progress import gains_of
+from labelchef.services.progress import gains_of, stats_of
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import (

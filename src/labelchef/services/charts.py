@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +48,7 @@ def stamp(ws: Workspace, campaign: str) -> str:
 
 def available(found: ProgressReport) -> list[str]:
     """The charts that have something to show."""
-    return [name for name in NAMES if name == "map" or not _FRAMES[name](found).empty]
+    return [*(name for name, frame in frames(found).items() if not frame.empty), "map"]
 
 
 def draw(ws: Workspace, campaign: str, name: str, theme: str) -> Drawn:
@@ -78,7 +77,7 @@ def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
     if name == "map":
         return charts.map_svg(map2d(ws, campaign), theme)
     found = progress(ws, campaign)
-    frame = _FRAMES[name](found)
+    frame = frames(found)[name]
     if frame.empty:
         raise NotFoundError(f"there is nothing to draw for {name!r} yet", code="chart")
     if name == "metric":
@@ -87,48 +86,34 @@ def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
     return plain[name](frame, theme)
 
 
-def _metric(found: ProgressReport) -> pd.DataFrame:
-    rows = [
+def frames(found: ProgressReport) -> dict[str, pd.DataFrame]:
+    """What the charts but the map show, by name."""
+    metric = [
         (one.number, values[found.metric], split)
         for one in found.rounds
         for split, values in (("validation", one.validation), ("test", one.test), ("steering", one.steering))
         if values is not None and found.metric in values and not (split == "steering" and one.gain is None)
     ]
-    return pd.DataFrame(rows, columns=["round", "value", "split"])
-
-
-def _change(found: ProgressReport) -> pd.DataFrame:
-    rows = [
+    change = [
         (one.number, change, kind)
         for one in found.rounds
         for kind, change in (("predicted", one.predicted_change), ("realised", one.realised_change))
         if change is not None and one.number > 0
     ]
-    return pd.DataFrame(rows, columns=["round", "change", "kind"])
-
-
-def _seconds(found: ProgressReport) -> pd.DataFrame:
-    rows = [(one.number, one.seconds_per_item) for one in found.rounds if one.seconds_per_item is not None]
-    return pd.DataFrame(rows, columns=["round", "seconds"])
-
-
-def _agreement(found: ProgressReport) -> pd.DataFrame:
+    seconds = [(one.number, one.seconds_per_item) for one in found.rounds if one.seconds_per_item is not None]
     pull, items = found.suggestion, sum(pair.items for pair in found.pairs)
     agreed = sum(pair.agreement * pair.items for pair in found.pairs)
-    rows = [
+    agreement = [
         ("people with each other", agreed / items if items else None, items),
         ("with the suggestion, shown", pull.shown_agreement, pull.shown),
         ("with the suggestion, blind", pull.blind_agreement, pull.blind),
     ]
-    return pd.DataFrame([row for row in rows if row[1] is not None], columns=["what", "share", "votes"])
-
-
-_FRAMES: dict[str, Callable[[ProgressReport], pd.DataFrame]] = {
-    "metric": _metric,
-    "change": _change,
-    "seconds": _seconds,
-    "agreement": _agreement,
-}
+    return {
+        "metric": pd.DataFrame(metric, columns=["round", "value", "split"]),
+        "change": pd.DataFrame(change, columns=["round", "change", "kind"]),
+        "seconds": pd.DataFrame(seconds, columns=["round", "seconds"]),
+        "agreement": pd.DataFrame(agreement, columns=["what", "share", "votes"]).dropna(),
+    }
 
 
 def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:

@@ -18,11 +18,6 @@ from labelchef.store import campaign_table, decision_table, item_table, round_ta
 from labelchef.store.arrays import read_array
 from labelchef.store.rows import DecisionRow
 
-_VOTE_COLUMNS = (
-    *("item", "annotator", "label", "ambiguous", "counts", "retracted", "round", "attempt", "suggested"),
-    *("blind", "seconds", "note", "source", "at", "id"),
-)
-
 
 def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
     """Write every training item with its label as it stands: decided, given with the data, or weak.
@@ -51,27 +46,20 @@ def export_votes(ws: Workspace, campaign: str, path: Path, format: str | None = 
         live = {vote.id for vote in vote_table.live_votes_of_campaign(connection, row.id)}
         votes = vote_table.all_votes(connection, row.id)
     frame = pd.DataFrame(
-        [
-            {
-                "item": v.key,
-                "annotator": v.person,
-                "label": None if v.label is None else classes[v.label],
-                "ambiguous": v.label is None and not v.retracted,
-                "counts": v.id in live,
-                "retracted": v.retracted,
-                "round": v.number,
-                "attempt": v.attempt,
-                "suggested": None if v.suggested is None else classes[v.suggested],
-                "blind": v.blind,
-                "seconds": v.seconds,
-                "note": v.note,
-                "source": v.source,
-                "at": moment(v.created_at).isoformat(),
-                "id": v.public_id,
-            }
-            for v in votes
-        ],
-        columns=list(_VOTE_COLUMNS),
+        {
+            "item": [v.key for v in votes],
+            "annotator": [v.person for v in votes],
+            "label": [None if v.label is None else classes[v.label] for v in votes],
+            "ambiguous": [v.label is None and not v.retracted for v in votes],
+            "counts": [v.id in live for v in votes],
+            "retracted": [v.retracted for v in votes],
+            "round": [v.number for v in votes],
+            "attempt": [v.attempt for v in votes],
+            "suggested": [None if v.suggested is None else classes[v.suggested] for v in votes],
+            **{name: [getattr(v, name) for v in votes] for name in ("blind", "seconds", "note", "source")},
+            "at": [moment(v.created_at).isoformat() for v in votes],
+            "id": [v.public_id for v in votes],
+        }
     )
     return _write(frame.astype({"round": "Int64"}), path, format)
 

@@ -3,8 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from sqlalchemy import Connection
+from typing import NamedTuple
 
 from labelchef.domain.campaigns import (
     AssignmentState,
@@ -20,7 +19,7 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.services.people.access import looking, taking_part
+from labelchef.services.people.access import Part, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import assignment_table, campaign_table, item_table, round_table, selection_table, vote_table
@@ -39,19 +38,16 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
     """Up to `n` items for this person: those they hold already, then new ones by rank, each leased to them."""
     check_n(n)
     with looking(ws, campaign, person) as (connection, row):
-        found = hand_out(connection, row, person, n, lease=False)
+        found = hand_out(Part(connection, row, person), n, lease=False)
     if found:
         return found
-    with taking_part(ws, campaign, person, lasting=False) as (connection, row, _):
-        return hand_out(connection, row, person, n)
+    with taking_part(ws, campaign, person, lasting=False) as part:
+        return hand_out(part, n)
 
 
-def hand_out(
-    connection: Connection, row: CampaignRow, person: str, n: int, *, lease: bool = True
-) -> list[Task] | Waiting:
-    """Lease up to `n` items to a person, as part of the transaction of `connection`; without `lease`, no items if some
-    would have to be leased.
-    """
+def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
+    """Lease up to `n` items to a person; without `lease`, no items if some would have to be leased."""
+    connection, row, person, _ = part
     now, settings = time.time(), row.settings
     turn = round_table.last_round(connection, row.id)
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
@@ -69,7 +65,7 @@ def hand_out(
         if free:
             held = assignment_table.leases_of(connection, turn.id, person, now)
     if held:
-        return tasks_of(connection, row, turn, person, held[:n], voted=False)
+        return tasks_of(part, turn, held[:n], voted=False)
     if not selection_table.batch_incomplete(connection, turn.id, settings.people):
         return _wait(row, WaitReason.UPDATING, 5.0)
     expiry = assignment_table.next_expiry(connection, turn.id, now)
@@ -83,19 +79,19 @@ def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float) -> Waiting:
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
     """An item that this person was given, or has voted on."""
     with looking(ws, campaign, person) as (connection, row):
-        sample = item_table.item_by_key(connection, row.id, item)
-        place = place_of(connection, row, sample, person)
+        part = Part(connection, row, person)
+        place = place_of(part, item)
         if place is None or (
-            assignment_table.assignment_of(connection, place[1].id, person) is None
-            and vote_table.last_vote(connection, sample.id, place[1].attempt, person) is None
+            assignment_table.assignment_of(connection, place.selection.id, person) is None
+            and vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person) is None
         ):
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
-        return tasks_of(connection, row, place[0], person, [place[1]])[0]
+        return tasks_of(part, place.turn, [place.selection])[0]
 
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     """Give an item back: others may take it, and this person gets it again after all others."""
-    with taking_part(ws, campaign, person) as (connection, row, _):
+    with taking_part(ws, campaign, person) as (connection, row, *_):
         sample = item_table.item_by_key(connection, row.id, item)
         turn = round_table.last_round(connection, row.id)
         selection = None if turn is None else selection_table.selection_of_item(connection, turn.id, sample.id)
@@ -123,39 +119,45 @@ def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
     return ItemContent(row.text, row.image, row.fields or {})
 
 
-def place_of(
-    connection: Connection, campaign: CampaignRow, sample: ItemRow, person: str
-) -> tuple[RoundRow, SelectionRow] | None:
-    """Where an item is being asked: the open round, else this person's work ahead that no batch took up yet, else the
+class Place(NamedTuple):
+    """Where an item is asked."""
+
+    sample: ItemRow
+    turn: RoundRow
+    selection: SelectionRow
+
+    @property
+    def is_open(self) -> bool:
+        """Whether people still vote on the batch."""
+        return self.turn.state == RoundState.SELECTED
+
+    @property
+    def waits(self) -> bool:
+        """Whether this is work ahead of a round that is over: its votes wait until a batch takes the item up."""
+        return self.selection.origin == Origin.AHEAD and not self.is_open
+
+
+def place_of(part: Part, item: str) -> Place | None:
+    """Where an item is asked: in the open round, else as this person's work ahead that no batch took up yet, else in the
     batch that asked it last; None if it was never asked.
     """
+    connection, campaign, person, _ = part
+    sample = item_table.item_by_key(connection, campaign.id, item)
     turn = round_table.last_round(connection, campaign.id)
     if turn is not None and turn.state == RoundState.SELECTED:
         selection = selection_table.selection_of_item(connection, turn.id, sample.id)
         if selection is not None:
-            return turn, selection
+            return Place(sample, turn, selection)
     past = selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
     ahead = assignment_table.ahead_of_person(connection, sample.id, sample.attempt, person)
     if ahead is not None and (past is None or ahead.attempt > past.attempt):
         past = ahead
-    return None if past is None else (round_table.round_by_id(connection, past.round_id), past)
+    return None if past is None else Place(sample, round_table.round_by_id(connection, past.round_id), past)
 
 
-def waits_ahead(turn: RoundRow, selection: SelectionRow) -> bool:
-    """Whether this is work ahead of a round that is over: its votes wait until a batch takes the item up."""
-    return selection.origin == Origin.AHEAD and turn.state != RoundState.SELECTED
-
-
-def tasks_of(
-    connection: Connection,
-    campaign: CampaignRow,
-    turn: RoundRow,
-    person: str,
-    selections: Sequence[SelectionRow],
-    *,
-    voted: bool = True,
-) -> list[Task]:
+def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, voted: bool = True) -> list[Task]:
     """Selections as tasks; `voted`: this person may have voted on them, so look for their votes."""
+    connection, campaign, person, _ = part
     classes = campaign_table.classes_of(connection, campaign.id)
     items = item_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})

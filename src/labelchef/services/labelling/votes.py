@@ -4,16 +4,14 @@ import math
 import time
 from typing import TypedDict, Unpack
 
-from sqlalchemy import Connection
-
-from labelchef.domain.campaigns import AssignmentState, Origin, RoundState, Task, VoteReceipt, Waiting
+from labelchef.domain.campaigns import AssignmentState, Origin, Task, VoteReceipt, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.services.labelling.decisions import class_of, reconsider
-from labelchef.services.labelling.tasks import check_n, hand_out, place_of, tasks_of, waits_ahead
-from labelchef.services.people.access import taking_part
+from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
+from labelchef.services.people.access import Part, taking_part
 from labelchef.services.workspace import Workspace
-from labelchef.store import assignment_table, campaign_table, decision_table, item_table, selection_table, vote_table
-from labelchef.store.rows import CampaignRow, ItemRow, NewVote, RoundRow, SelectionRow
+from labelchef.store import assignment_table, campaign_table, decision_table, selection_table, vote_table
+from labelchef.store.rows import NewVote
 from labelchef.store.values import storable
 
 _LONGEST_NOTE = 4000
@@ -37,8 +35,8 @@ def cast_vote(
     `label` is a class position, a class name, or None for ambiguous.
     """
     _check(extras)
-    with taking_part(ws, campaign, person) as (connection, row, account_id):
-        receipt = _cast(connection, row, account_id, person, item, label, extras)
+    with taking_part(ws, campaign, person) as part:
+        receipt = _cast(part, item, label, extras)
     if receipt.batch_complete:
         ws.signal.notify()
     return receipt
@@ -50,9 +48,9 @@ def vote_and_next(
     """`cast_vote` and `next_tasks` in one transaction."""
     _check(extras)
     check_n(n)
-    with taking_part(ws, campaign, person) as (connection, row, account_id):
-        receipt = _cast(connection, row, account_id, person, item, label, extras)
-        after = hand_out(connection, row, person, n)
+    with taking_part(ws, campaign, person) as part:
+        receipt = _cast(part, item, label, extras)
+        after = hand_out(part, n)
     if receipt.batch_complete:
         ws.signal.notify()
     return receipt, after
@@ -61,21 +59,20 @@ def vote_and_next(
 def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | None = None) -> Task:
     """Take back this person's latest vote that counts, and hand the item out to them again."""
     _check({"request_id": request_id})
-    with taking_part(ws, campaign, person) as (connection, row, account_id):
+    with taking_part(ws, campaign, person) as part:
+        connection, row, _, account_id = part
         undone = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
         vote = undone or vote_table.newest_live_vote(connection, row.id, person)
         if vote is None:
             raise ConflictError("there is no vote of yours to take back", code="nothing_to_undo")
-        sample = item_table.item_by_key(connection, row.id, vote.key)
-        place = place_of(connection, row, sample, person)
+        place = place_of(part, vote.key)
         if undone is not None:
             if place is None:
                 raise ConflictError(f"item {vote.key!r} is not being asked any more", code="not_asked")
-            return tasks_of(connection, row, place[0], person, [place[1]])[0]
-        if place is None or place[1].attempt != vote.attempt:
+            return tasks_of(part, place.turn, [place.selection])[0]
+        if place is None or place.selection.attempt != vote.attempt:
             why = f"your last vote, on item {vote.key!r}, belongs to an earlier time it was asked; it stays"
             raise ConflictError(why, code="nothing_to_undo")
-        turn, selection = place
         new = NewVote(
             campaign_id=vote.campaign_id,
             item_id=vote.item_id,
@@ -91,22 +88,15 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
             request_id=request_id,
         )
         vote_table.insert_vote(connection, vote, new)
-        _count(connection, row, turn, selection, sample, person, -1)
-        if turn.state == RoundState.SELECTED or waits_ahead(turn, selection):
+        _count(part, place, -1)
+        if place.is_open or place.waits:
             until = time.time() + 60.0 * row.settings.lease_minutes
-            assignment_table.assign(connection, selection, person, AssignmentState.LEASED, until)
-        return tasks_of(connection, row, turn, person, [selection])[0]
+            assignment_table.assign(connection, place.selection, person, AssignmentState.LEASED, until)
+        return tasks_of(part, place.turn, [place.selection])[0]
 
 
-def _cast(
-    connection: Connection,
-    row: CampaignRow,
-    account_id: int | None,
-    person: str,
-    item: str,
-    label: int | str | None,
-    extras: Extras,
-) -> VoteReceipt:
+def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> VoteReceipt:
+    connection, row, person, account_id = part
     request_id = extras.get("request_id")
     stored = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
     if stored is not None:
@@ -115,20 +105,19 @@ def _cast(
             raise ConflictError(why, code="request_id")
         return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False)
     class_id = class_of(campaign_table.classes_of(connection, row.id), label)
-    sample = item_table.item_by_key(connection, row.id, item)
-    place = place_of(connection, row, sample, person)
+    place = place_of(part, item)
     if place is None:
         raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
-    turn, selection = place
-    prior = vote_table.last_vote(connection, sample.id, selection.attempt, person)
+    selection = place.selection
+    prior = vote_table.last_vote(connection, place.sample.id, selection.attempt, person)
     first = prior is None or prior.retracted
-    if prior is None or (first and (turn.state == RoundState.SELECTED or waits_ahead(turn, selection))):
-        _check_free(connection, row, turn, selection, person, item)
+    if prior is None or (first and (place.is_open or place.waits)):
+        _check_free(part, place)
     new = NewVote(
         campaign_id=row.id,
-        item_id=sample.id,
+        item_id=place.sample.id,
         attempt=selection.attempt,
-        round_id=None if selection.origin == Origin.AHEAD else turn.id,
+        round_id=None if selection.origin == Origin.AHEAD else place.turn.id,
         person=person,
         account_id=account_id,
         label=class_id,
@@ -140,51 +129,40 @@ def _cast(
         request_id=request_id,
     )
     public_id = vote_table.insert_vote(connection, prior, new)
-    complete = _count(connection, row, turn, selection, sample, person, +1 if first else 0)
+    complete = _count(part, place, +1 if first else 0)
     return VoteReceipt(public_id, item, class_id, repeated=False, changed=not first, batch_complete=complete)
 
 
-def _check_free(
-    connection: Connection, campaign: CampaignRow, turn: RoundRow, selection: SelectionRow, person: str, item: str
-) -> None:
+def _check_free(part: Part, place: Place) -> None:
     """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
-    now, ahead = time.time(), waits_ahead(turn, selection)
-    if ahead:
+    connection, campaign, person, _ = part
+    now, selection, item = time.time(), place.selection, place.sample.key
+    own = assignment_table.assignment_of(connection, selection.id, person)
+    leased = own is not None and own.state == AssignmentState.LEASED and own.until > now and not place.waits
+    decided, votes = not place.is_open or selection.decided, selection.votes
+    if place.waits:
         last = decision_table.last_decision(connection, selection.item_id)
         decided = last is not None and last.attempt >= selection.attempt
         votes = len(vote_table.live_votes(connection, selection.item_id, selection.attempt))
-    else:
-        decided, votes = turn.state != RoundState.SELECTED or selection.decided, selection.votes
     if decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    own = None if ahead else assignment_table.assignment_of(connection, selection.id, person)
-    if own is not None and own.state == AssignmentState.LEASED and own.until > now:
-        return
-    if votes + assignment_table.slots_taken(connection, selection.id, person, now) >= campaign.settings.people:
-        raise ConflictError(
-            f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
-        )
+    taken = votes + assignment_table.slots_taken(connection, selection.id, person, now)
+    if not leased and taken >= campaign.settings.people:
+        why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
+        raise ConflictError(why, code="taken")
 
 
-def _count(
-    connection: Connection,
-    campaign: CampaignRow,
-    turn: RoundRow,
-    selection: SelectionRow,
-    sample: ItemRow,
-    person: str,
-    by: int,
-) -> bool:
+def _count(part: Part, place: Place, by: int) -> bool:
     """Update counts and leases after a vote (`by` −1: after it was taken back); returns whether it completed the batch."""
-    waits = waits_ahead(turn, selection)
-    if turn.state != RoundState.SELECTED and not waits:
-        reconsider(connection, campaign, selection, sample)
+    connection, campaign, person, _ = part
+    if not place.is_open and not place.waits:
+        reconsider(connection, campaign, place.selection, place.sample)
         return False
     if by:
-        selection_table.count_vote(connection, selection.id, by)
+        selection_table.count_vote(connection, place.selection.id, by)
     if by >= 0:
-        assignment_table.assign(connection, selection, person, AssignmentState.VOTED, time.time())
-    return not waits and not selection_table.batch_incomplete(connection, turn.id, campaign.settings.people)
+        assignment_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
+    return place.is_open and not selection_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
 
 
 def _check(extras: Extras) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -15,6 +16,16 @@ _RESERVED = (SUGGESTION, "votes")
 _LONGEST_NAME = 120
 
 
+class Part(NamedTuple):
+    """A transaction in which a person takes part in a campaign."""
+
+    connection: Connection
+    campaign: CampaignRow
+    person: str
+    account_id: int | None = None
+    """None for someone without an account."""
+
+
 def find(ws: Workspace, campaign: str) -> CampaignRow:
     """The campaign as it is now."""
     with ws.reading() as connection:
@@ -25,35 +36,23 @@ def find(ws: Workspace, campaign: str) -> CampaignRow:
 def looking(ws: Workspace, campaign: str, person: str | None = None) -> Iterator[tuple[Connection, CampaignRow]]:
     """A transaction that reads a campaign; with `person`, only if they may see it."""
     with ws.reading() as connection:
-        if person is None:
-            yield connection, campaign_table.find_campaign(connection, campaign)
-        else:
-            yield connection, _visible(connection, campaign, person)[0]
+        yield connection, _seen(connection, campaign, person)[0]
 
 
 @contextlib.contextmanager
 def changing(ws: Workspace, campaign: str) -> Iterator[tuple[Connection, CampaignRow]]:
     """A transaction in which no one else writes to the campaign; afterwards those who wait for a change are woken."""
     with ws.writing() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        if not ws.database.is_sqlite:
-            ws.database.lock_campaign(connection, row.id)
-            row = campaign_table.find_campaign(connection, row.public_id)
-        yield connection, row
+        yield connection, _locked(ws, connection, campaign, None)[0]
     ws.signal.notify()
 
 
 @contextlib.contextmanager
-def taking_part(
-    ws: Workspace, campaign: str, person: str, *, lasting: bool = True
-) -> Iterator[tuple[Connection, CampaignRow, int | None]]:
-    """The same for a person who takes part, with the id of their account; no one is woken."""
+def taking_part(ws: Workspace, campaign: str, person: str, *, lasting: bool = True) -> Iterator[Part]:
+    """The same for a person who takes part; no one is woken."""
     with ws.writing(lasting=lasting) as connection:
-        row, account_id = _visible(connection, campaign, person)
-        if not ws.database.is_sqlite:
-            ws.database.lock_campaign(connection, row.id)
-            row, account_id = _visible(connection, campaign, person)
-        yield connection, row, account_id
+        row, account_id = _locked(ws, connection, campaign, person)
+        yield Part(connection, row, person, account_id)
 
 
 def takes_part(connection: Connection, campaign: CampaignRow, account: AccountRow) -> bool:
@@ -72,9 +71,20 @@ def check_person(person: str) -> None:
         )
 
 
-def _visible(connection: Connection, campaign: str, person: str) -> tuple[CampaignRow, int | None]:
+def _locked(ws: Workspace, connection: Connection, campaign: str, person: str | None) -> tuple[CampaignRow, int | None]:
+    """The campaign and the account once no one else writes to the campaign; SQLite has one writer anyway."""
+    found = _seen(connection, campaign, person)
+    if ws.database.is_sqlite:
+        return found
+    ws.database.lock_campaign(connection, found[0].id)
+    return _seen(connection, campaign, person)
+
+
+def _seen(connection: Connection, campaign: str, person: str | None) -> tuple[CampaignRow, int | None]:
     """The campaign and the person's account, None for someone without one; not found by annotators who are no members."""
     row = campaign_table.find_campaign(connection, campaign)
+    if person is None:
+        return row, None
     check_person(person)
     account = account_table.account_by_name(connection, person)
     if account is None:
