@@ -5,11 +5,15 @@ import shutil
 import time
 import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection
 
+from labelchef.campaign.choice import hint_of
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.files import find_files, read_files
 from labelchef.campaign.metrics import check_metric
+from labelchef.campaign.start import check, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.domain.campaigns import (
     CampaignFiles,
@@ -22,6 +26,7 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
+from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
 from labelchef.services.progress import gains_of, stats_of
 from labelchef.services.shared import common, moment, writing_to
@@ -35,12 +40,9 @@ from labelchef.store import (
     selection_table,
     vote_table,
 )
+from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow
 from labelchef.store.values import new_public_id
-
-if TYPE_CHECKING:
-    from labelchef.campaign.data import CampaignData
-    from labelchef.store.arrays import ArrayFacts
 
 _LONGEST_NAME = 200
 _FROM = {
@@ -52,15 +54,12 @@ _FROM = {
 
 
 def create_campaign(
-    ws: Workspace, name: str, files: "CampaignFiles | CampaignData", settings: Settings, by: str
+    ws: Workspace, name: str, files: CampaignFiles | CampaignData, settings: Settings, by: str
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused."""
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
         why = f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters"
         raise InvalidInputError(why, code="name")
-    from labelchef.campaign.files import read_files
-    from labelchef.campaign.start import check, with_strengths
-
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
     data.contents.check(len(data.X), len(y_val))
@@ -92,10 +91,8 @@ def create_campaign(
     return made
 
 
-def _store(data: "CampaignData", folder: Path) -> "list[ArrayFacts]":
+def _store(data: CampaignData, folder: Path) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
-    from labelchef.store.arrays import write_array
-
     arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
     if data.test is not None:
         arrays["test_features"] = data.test[0]
@@ -110,16 +107,11 @@ def _store(data: "CampaignData", folder: Path) -> "list[ArrayFacts]":
 
 def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
-    from labelchef.campaign.files import find_files
-
     return create_campaign(ws, name, find_files(folder), settings, by)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:
     """The selectors that a lead can choose on the page: name, hint, whether it suggests labels."""
-    from labelchef.campaign.choice import hint_of
-    from labelchef.selectors import SELECTORS
-
     return [(name, hint_of(name), bool(getattr(made, "suggests", False))) for name, made in SELECTORS.items()]
 
 

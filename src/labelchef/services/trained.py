@@ -50,8 +50,7 @@ class Trained:
 
     def weak(self, position: int) -> Sequence[float]:
         """The weak label of an item."""
-        found: list[float] = self.data.weak[position].tolist()
-        return found
+        return [float(p) for p in self.data.weak[position]]
 
     def nearest(self, positions: Ints) -> list[list[tuple[int, float]]]:
         """The validation items that are most like each item by cosine: (position, similarity).

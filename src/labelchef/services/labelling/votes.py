@@ -168,9 +168,8 @@ def _count(part: Part, place: Place, by: int) -> bool:
 def _check(extras: Extras) -> None:
     note, seconds, request_id = extras.get("note"), extras.get("seconds"), extras.get("request_id")
     if note is not None and (len(note) > _LONGEST_NOTE or not storable(note)):
-        raise InvalidInputError(
-            f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}, and text only", code="note"
-        )
+        why = f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}, and text only"
+        raise InvalidInputError(why, code="note")
     if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
         raise InvalidInputError(f"seconds is {seconds!r}; expected a number of at least 0", code="seconds")
     if request_id is not None and not (0 < len(request_id) <= 80 and storable(request_id)):
