@@ -106,13 +106,13 @@ def clean(
     items = Items(range(len(data.X)), list(data.names.names), data.weak, _truth(data, answers.truth))
     annotator = _annotator(data, answers, settings, items.truth)
     with writing_to(folder, "make room or name another --out", kind=InvalidInputError):
-        settings = _settled(folder, data, settings, resume)
+        asked, settings = settings.lasting(), _settled(folder, data, settings, resume)
         ledger = JsonLinesLedger(settings, path=folder / artefacts.LEDGER)
         past = ledger.resume() if ledger.path.exists() else []
         scores: list[Any] = []
         session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=lambda s: scores.append(s.scores()))
         ledger.history = session.rounds
-        _begin(folder, data, settings)
+        _begin(folder, data, asked, settings)
         reason, message = _run(ledger, session, annotator, watcher)
         gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
@@ -207,11 +207,11 @@ def _identity_in(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _begin(folder: Path, data: CampaignData, settings: Settings) -> None:
-    """Say what this campaign is, before its first round is written."""
+def _begin(folder: Path, data: CampaignData, asked: dict[str, Any], settings: Settings) -> None:
+    """Say what this campaign is, before its first round is written: the settings as asked for, and gamma and l2 as used."""
     if not (folder / artefacts.IDENTITY).exists():
         facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data)}
-        artefacts.write_json(folder / artefacts.IDENTITY, {"format": FORMAT, "asked": settings.lasting(), **facts})
+        artefacts.write_json(folder / artefacts.IDENTITY, {"format": FORMAT, "asked": asked, **facts})
     (folder / artefacts.LEDGER).touch()
 
 
