@@ -18,14 +18,13 @@ from labelchef.domain.files import whole_file
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign, list_campaigns, status
 from labelchef.services.exchange.exports import export_labels
-from labelchef.services.folders import folder_of
 from labelchef.services.labelling.decisions import reopen
 from labelchef.services.labelling.history import ledger
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
-from labelchef.services.workspace import open_workspace
+from labelchef.services.workspace import folder_of, open_workspace
 from labelchef.store import arrays, campaign_table
 from labelchef.store.database import Database
 from tests.store_support import small_data, truth_of

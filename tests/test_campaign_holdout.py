@@ -15,8 +15,8 @@ from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings
 from labelchef.services import trained
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
-from labelchef.services.charts import _metric
-from labelchef.services.exchange import reporting
+from labelchef.services.charts import frames
+from labelchef.services.exchange import exports
 from labelchef.services.progress import progress
 from labelchef.services.replaying import replay
 from labelchef.services.worker import advance
@@ -52,9 +52,9 @@ def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
     assert found.gain == closed[-1].gain["f1_macro"] if closed[-1].gain else False
     losses = [one.steering["loss"] for one in found.rounds]
     np.testing.assert_allclose([one.realised_change for one in found.rounds[1:]], np.diff(losses))  # type: ignore[arg-type]
-    assert set(_metric(found)["split"]) == {"validation", "steering"}
+    assert set(frames(found)["metric"]["split"]) == {"validation", "steering"}
     assert f"{judges.sum()} samples that the selection never saw" in found.note
-    page = reporting.report(ws, campaign)
+    page = exports.report(ws, campaign)
     assert f"gain on validation ({judges.sum()} samples), 95 % interval" in page
 
 
@@ -80,11 +80,11 @@ def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
     found = progress(ws, campaign)
     assert found.gain is None
     assert "optimistic" in found.note
-    assert set(_metric(found)["split"]) == {"validation"}
+    assert set(frames(found)["metric"]["split"]) == {"validation"}
     assert found.rounds[1].realised_change == pytest.approx(
         found.rounds[1].validation["loss"] - found.rounds[0].validation["loss"]
     )
-    assert "All of validation steers" in reporting.report(ws, campaign)
+    assert "All of validation steers" in exports.report(ws, campaign)
 
 
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:

@@ -24,7 +24,7 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
 from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import campaigns, trained
-from labelchef.services.compare import answers, comparing, comparison_files, orders
+from labelchef.services.compare import comparing, comparison_files
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
@@ -106,7 +106,7 @@ def by_hand(pool: Sequence[int], truth: Any, selector: str, **changes: Any) -> t
 def test_a_replay_is_a_loop_over_the_cleaner_with_answers_for_the_pool_alone(
     shared: Workspace, done: str, found: Comparison, selector: str
 ) -> None:
-    pool = answers.known_answers(shared, row_of(shared, done))
+    pool = comparing.known_answers(shared, row_of(shared, done))
     assert sorted(pool.labels.tolist()) == sorted(TRUTH[pool.positions].tolist())
     curve, _ = by_hand(pool.positions.tolist(), TRUTH, selector)
     first = comparing.compare(shared, done, [selector], repeats=1)
@@ -152,7 +152,7 @@ def test_everyone_ends_with_the_labels_of_the_campaign(
         return made[-1]
 
     now = trained.trained_now(shared, row_of(shared, done)).session.labels.Y
-    monkeypatch.setattr(orders, "new_session", kept)
+    monkeypatch.setattr(comparing, "new_session", kept)
     comparing.compare(shared, done, NAMES, 9, repeats=2)
     assert [session.selector.name for session in made] == [AS_ASKED, *NAMES, "random"]
     for session in made:
@@ -219,13 +219,13 @@ def test_what_has_no_answer_is_left_out_and_said(shared: Workspace) -> None:
     for task in vague:
         cast_vote(shared, campaign, "ann", task.item, None)
     label_all(shared, campaign, "ann", rounds=5, n=N + N_VAL - 30)
-    before = answers.known_answers(shared, row_of(shared, campaign))
+    before = comparing.known_answers(shared, row_of(shared, campaign))
     corrected, reopened = (str(position) for position in before.positions[:2])
     wrong = (TRUTH[int(corrected)] + 1) % 3
     cast_vote(shared, campaign, "ann", corrected, int(wrong))
     decisions.reopen(shared, campaign, reopened, "lead")
     decisions.resolve(shared, campaign, vague[0].item, 2, "lead")
-    known = answers.known_answers(shared, row_of(shared, campaign))
+    known = comparing.known_answers(shared, row_of(shared, campaign))
     truth = TRUTH.copy()
     truth[int(corrected)], truth[int(vague[0].item)] = wrong, 2
     assert dict(zip(known.positions.tolist(), known.labels.tolist(), strict=True)) == {
@@ -249,7 +249,7 @@ def test_labels_given_with_the_data_are_no_answers(shared: Workspace) -> None:
     given[:50] = TRUTH[:50]
     labelled_data = campaign_data(data.X, data.weak, *data.validation, clean=given)
     campaign = labelled(shared, "Given", labelled_data, rounds=4, budget=24)
-    known = answers.known_answers(shared, row_of(shared, campaign))
+    known = comparing.known_answers(shared, row_of(shared, campaign))
     assert len(known) == 24
     assert known.positions.min() >= 50
 

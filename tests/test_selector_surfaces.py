@@ -15,7 +15,7 @@ from labelchef.domain.settings import Settings
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.services import campaigns, charts, trained
 from labelchef.services.clean import Answers, CleanOutcome, clean
-from labelchef.services.exchange import exports, reporting
+from labelchef.services.exchange import exports
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
@@ -155,7 +155,7 @@ def test_a_campaign_by_chance_from_the_first_item_to_the_report(ws: Workspace, t
     assert found.suggestion.shown == 0
     assert "change" in charts.available(found)
     assert b"realised" in charts.draw(ws, campaign, "change", "light").svg
-    page = reporting.report(ws, campaign)
+    page = exports.report(ws, campaign)
     assert not {"nan", "None", "NaN"} & set(cells(page))
     exports.export_votes(ws, campaign, tmp_path / "votes.jsonl")
     votes = [strict(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]

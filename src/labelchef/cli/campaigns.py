@@ -229,10 +229,10 @@ def report(
 ) -> None:
     """Write the report of a campaign: plots and tables in one HTML file."""
     from labelchef.io.artefacts import write_text
-    from labelchef.services.exchange import reporting
+    from labelchef.services.exchange import exports
 
     with workspace(home, database) as ws:
-        page = reporting.report(ws, campaign)
+        page = exports.report(ws, campaign)
     try:
         write_text(out, page)
     except OSError as error:

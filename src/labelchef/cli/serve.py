@@ -39,7 +39,7 @@ def serve(
 def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
     """Serve the digits as a campaign, ready to label."""
     _require_serve()
-    from labelchef.services.demo_campaign import demo_campaign
+    from labelchef.services.demo import demo_campaign
     from labelchef.services.workspace import open_workspace
 
     console = Console(highlight=False, soft_wrap=True)

@@ -53,7 +53,7 @@ def deactivate(name: Name, home: Home = HOME, database: Database = None) -> None
     from labelchef.services.people import accounts
 
     with workspace(home, database) as ws:
-        accounts.deactivate(ws, name)
+        accounts.set_active(ws, name, False)
     make_console().print(f"{escape(name)} cannot sign in any more")
 
 

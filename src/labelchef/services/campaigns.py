@@ -4,11 +4,16 @@ import re
 import shutil
 import time
 import unicodedata
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy import Connection
+
+from labelchef.campaign.choice import hint_of
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.files import find_files, read_files
 from labelchef.campaign.metrics import check_metric
+from labelchef.campaign.start import check, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.domain.campaigns import (
     CampaignFiles,
@@ -17,15 +22,14 @@ from labelchef.domain.campaigns import (
     CampaignSummary,
     ItemProgress,
     OpenRound,
-    Role,
     RoundSummary,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.services.people.access import locked_campaign, visible_campaign
-from labelchef.services.people.quality import stats_of
-from labelchef.services.progress import gains_of
-from labelchef.services.times import moment, moment_or_none
+from labelchef.selectors import SELECTORS
+from labelchef.services.people.access import changing, find, looking, takes_part
+from labelchef.services.progress import gains_of, stats_of
+from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import (
     account_table,
@@ -36,29 +40,26 @@ from labelchef.store import (
     selection_table,
     vote_table,
 )
+from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow
 from labelchef.store.values import new_public_id
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from labelchef.campaign.data import CampaignData
-
 _LONGEST_NAME = 200
+_FROM = {
+    CampaignState.PAUSED: (CampaignState.RUNNING, CampaignState.PREPARING),
+    CampaignState.RUNNING: (CampaignState.PAUSED, CampaignState.STOPPED, CampaignState.FAILED, CampaignState.FINISHED),
+    CampaignState.STOPPED: (CampaignState.RUNNING, CampaignState.PREPARING, CampaignState.PAUSED, CampaignState.FAILED),
+}
+"""The states from which a lead may bring a campaign into each state."""
 
 
 def create_campaign(
-    ws: Workspace, name: str, files: "CampaignFiles | CampaignData", settings: Settings, by: str
+    ws: Workspace, name: str, files: CampaignFiles | CampaignData, settings: Settings, by: str
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused."""
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
-        raise InvalidInputError(
-            f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters", code="name"
-        )
-    from labelchef.campaign.files import read_files
-    from labelchef.campaign.start import check, with_strengths
-    from labelchef.services.folders import store_data
-
+        why = f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters"
+        raise InvalidInputError(why, code="name")
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
     data.contents.check(len(data.X), len(y_val))
@@ -67,7 +68,8 @@ def create_campaign(
     public_id = new_public_id()
     folder = ws.home / CAMPAIGNS / public_id
     try:
-        arrays = store_data(data, folder)
+        with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
+            arrays = _store(data, folder)
         with ws.writing() as connection:
             campaign_table.insert_campaign(
                 connection,
@@ -81,8 +83,7 @@ def create_campaign(
                 n_items=len(data.X),
                 arrays=arrays,
             )
-            row = campaign_table.find_campaign(connection, public_id)
-            made = _summary(connection, row)
+            made = _summary(connection, campaign_table.find_campaign(connection, public_id))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -90,51 +91,55 @@ def create_campaign(
     return made
 
 
+def _store(data: CampaignData, folder: Path) -> list[ArrayFacts]:
+    """Write arrays and images into a new campaign's folder."""
+    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
+    if data.test is not None:
+        arrays["test_features"] = data.test[0]
+    (folder / "media").mkdir(parents=True)
+    for name in data.contents.images():
+        assert data.contents.media is not None, "contents were checked"
+        target = folder / "media" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(data.contents.media / name, target)
+    return [write_array(folder, name, array) for name, array in arrays.items()]
+
+
 def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
-    from labelchef.campaign.files import find_files
-
     return create_campaign(ws, name, find_files(folder), settings, by)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:
     """The selectors that a lead can choose on the page: name, hint, whether it suggests labels."""
-    from labelchef.campaign.choice import hint_of
-    from labelchef.selectors import SELECTORS
-
     return [(name, hint_of(name), bool(getattr(made, "suggests", False))) for name, made in SELECTORS.items()]
 
 
 def list_campaigns(ws: Workspace, person: str | None = None) -> list[CampaignSummary]:
     """All campaigns, or those that a person may see."""
     with ws.reading() as connection:
+        account = None if person is None else account_table.account_by_name(connection, person)
         found = campaign_table.all_campaigns(connection)
-        return [_summary(connection, row) for row in found if person is None or _sees(connection, row, person)]
+        seen = [row for row in found if account is None or takes_part(connection, row, account)]
+        return [_summary(connection, row) for row in seen]
 
 
 def summary(ws: Workspace, campaign: str, person: str | None = None) -> CampaignSummary:
     """A campaign in one line; with `person`, only if they may see it."""
-    with ws.reading() as connection:
-        row = (
-            campaign_table.find_campaign(connection, campaign)
-            if person is None
-            else visible_campaign(connection, campaign, person)[0]
-        )
+    with looking(ws, campaign, person) as (connection, row):
         return _summary(connection, row)
 
 
 def status(ws: Workspace, campaign: str) -> CampaignStatus:
     """A campaign in full, as a lead sees it."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-        chosen = row.settings
+    with looking(ws, campaign) as (connection, row):
         turns = round_table.rounds_of(connection, row.id)
         return CampaignStatus(
             summary=_summary(connection, row),
-            settings=chosen,
+            settings=row.settings,
             classes=campaign_table.classes_of(connection, row.id),
             rounds=tuple(_round(r) for r in turns),
-            open_round=_open_round(connection, turns[-1] if turns else None, chosen),
+            open_round=_open_round(connection, turns[-1] if turns else None, row.settings),
             people=stats_of(vote_table.live_votes_of_campaign(connection, row.id)),
             members=tuple(account_table.member_names(connection, row.id)),
             conflicts=len(decision_table.unresolved_items(connection, row.id)),
@@ -144,15 +149,13 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
 
 def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
     """The rounds so far, oldest first."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with looking(ws, campaign) as (connection, row):
         return [_round(r) for r in round_table.rounds_of(connection, row.id)]
 
 
 def settings(ws: Workspace, campaign: str) -> Settings:
     """The settings as they are now."""
-    with ws.reading() as connection:
-        return campaign_table.find_campaign(connection, campaign).settings
+    return find(ws, campaign).settings
 
 
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
@@ -160,30 +163,27 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
 
     A finished campaign goes on if the change leaves something to do.
     """
-    with ws.writing() as connection:
-        row = locked_campaign(ws, connection, campaign)
+    with changing(ws, campaign) as (connection, row):
         before = row.settings
         after = before.changed(**changes)
         Rules.of(after)  # a rule that cannot be read is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
-        different = {k: v for k, v in changes.items() if getattr(before, k) != v}
+        old = {name: getattr(before, name) for name in changes}
+        different = {name: value for name, value in changes.items() if old[name] != value}
         if not different:
             return before
         moved: CampaignValues = {"settings": after}
         if row.state == CampaignState.FINISHED:
             moved["state"], moved["message"] = CampaignState.RUNNING, "settings changed; checking what is left"
-        campaign_table.note_change(
-            connection, row.id, by, {"settings": different, "before": {k: getattr(before, k) for k in different}}
-        )
+        noted = {"settings": different, "before": {name: old[name] for name in different}}
+        campaign_table.note_change(connection, row.id, by, noted)
         campaign_table.update_campaign(connection, row.id, **moved)
-    ws.signal.notify()
-    return after
+        return after
 
 
 def pause(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
     """Hand out nothing more until `resume`; votes on items people hold are still taken."""
-    allowed = (CampaignState.RUNNING, CampaignState.PREPARING)
-    return _move(ws, campaign, by, "pause", CampaignState.PAUSED, "paused by the lead", allowed)
+    return _move(ws, campaign, by, "pause", CampaignState.PAUSED)
 
 
 def resume(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
@@ -191,83 +191,42 @@ def resume(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
 
     A finished campaign goes on if there is something to do, else it finishes again and says why.
     """
-    allowed = (CampaignState.PAUSED, CampaignState.STOPPED, CampaignState.FAILED, CampaignState.FINISHED)
-    return _move(ws, campaign, by, "resume", CampaignState.RUNNING, "resumed by the lead", allowed)
+    return _move(ws, campaign, by, "resume", CampaignState.RUNNING)
 
 
 def stop(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
     """End the campaign as it stands; the votes of an open batch stay in the ledger, `resume` takes them up again."""
-    allowed = (CampaignState.RUNNING, CampaignState.PREPARING, CampaignState.PAUSED, CampaignState.FAILED)
-    return _move(ws, campaign, by, "stop", CampaignState.STOPPED, "stopped by the lead", allowed)
+    return _move(ws, campaign, by, "stop", CampaignState.STOPPED)
 
 
-def _move(
-    ws: Workspace,
-    campaign: str,
-    by: str,
-    verb: str,
-    state: CampaignState,
-    message: str,
-    allowed: Sequence[CampaignState],
-) -> CampaignSummary:
-    with ws.writing() as connection:
-        row = locked_campaign(ws, connection, campaign)
+def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState) -> CampaignSummary:
+    with changing(ws, campaign) as (connection, row):
         if row.state != state:
-            if row.state not in allowed:
-                raise ConflictError(
-                    f"the campaign is {row.state}: {row.message}. To {verb} it, it should be {' or '.join(allowed)}",
-                    code="state",
-                )
+            if row.state not in _FROM[state]:
+                expected = " or ".join(_FROM[state])
+                why = f"the campaign is {row.state}: {row.message}. To {verb} it, it should be {expected}"
+                raise ConflictError(why, code="state")
+            message = f"{'resumed' if state == CampaignState.RUNNING else state} by the lead"
             campaign_table.note_change(connection, row.id, by, {verb: row.state})
             campaign_table.update_campaign(connection, row.id, state=state, message=message)
-        found = _summary(connection, campaign_table.find_campaign(connection, row.public_id))
-    ws.signal.notify()
-    return found
+        return _summary(connection, campaign_table.find_campaign(connection, row.public_id))
 
 
-def _sees(connection: "sa.Connection", row: CampaignRow, person: str) -> bool:
-    account = account_table.account_by_name(connection, person)
-    return account is None or account.role == Role.LEAD or account_table.is_member(connection, row.id, account.id)
-
-
-def _summary(connection: "sa.Connection", row: CampaignRow) -> CampaignSummary:
+def _summary(connection: Connection, row: CampaignRow) -> CampaignSummary:
     last = round_table.last_round(connection, row.id)
-    return CampaignSummary(
-        id=row.public_id,
-        slug=row.slug,
-        name=row.name,
-        state=row.state,
-        message=row.message,
-        created_at=moment(row.created_at),
-        created_by=row.created_by,
-        version=row.version,
-        n_items=row.n_items,
-        spent=row.spent,
-        budget=row.settings.budget,
-        round=0 if last is None else last.number,
-    )
+    values = common(CampaignSummary, row) | {"id": row.public_id, "created_at": moment(row.created_at)}
+    return CampaignSummary(**values, budget=row.settings.budget, round=0 if last is None else last.number)
 
 
 def _round(row: RoundRow) -> RoundSummary:
     outcome = row.outcome or {}
-    return RoundSummary(
-        number=row.number,
-        kind=row.kind,
-        state=row.state,
-        size=row.size,
-        ahead=row.ahead,
-        spent=row.spent,
-        validation=outcome.get("validation"),
-        steering=outcome.get("steering"),
-        gain=gains_of(row.outcome).get("validation"),
-        test=outcome.get("test"),
-        seconds=row.seconds,
-        opened_at=moment(row.opened_at),
-        closed_at=moment_or_none(row.closed_at),
-    )
+    values = common(RoundSummary, row) | {split: outcome.get(split) for split in ("validation", "steering", "test")}
+    closed_at = None if row.closed_at is None else moment(row.closed_at)
+    values |= {"opened_at": moment(row.opened_at), "closed_at": closed_at}
+    return RoundSummary(**values, gain=gains_of(row.outcome).get("validation"))
 
 
-def _open_round(connection: "sa.Connection", row: RoundRow | None, settings: Settings) -> OpenRound | None:
+def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:
     if row is None or not row.is_open:
         return None
     leases = assignment_table.live_leases(connection, row.id, time.time())
@@ -278,7 +237,7 @@ def _open_round(connection: "sa.Connection", row: RoundRow | None, settings: Set
     return OpenRound(row.number, row.state, items)
 
 
-def _free_slug(connection: "sa.Connection", name: str) -> str:
+def _free_slug(connection: Connection, name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     base = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "campaign"
     slug, k = base, 1

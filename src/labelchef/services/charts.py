@@ -1,27 +1,31 @@
-"""The charts of the progress page: drawn once a round and theme, then kept."""
+"""The charts of the progress page, drawn once a round and theme, then kept; and the map of the items."""
 
 import gzip
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import NotFoundError
-from labelchef.report import require_report
-from labelchef.services import campaigns
-from labelchef.services.map import map2d
+from labelchef.services.people.access import find, looking
 from labelchef.services.progress import ProgressReport, progress
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import Workspace, folder_of
+from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table
+from labelchef.store.arrays import read_array, write_array
+from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow
 
 NAMES = ("metric", "change", "seconds", "agreement", "map")
 THEMES = ("light", "dark")
 _KEPT = 128
 _cache: "OrderedDict[tuple[str, ...], Drawn]" = OrderedDict()
-_reading = threading.Lock()
 _drawing = {name: threading.Lock() for name in NAMES}
+_MAP_ROWS = 1500
+_mapping = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,16 @@ class Drawn:
 
 def stamp(ws: Workspace, campaign: str) -> str:
     """What a drawn chart is good for: it differs once a round is selected or closed, or the target changes."""
-    summary, settings = campaigns.summary(ws, campaign), campaigns.settings(ws, campaign)
-    last = campaigns.rounds(ws, campaign)[-1:]
-    parts = (summary.id, summary.spent, settings.target, settings.target_metric, [(r.number, r.state) for r in last])
+    with looking(ws, campaign) as (connection, row):
+        last = round_table.last_round(connection, row.id)
+    target = (row.settings.target, row.settings.target_metric)
+    parts = (row.public_id, row.spent, *target, None if last is None else (last.number, last.state))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def available(found: ProgressReport) -> list[str]:
     """The charts that have something to show."""
-    return [name for name in NAMES if name == "map" or not _FRAMES[name](found).empty]
+    return [*(name for name, frame in frames(found).items() if not frame.empty), "map"]
 
 
 def draw(ws: Workspace, campaign: str, name: str, theme: str) -> Drawn:
@@ -51,92 +56,139 @@ def draw(ws: Workspace, campaign: str, name: str, theme: str) -> Drawn:
     if name not in NAMES or theme not in THEMES:
         raise NotFoundError(f"there is no chart {name!r}; expected one of: {', '.join(NAMES)}", code="chart")
     key = (str(ws.home), stamp(ws, campaign), name, theme)
-    kept = _kept(key)
-    if kept is not None:
-        return kept
-    with _drawing[name]:
-        kept = _kept(key)
-        if kept is not None:
-            return kept
-        svg = _svg(ws, campaign, name, theme).encode()
-        drawn = Drawn(svg, gzip.compress(svg, 5, mtime=0), hashlib.sha256(svg).hexdigest()[:32])
-        with _reading:
-            _cache[key] = drawn
-            while len(_cache) > _KEPT:
-                _cache.popitem(last=False)
-        return drawn
-
-
-def _kept(key: tuple[str, ...]) -> Drawn | None:
-    with _reading:
-        found = _cache.get(key)
-        if found is not None:
-            _cache.move_to_end(key)
-        return found
+    drawn = _cache.get(key)
+    if drawn is None:
+        with _drawing[name]:
+            drawn = _cache.get(key)  # another thread may have drawn it meanwhile
+            if drawn is None:
+                svg = _svg(ws, campaign, name, theme).encode()
+                drawn = Drawn(svg, gzip.compress(svg, 5, mtime=0), hashlib.sha256(svg).hexdigest()[:32])
+                _cache[key] = drawn
+                while len(_cache) > _KEPT:
+                    _cache.popitem(last=False)
+    return drawn
 
 
 def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
+    from labelchef.report import require_report
+
     require_report()
     from labelchef.report import charts
 
     if name == "map":
-        points = map2d(ws, campaign)
-        frame = pd.DataFrame([(p.x, p.y, p.state) for p in points or ()], columns=["x", "y", "what"])
-    else:
-        found = progress(ws, campaign)
-        frame = _FRAMES[name](found)
+        return charts.map_svg(map2d(ws, campaign), theme)
+    found = progress(ws, campaign)
+    frame = frames(found)[name]
     if frame.empty:
         raise NotFoundError(f"there is nothing to draw for {name!r} yet", code="chart")
     if name == "metric":
         return charts.metric_svg(frame, found.metric, found.target, theme)
-    plain = {
-        "change": charts.change_svg, "seconds": charts.seconds_svg, "agreement": charts.agreement_svg,
-        "map": charts.map_svg,
-    }  # fmt: skip
+    plain = {"change": charts.change_svg, "seconds": charts.seconds_svg, "agreement": charts.agreement_svg}
     return plain[name](frame, theme)
 
 
-def _metric(found: ProgressReport) -> pd.DataFrame:
-    rows = [
+def frames(found: ProgressReport) -> dict[str, pd.DataFrame]:
+    """What the charts but the map show, by name."""
+    metric = [
         (one.number, values[found.metric], split)
         for one in found.rounds
         for split, values in (("validation", one.validation), ("test", one.test), ("steering", one.steering))
         if values is not None and found.metric in values and not (split == "steering" and one.gain is None)
     ]
-    return pd.DataFrame(rows, columns=["round", "value", "split"])
-
-
-def _change(found: ProgressReport) -> pd.DataFrame:
-    rows = [
+    change = [
         (one.number, change, kind)
         for one in found.rounds
         for kind, change in (("predicted", one.predicted_change), ("realised", one.realised_change))
         if change is not None and one.number > 0
     ]
-    return pd.DataFrame(rows, columns=["round", "change", "kind"])
+    seconds = [(one.number, one.seconds_per_item) for one in found.rounds if one.seconds_per_item is not None]
+    pull, items = found.suggestion, sum(pair.items for pair in found.pairs)
+    agreed = sum(pair.agreement * pair.items for pair in found.pairs)
+    agreement = [
+        ("people with each other", agreed / items if items else None, items),
+        ("with the suggestion, shown", pull.shown_agreement, pull.shown),
+        ("with the suggestion, blind", pull.blind_agreement, pull.blind),
+    ]
+    return {
+        "metric": pd.DataFrame(metric, columns=["round", "value", "split"]),
+        "change": pd.DataFrame(change, columns=["round", "change", "kind"]),
+        "seconds": pd.DataFrame(seconds, columns=["round", "seconds"]),
+        "agreement": pd.DataFrame(agreement, columns=["what", "share", "votes"]).dropna(),
+    }
 
 
-def _seconds(found: ProgressReport) -> pd.DataFrame:
-    rows = [(one.number, one.seconds_per_item) for one in found.rounds if one.seconds_per_item is not None]
-    return pd.DataFrame(rows, columns=["round", "seconds"])
+def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
+    """The items in two dimensions, t-SNE of a sample of training and validation rows: columns x, y, what.
+
+    `what` is 'weak', 'cleaned', 'selected' (in the open batch) or 'validation'. The places are computed once and kept as
+    a file.
+    """
+    row = find(ws, campaign)
+    places = _stored_places(ws, row)
+    if places is None:
+        with _mapping:
+            places = _stored_places(ws, row)  # another thread may have computed them meanwhile
+            if places is None:
+                places = _computed_places(ws, row)
+    train = places[places[:, 0] == 0, 1].astype(int).tolist()
+    with ws.reading() as connection:
+        decided = decision_table.last_decisions(connection, row.id)
+        items = item_table.items_at(connection, row.id, SplitName.TRAIN, train)
+        turn = round_table.last_round(connection, row.id)
+        batch = [] if turn is None or not turn.is_open else selection_table.batch_of(connection, turn.id)
+    opened = {selection.item_id for selection in batch}
+    what = [_state(item, decided.get(item.id), opened) for item in (items[position] for position in train)]
+    what += ["validation"] * (len(places) - len(train))
+    return pd.DataFrame({"x": places[:, 2], "y": places[:, 3], "what": what})
 
 
-def _agreement(found: ProgressReport) -> pd.DataFrame:
-    pull, pairs = found.suggestion, found.pairs
-    rows: list[tuple[str, float, int]] = []
-    if pairs:
-        items = sum(pair.items for pair in pairs)
-        rows.append(("people with each other", sum(pair.agreement * pair.items for pair in pairs) / items, items))
-    if pull.shown_agreement is not None:
-        rows.append(("with the suggestion, shown", pull.shown_agreement, pull.shown))
-    if pull.blind_agreement is not None:
-        rows.append(("with the suggestion, blind", pull.blind_agreement, pull.blind))
-    return pd.DataFrame(rows, columns=["what", "share", "votes"])
+def _state(item: ItemRow, made: DecisionRow | None, opened: set[int]) -> str:
+    if item.id in opened:
+        return "selected"
+    label = item.label if made is None or made.kind == DecisionKind.REOPEN else made.label
+    return "weak" if label is None else "cleaned"
 
 
-_FRAMES: dict[str, Callable[[ProgressReport], pd.DataFrame]] = {
-    "metric": _metric,
-    "change": _change,
-    "seconds": _seconds,
-    "agreement": _agreement,
-}
+def _stored_places(ws: Workspace, campaign: CampaignRow) -> Float64s | None:
+    """(rows, 4): 0 for training or 1 for validation, position, x, y; None if they were not computed yet."""
+    with ws.reading() as connection:
+        facts = campaign_table.arrays_of(connection, campaign.id).get("map")
+    return None if facts is None else np.asarray(read_array(folder_of(ws, campaign), facts))
+
+
+def _computed_places(ws: Workspace, campaign: CampaignRow) -> Float64s:
+    folder, seed = folder_of(ws, campaign), campaign.settings.seed
+    with ws.reading() as connection:
+        arrays = campaign_table.arrays_of(connection, campaign.id)
+    X, X_val = read_array(folder, arrays["features"]), read_array(folder, arrays["val_features"])
+    rng = np.random.default_rng([seed, 2])
+    n_val = min(len(X_val), _MAP_ROWS // 4)
+    train = np.sort(rng.permutation(len(X))[: _MAP_ROWS - n_val])
+    val = np.sort(rng.permutation(len(X_val))[:n_val])
+    flat = _embedded(np.concatenate([X[train], X_val[val]]).astype(np.float64), seed)
+    kinds = np.repeat([0.0, 1.0], [len(train), len(val)])
+    places = np.column_stack([kinds, np.concatenate([train, val]), flat])
+    facts = write_array(folder, "map", places)
+    with ws.writing() as connection:
+        campaign_table.put_array(connection, campaign.id, facts)
+    return places
+
+
+def _embedded(X: Float64s, seed: int) -> Float64s:
+    """PCA to at most 50 columns, then t-SNE; a handful of rows by PCA alone."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    spread = X - X.mean(axis=0)
+    width = min(50, *X.shape)
+    if width > 1:
+        spread = PCA(width, random_state=seed).fit_transform(spread)
+    if len(X) < 12 or width == 1:
+        flat = np.zeros((len(X), 2))
+        flat[:, : min(2, spread.shape[1])] = spread[:, :2]
+        return flat
+    perplexity = min(30.0, (len(X) - 1) / 4)
+    with threadpool_limits(1):  # its threads would spin against those that serve and select
+        tsne = TSNE(2, perplexity=perplexity, init="pca", max_iter=500, random_state=seed)
+        return np.asarray(tsne.fit_transform(spread), np.float64)

@@ -5,11 +5,10 @@ rounds.jsonl         the ledger
 cleaned_labels.csv, model.npz, history.csv, summary.json, report.html       written at the end, also after an interrupt
 """
 
-import contextlib
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, 
 from labelchef.campaign import steps
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.history import history_frame
-from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.rebuild import rebuild
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.session import Session
@@ -35,6 +33,7 @@ from labelchef.domain.validation import Gain
 from labelchef.io import artefacts, tables
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.report import render_report, require_report
+from labelchef.services.shared import writing_to
 
 FORMAT = 2
 """Of the folder; that of labelchef 0.1 was not numbered."""
@@ -106,22 +105,23 @@ def clean(
     check(data, settings)
     items = Items(range(len(data.X)), list(data.names.names), data.weak, _truth(data, answers.truth))
     annotator = _annotator(data, answers, settings, items.truth)
-    asked = settings
-    with _writing(folder):
-        settings = _settled(folder, data, settings, resume)
-    ledger = JsonLinesLedger(settings, path=folder / artefacts.LEDGER)
-    with _writing(folder):
+    with writing_to(folder, "make room or name another --out", kind=InvalidInputError):
+        asked, settings = settings.lasting(), _settled(folder, data, settings, resume)
+        ledger = JsonLinesLedger(settings, path=folder / artefacts.LEDGER)
         past = ledger.resume() if ledger.path.exists() else []
-    scores: list[Any] = []
-    session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=lambda s: scores.append(s.scores()))
-    ledger.history = session.rounds
-    with _writing(folder):
+        scores: list[Any] = []
+        session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=lambda s: scores.append(s.scores()))
+        ledger.history = session.rounds
         _begin(folder, data, asked, settings)
         reason, message = _run(ledger, session, annotator, watcher)
-    gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
-    outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
-    with _writing(folder):
-        files = _write(folder, session, outcome, items, data, reason, message, report=report)
+        gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
+        outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
+        files = _write(
+            folder, session, outcome, items, data.clean, {"stopped_because": str(reason), "message": message}
+        )
+        if report:
+            files.append(folder / "report.html")
+            artefacts.write_text(files[-1], render_report(report_data(outcome, items)))
     return CleanOutcome(folder, history_frame(session.rounds), reason, message, settings, [*files, ledger.path], gains)
 
 
@@ -138,29 +138,27 @@ def _truth(data: CampaignData, labels: list[Any] | None) -> Ints | None:
         return None
     ids = data.names.encode(labels, "truth", allow_missing=True)
     if len(ids) != len(data.X):
-        raise InvalidInputError(
-            f"truth has {len(ids)} labels; expected {len(data.X)}, one for each training sample", code="truth"
-        )
+        why = f"truth has {len(ids)} labels; expected {len(data.X)}, one for each training sample"
+        raise InvalidInputError(why, code="truth")
     return ids
 
 
 def _annotator(data: CampaignData, answers: Answers, settings: Settings, truth: Ints | None) -> Annotator:
     people: Annotator | None = None
     if answers.votes is not None:
-        people = _recorded(data.names, answers.votes, len(data.X), settings.people)
+        people = _recorded(data, answers.votes, settings.people)
     elif truth is not None and settings.people:
         rates = (answers.error_rate,) * settings.people
         people = SimulatedAnnotators(truth, n_classes=len(data.names), error_rates=rates, seed=settings.seed)
     return make_voters(settings.people, settings.suggestion_votes, people)
 
 
-def _recorded(names: ClassNames, votes: pd.DataFrame, n_train: int, people: int) -> RecordedVotes:
-    labels = names.encode(votes["label"].tolist(), "votes", allow_missing=True)
+def _recorded(data: CampaignData, votes: pd.DataFrame, people: int) -> RecordedVotes:
+    labels = data.names.encode(votes["label"].tolist(), "votes", allow_missing=True)
     last = int(votes["item"].max()) if len(votes) else 0
-    if last >= n_train:
-        raise InvalidInputError(
-            f"votes on item {last}; expected rows of the training set, 0 to {n_train - 1}", code="votes"
-        )
+    if last >= len(data.X):
+        why = f"votes on item {last}; expected rows of the training set, 0 to {len(data.X) - 1}"
+        raise InvalidInputError(why, code="votes")
     rows = zip(votes["item"].tolist(), votes["annotator"].astype(str), labels.tolist(), strict=True)
     return RecordedVotes(rows, per_item=people or None)
 
@@ -171,13 +169,13 @@ def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool)
     A folder that holds another campaign, or none where one is to go on, is refused before any work is done.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    known, ledger = folder / artefacts.IDENTITY, folder / artefacts.LEDGER
-    if resume and not known.exists() and not ledger.exists():
+    known = folder / artefacts.IDENTITY
+    begun = known.exists() or (folder / artefacts.LEDGER).exists()
+    if resume and not begun:
         raise InvalidInputError(f"{folder} holds no campaign to go on with; check --out", code="out")
-    if not resume and (known.exists() or ledger.exists()):
-        raise InvalidInputError(
-            f"{folder} holds a campaign already; go on with it by --resume, or name another --out", code="out"
-        )
+    if begun and not resume:
+        why = f"{folder} holds a campaign already; go on with it by --resume, or name another --out"
+        raise InvalidInputError(why, code="out")
     if not resume:
         return with_strengths(data, settings)[0]
     found = _identity_in(known)
@@ -209,43 +207,26 @@ def _identity_in(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _begin(folder: Path, data: CampaignData, asked: Settings, settings: Settings) -> None:
-    """Say what this campaign is, before its first round is written."""
-    known, ledger = folder / artefacts.IDENTITY, folder / artefacts.LEDGER
-    if not known.exists():
+def _begin(folder: Path, data: CampaignData, asked: dict[str, Any], settings: Settings) -> None:
+    """Say what this campaign is, before its first round is written: the settings as asked for, and gamma and l2 as used."""
+    if not (folder / artefacts.IDENTITY).exists():
         facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data)}
-        artefacts.write_json(known, {"format": FORMAT, "asked": asked.lasting(), **facts})
-    ledger.touch()
+        artefacts.write_json(folder / artefacts.IDENTITY, {"format": FORMAT, "asked": asked, **facts})
+    (folder / artefacts.LEDGER).touch()
 
 
 def fingerprint(data: CampaignData) -> str:
     """A digest of the data: labels whole, of the training features a few thousand rows spread over all."""
     digest = hashlib.sha256(repr((data.X.shape, data.names.names)).encode())
-    digest.update(np.ascontiguousarray(data.X[:: max(1, len(data.X) // 4096)]).tobytes())
-    digest.update(np.ascontiguousarray(data.weak).tobytes())
-    digest.update(np.ascontiguousarray(data.clean).tobytes())
-    for part in (data.validation, data.test):
-        for array in part or ():
-            digest.update(np.ascontiguousarray(array).tobytes())
+    few = data.X[:: max(1, len(data.X) // 4096)]
+    for array in (few, data.weak, data.clean, *data.validation, *(data.test or ())):
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Say in a sentence what a disk, a folder or its rights do not allow."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidInputError(
-            f"{error.filename or folder} cannot be written: {error.strerror or error}; make room or name another --out",
-            code="out",
-        ) from None
 
 
 def _decided(rounds: list[RoundRecord]) -> dict[int, Decided]:
     found: dict[int, Decided] = {}
-    for record in rounds:
-        made = record.decisions
+    for made in (record.decisions for record in rounds):
         for item, label, support in zip(made.items.tolist(), made.labels.tolist(), made.support.tolist(), strict=True):
             found[item] = Decided(label, "votes", support)
     return found
@@ -257,25 +238,17 @@ def _metrics(record: RoundRecord) -> dict[str, Any]:
 
 
 def _write(
-    folder: Path,
-    session: Session,
-    outcome: Outcome,
-    items: Items,
-    data: CampaignData,
-    reason: StopReason,
-    message: str,
-    *,
-    report: bool,
+    folder: Path, session: Session, outcome: Outcome, items: Items, clean: Ints, ending: dict[str, str]
 ) -> list[Path]:
+    """Labels, model, history and summary; `ending` says why it stopped."""
     files = [folder / name for name in ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json")]
     settings = outcome.settings.as_dict()
-    tables.write_table(label_frame(items, data.clean, _decided(session.rounds)), files[0])
+    tables.write_table(label_frame(items, clean, _decided(session.rounds)), files[0])
     artefacts.write_model(files[1], session.parameters, list(items.names), settings)
     tables.write_table(history_frame(session.rounds), files[2])
     first, last = session.rounds[0], session.rounds[-1]
     summary = {
-        "stopped_because": str(reason),
-        "message": message,
+        **ending,
         "before": _metrics(first),
         "after": _metrics(last),
         "gain": {split: {**gain.as_dict(), "doubt": gain.doubt} for split, gain in outcome.gains.items()},
@@ -285,7 +258,4 @@ def _write(
         "versions": {"labelchef": labelchef.__version__, "python": platform.python_version()},
     }
     artefacts.write_json(files[3], summary)
-    if report:
-        files.append(folder / "report.html")
-        artefacts.write_text(files[-1], render_report(report_data(outcome, items)))
     return files

@@ -1,28 +1,44 @@
-"""The demo: real digits, weak labels from simple rules, simulated people, one folder of results."""
+"""The demo: real digits and weak labels from simple rules; cleaned by simulated people, or a campaign to label by hand."""
 
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
+from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
+from labelchef.domain.arrays import Floats
+from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.io.digits import load_digits_demo
+from labelchef.io.digits import DigitsData, load_digits_demo
 from labelchef.report import require_report
 from labelchef.services.clean import Answers, CleanOutcome, Watcher, clean
 
+if TYPE_CHECKING:
+    from labelchef.services.workspace import Workspace
 
-def demo_settings(seed: int = 0) -> Settings:
-    """What the demo runs with."""
-    return Settings.with_strategy("one", budget=200, batch_size=10, seed=seed)
+NAME = "Digits"
+_FILES = [
+    "cleaned_labels.csv",
+    "model.npz",
+    "history.csv",
+    "summary.json",
+    "report.html",
+    "rounds.jsonl",
+    "campaign.json",
+]
+_PIXELS = 96
 
 
 def demo(folder: Path, *, seed: int = 0, report: bool = True, watcher: Watcher | None = None) -> CleanOutcome:
     """Clean the digits and write everything to `folder`."""
-    data = load_digits_demo(seed)
-    whole = CampaignData.of(
-        data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test
-    )
-    settings, answers = demo_settings(seed), Answers(truth=data.y.tolist())
-    return clean(whole, answers, settings, folder, title="labelchef demo: digits", report=report, watcher=watcher)
+    digits = load_digits_demo(seed)
+    settings = Settings.with_strategy("one", budget=200, batch_size=10, seed=seed)
+    answers, title = Answers(truth=digits.y.tolist()), "labelchef demo: digits"
+    return clean(_data(digits), answers, settings, folder, title=title, report=report, watcher=watcher)
 
 
 def fresh_folder(folder: Path, *, report: bool) -> None:
@@ -31,19 +47,43 @@ def fresh_folder(folder: Path, *, report: bool) -> None:
         require_report()
     if not folder.exists():
         return
-    known = {
-        "cleaned_labels.csv",
-        "model.npz",
-        "history.csv",
-        "summary.json",
-        "report.html",
-        "rounds.jsonl",
-        "campaign.json",
-    }
-    strangers = (
-        [entry.name for entry in folder.iterdir() if entry.name not in known] if folder.is_dir() else [folder.name]
-    )
+    there = list(folder.iterdir()) if folder.is_dir() else [folder]
+    strangers = [entry.name for entry in there if entry == folder or entry.name not in _FILES]
     if strangers:
         raise InvalidInputError(f"{folder} holds {strangers[0]!r}, which no demo wrote; name another --out", code="out")
-    for entry in folder.iterdir():
+    for entry in there:
         entry.unlink()
+
+
+def demo_campaign(ws: "Workspace", *, seed: int = 0) -> CampaignSummary:
+    """The demo campaign of this workspace, made if there is none: one person, ten items a round, a tenth of them blind."""
+    from labelchef.services.campaigns import create_campaign, list_campaigns
+
+    there = next((one for one in list_campaigns(ws) if one.name == NAME), None)
+    if there is not None:
+        return there
+    digits = load_digits_demo(seed)
+    settings = Settings(budget=200, batch_size=10, people=1, target=0.9, blind_share=0.1, seed=seed)
+    with tempfile.TemporaryDirectory(prefix="labelchef-digits-") as folder:
+        media = Path(folder)
+        items = _written(media, "train", digits.images)
+        val_items = _written(media, "val", digits.X_val.reshape(-1, 8, 8) * 16)
+        return create_campaign(ws, NAME, _data(digits, Contents(items, val_items, media)), settings, "demo")
+
+
+def _data(digits: DigitsData, contents: Contents | None = None) -> CampaignData:
+    splits = {name: getattr(digits, name) for name in ("X_val", "y_val", "X_test", "y_test")}
+    return CampaignData.of(digits.X, digits.Y_weak, **splits, contents=contents)
+
+
+def _written(folder: Path, prefix: str, images: Floats) -> pd.DataFrame:
+    """Images as dark ink on paper, enlarged so that they can be looked at; a table of their names."""
+    from PIL import Image
+
+    names = []
+    for k, image in enumerate(images):
+        paper = np.clip(255.0 - np.pad(image, 1) * (255.0 / 16.0), 0, 255).astype(np.uint8)
+        name = f"{prefix}-{k:04d}.png"
+        Image.fromarray(paper).resize((_PIXELS, _PIXELS), Image.Resampling.BICUBIC).save(folder / name)
+        names.append(name)
+    return pd.DataFrame({"id": [name.removesuffix(".png") for name in names], "image": names})

@@ -1,18 +1,65 @@
-"""How a campaign goes: metrics of every round, what was predicted and what came of it, agreement, people."""
+"""How a campaign goes: metrics of every round, what was predicted and what came of it, people and how they agree.
+
+Agreement of two people is the share of items both voted on that got the same answer; κ (Cohen's for two, Fleiss' for
+several) sets it against chance. 'Ambiguous' is an answer like any other.
+"""
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
-from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, RoundKind
+from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.validation import Gain, note_on
-from labelchef.services.people.agreement import PairAgreement, Pull, fleiss_of, pairs_of, pull_of
-from labelchef.services.people.quality import PersonQuality, quality_of
+from labelchef.services.people.access import looking
+from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table, round_table, selection_table, vote_table
-from labelchef.store.rows import DecisionRow, RoundRow, SelectionBrief, VoteRow
+from labelchef.store import decision_table, round_table, selection_table, vote_table
+from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
+
+Labels = Mapping[tuple[int, int], int | None]
+"""(item, attempt) → the label that was decided, None if the item was left unresolved."""
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """How two people agree."""
+
+    first: str
+    second: str
+    items: int
+    agreement: float
+    kappa: float | None
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How often people gave the suggested label, where they saw it and where they did not."""
+
+    shown: int
+    shown_agreement: float | None
+    blind: int
+    blind_agreement: float | None
+
+    @property
+    def pull(self) -> float | None:
+        """How much more often people agree with a suggestion that they see."""
+        if self.shown_agreement is None or self.blind_agreement is None:
+            return None
+        return self.shown_agreement - self.blind_agreement
+
+
+@dataclass(frozen=True)
+class PersonQuality(PersonStats):
+    """What a person did, and how it compares with what was decided."""
+
+    compared: int
+    """Votes on items that are decided."""
+    quality: float | None
+    """Share of them that equal the decision."""
+    with_suggestion: float | None
 
 
 @dataclass(frozen=True)
@@ -20,8 +67,6 @@ class RoundProgress:
     """A closed round in numbers."""
 
     number: int
-    kind: RoundKind
-    spent: int
     validation: dict[str, float]
     """On the samples that judge; on those that steer where none judges."""
     steering: dict[str, float]
@@ -69,80 +114,163 @@ class ProgressReport:
 
 def progress(ws: Workspace, campaign: str) -> ProgressReport:
     """The campaign in numbers, from the ledger alone."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
         votes = vote_table.live_votes_of_campaign(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         selections = selection_table.selections_of_campaign(connection, row.id)
     settings = row.settings
+    labels = {(d.item_id, d.attempt): d.label for d in decided.values() if d.kind != DecisionKind.REOPEN}
     people = [vote for vote in votes if vote.person != SUGGESTION]
+    batches: dict[int, list[SelectionBrief]] = defaultdict(list)
+    for selection in selections:
+        if selection.origin != Origin.AHEAD:
+            batches[selection.round_id].append(selection)
+    seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for vote in people:
+        if vote.seconds is not None:
+            seconds[vote.item_id, vote.attempt].append(vote.seconds)
     return ProgressReport(
         metric=settings.target_metric,
         target=settings.target,
         spent=row.spent,
         budget=settings.budget,
-        rounds=tuple(_rounds(rounds, selections, decided, people, settings.target_metric)),
-        pairs=tuple(pairs_of(people)),
+        rounds=tuple(
+            _round(turn, settings.target_metric, batches[turn.id], labels, seconds)
+            for turn in rounds
+            if not turn.is_open and turn.outcome is not None
+        ),
+        pairs=pairs_of(people),
         fleiss_kappa=fleiss_of(people),
         suggestion=pull_of(people),
-        people=tuple(quality_of(people, decided)),
+        people=quality_of(people, labels),
     )
 
 
-def _rounds(
-    rounds: Sequence[RoundRow],
-    selections: Sequence[SelectionBrief],
-    decided: Mapping[int, DecisionRow],
-    votes: Sequence[VoteRow],
-    metric: str,
-) -> list[RoundProgress]:
-    by_round: dict[int, list[SelectionBrief]] = defaultdict(list)
-    for selection in selections:
-        if selection.origin != Origin.AHEAD:
-            by_round[selection.round_id].append(selection)
-    seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for vote in votes:
-        if vote.seconds is not None:
-            seconds[vote.item_id, vote.attempt].append(vote.seconds)
-    found: list[RoundProgress] = []
-    for turn in rounds:
-        if turn.is_open or turn.outcome is None:
-            continue
-        batch = by_round[turn.id]
-        labels = {s.item_id: _label_of(decided, s) for s in batch}
-        followed = [s for s in batch if s.suggested is not None and labels[s.item_id] == s.suggested]
-        gains = gains_of(turn.outcome).get("validation")
-        times = [t for s in batch for t in seconds[s.item_id, s.attempt]]
-        found.append(
-            RoundProgress(
-                number=turn.number,
-                kind=turn.kind,
-                spent=turn.spent,
-                validation=turn.outcome["validation"],
-                steering=turn.outcome["steering"],
-                gain=None if gains is None else gains[metric],
-                test=turn.outcome.get("test"),
-                predicted_change=turn.outcome["predicted_change"],
-                realised_change=turn.outcome["realised_change"],
-                asked=len(batch),
-                resolved=sum(label is not None for label in labels.values()),
-                suggested=sum(s.suggested is not None for s in batch),
-                followed=len(followed),
-                seconds_per_item=statistics.median(times) if times else None,
-            )
-        )
-    return found
+def _round(
+    turn: RoundRow, metric: str, batch: list[SelectionBrief], decided: Labels, seconds: Mapping[Any, list[float]]
+) -> RoundProgress:
+    outcome, gains = turn.outcome or {}, gains_of(turn.outcome).get("validation")
+    labels = [decided.get((s.item_id, s.attempt)) for s in batch]
+    suggested = [(s.suggested, label) for s, label in zip(batch, labels, strict=True) if s.suggested is not None]
+    times = [t for s in batch for t in seconds.get((s.item_id, s.attempt), ())]
+    return RoundProgress(
+        **common(RoundProgress, turn),
+        validation=outcome["validation"],
+        steering=outcome["steering"],
+        gain=None if gains is None else gains[metric],
+        test=outcome.get("test"),
+        predicted_change=outcome["predicted_change"],
+        realised_change=outcome["realised_change"],
+        asked=len(batch),
+        resolved=sum(label is not None for label in labels),
+        suggested=len(suggested),
+        followed=sum(said == label for said, label in suggested),
+        seconds_per_item=_median(times),
+    )
 
 
-def _label_of(decided: Mapping[int, DecisionRow], selection: SelectionBrief) -> int | None:
-    """The decision on a selection's attempt; None if there is none, or a later attempt took its place."""
-    decision = decided.get(selection.item_id)
-    fits = decision is not None and decision.attempt == selection.attempt and decision.kind != DecisionKind.REOPEN
-    return decision.label if decision is not None and fits else None
-
-
-def gains_of(metrics: Mapping[str, Any] | None) -> dict[str, dict[str, Gain]]:
+def gains_of(outcome: Mapping[str, Any] | None) -> dict[str, dict[str, Gain]]:
     """The gains that were stored with a round, by split ('validation', 'test') and metric."""
-    stored = {} if metrics is None else metrics["gain"]
+    stored = {} if outcome is None else outcome["gain"]
     return {split: {name: Gain(**values) for name, values in found.items()} for split, found in stored.items()}
+
+
+def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:
+    """What each person did, by name; the suggestion is not a person."""
+    return tuple(_stats(person, own) for person, own in _by_person(votes))
+
+
+def quality_of(votes: Sequence[VoteRow], decided: Labels) -> tuple[PersonQuality, ...]:
+    """Each person's votes against what was decided."""
+    found = []
+    for person, own in _by_person(votes):
+        answers = [(vote.label, decided.get((vote.item_id, vote.attempt))) for vote in own]
+        same = [said == label for said, label in answers if label is not None]
+        quality = sum(same) / len(same) if same else None
+        followed = _followed([vote for vote in own if vote.suggested is not None])
+        stats = common(PersonStats, _stats(person, own))
+        found.append(PersonQuality(**stats, compared=len(same), quality=quality, with_suggestion=followed))
+    return tuple(found)
+
+
+def _by_person(votes: Sequence[VoteRow]) -> list[tuple[str, list[VoteRow]]]:
+    found: dict[str, list[VoteRow]] = defaultdict(list)
+    for vote in votes:
+        if vote.person != SUGGESTION:
+            found[vote.person].append(vote)
+    return sorted(found.items())
+
+
+def _stats(person: str, own: Sequence[VoteRow]) -> PersonStats:
+    ambiguous, last = sum(vote.label is None for vote in own), max(vote.created_at for vote in own)
+    seconds = _median([vote.seconds for vote in own if vote.seconds is not None])
+    return PersonStats(person, len(own), ambiguous, seconds, moment(last))
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def pairs_of(votes: Sequence[VoteRow]) -> tuple[PairAgreement, ...]:
+    """The agreement of every two people who voted on the same items."""
+    both: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for answers in _answers(votes).values():
+        for first, second in combinations(sorted(answers), 2):
+            both[first, second].append((answers[first], answers[second]))
+    return tuple(
+        PairAgreement(*pair, len(given), agreement(given), cohen_kappa(given)) for pair, given in sorted(both.items())
+    )
+
+
+def agreement(given: Sequence[tuple[int, int]]) -> float:
+    """Share of pairs that are equal."""
+    return sum(a == b for a, b in given) / len(given)
+
+
+def cohen_kappa(given: Sequence[tuple[int, int]]) -> float | None:
+    """Cohen's κ of two people's answers; None where chance alone would make them agree.
+
+    >>> cohen_kappa([(0, 0), (1, 1), (0, 1), (1, 0)])
+    0.0
+    """
+    first, second = Counter(a for a, _ in given), Counter(b for _, b in given)
+    chance = sum(count * second[label] for label, count in first.items()) / len(given) ** 2
+    return None if chance >= 1.0 else (agreement(given) - chance) / (1.0 - chance)
+
+
+def fleiss_of(votes: Sequence[VoteRow]) -> float | None:
+    """Fleiss' κ of all votes; None where it is not defined."""
+    return fleiss_kappa([list(answers.values()) for answers in _answers(votes).values() if len(answers) >= 2])
+
+
+def fleiss_kappa(rows: Sequence[Sequence[int]]) -> float | None:
+    """Fleiss' κ over items with two answers or more each; None where it is not defined.
+
+    >>> fleiss_kappa([[0, 0], [1, 1]])
+    1.0
+    """
+    if not rows:
+        return None
+    counts = Counter(label for row in rows for label in row)
+    chance = sum((c / counts.total()) ** 2 for c in counts.values())
+    alike = [sum(c * (c - 1) for c in Counter(row).values()) / (len(row) * (len(row) - 1)) for row in rows]
+    return None if chance >= 1.0 else (sum(alike) / len(rows) - chance) / (1.0 - chance)
+
+
+def pull_of(votes: Sequence[VoteRow]) -> Pull:
+    """How often people gave the suggested label, seen and unseen."""
+    seen = [v for v in votes if v.suggested is not None and v.source == "person"]
+    shown, blind = [v for v in seen if not v.blind], [v for v in seen if v.blind]
+    return Pull(len(shown), _followed(shown), len(blind), _followed(blind))
+
+
+def _followed(votes: Sequence[VoteRow]) -> float | None:
+    return sum(v.label == v.suggested for v in votes) / len(votes) if votes else None
+
+
+def _answers(votes: Sequence[VoteRow]) -> dict[tuple[int, int], dict[str, int]]:
+    table: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
+    for vote in votes:
+        table[vote.item_id, vote.attempt][vote.person] = -1 if vote.label is None else int(vote.label)
+    return table

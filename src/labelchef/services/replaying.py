@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from labelchef.campaign import rebuild
 from labelchef.campaign.rebuild import ReplayedRound
+from labelchef.services.people.access import find
 from labelchef.services.trained import data_of, ledger_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,7 @@ def replay(ws: Workspace, campaign: str, on_round: Callable[[ReplayedRound], Non
 
     Nothing is written, and nothing depends on the result; a worker may run meanwhile.
     """
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    row = find(ws, campaign)
     past = list(ledger_of(ws, row).past())
     compared: list[ReplayedRound] = []
     for found in rebuild.replay(data_of(ws, row), row.settings, past) if past else ():
@@ -33,9 +32,7 @@ def replay(ws: Workspace, campaign: str, on_round: Callable[[ReplayedRound], Non
         if on_round is not None:
             on_round(found)
     wrong = [one.number for one in compared if not one.agrees]
-    message = (
-        f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
-        if wrong
-        else f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
-    )
+    message = f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
+    if wrong:
+        message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
     return ReplayOutcome(not wrong, message, tuple(compared))

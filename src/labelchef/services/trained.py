@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from sqlalchemy import Connection
 
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign.data import CampaignData
@@ -19,16 +19,13 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
-from labelchef.services.folders import folder_of, require_folder
-from labelchef.services.workspace import Workspace
+from labelchef.ledger.protocol import labels_hash
+from labelchef.ledger.sql import SqlLedger
+from labelchef.services.people.access import find
+from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import campaign_table, item_table, round_table
 from labelchef.store.arrays import read_array
 from labelchef.store.rows import CampaignRow
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from labelchef.ledger.sql import SqlLedger
 
 NEIGHBOURS = 5
 """Validation items shown beside an item."""
@@ -46,8 +43,6 @@ class Trained:
     @property
     def labels_hash(self) -> str:
         """Of the labels as the session has them, computed once a round."""
-        from labelchef.ledger.protocol import labels_hash
-
         closed = len(self.session.rounds)
         if self._hash[0] != closed:
             self._hash = (closed, labels_hash(*self.session.label_state))
@@ -55,8 +50,7 @@ class Trained:
 
     def weak(self, position: int) -> Sequence[float]:
         """The weak label of an item."""
-        found: list[float] = self.data.weak[position].tolist()
-        return found
+        return [float(p) for p in self.data.weak[position]]
 
     def nearest(self, positions: Ints) -> list[list[tuple[int, float]]]:
         """The validation items that are most like each item by cosine: (position, similarity).
@@ -88,19 +82,11 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
     with ws.reading() as connection:
         arrays = campaign_table.arrays_of(connection, campaign.id)
         classes = campaign_table.classes_of(connection, campaign.id)
-        labels = {
-            split: np.array(
-                [
-                    UNRESOLVED if label is None else label
-                    for label in item_table.labels_of_split(connection, campaign.id, split)
-                ],
-                dtype=np.int64,
-            )
-            for split in SplitName
-        }
+        given = {split: item_table.labels_of_split(connection, campaign.id, split) for split in SplitName}
     folder = require_folder(ws, campaign)
-    names = [name for name in ("features", "weak", "val_features", "test_features") if name in arrays]
-    data = {name: read_array(folder, arrays[name]) for name in names}
+    names = ("features", "weak", "val_features", "test_features")
+    data = {name: read_array(folder, arrays[name]) for name in names if name in arrays}
+    labels = {split: np.array([UNRESOLVED if y is None else y for y in ys], np.int64) for split, ys in given.items()}
     return CampaignData(
         X=data["features"],
         weak=data["weak"],
@@ -111,10 +97,8 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
     )
 
 
-def ledger_of(ws: Workspace, campaign: CampaignRow) -> "SqlLedger":
+def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    from labelchef.ledger.sql import SqlLedger
-
     return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, lambda: trained_now(ws, campaign))
 
 
@@ -124,13 +108,12 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         rounds = round_table.rounds_of(connection, campaign.id)
     closed = [row for row in rounds if not row.is_open]
     found = ws.trained.get(campaign.id)
-    fits = (
-        found is not None
-        and len(found.session.rounds) == max(1, len(closed))
-        and (not closed or found.labels_hash == closed[-1].labels_hash)
-    )
-    if found is None or not fits:
-        ws.trained.pop(campaign.id, None)
+    if (
+        found is None
+        or len(found.session.rounds) != max(1, len(closed))
+        or (closed and found.labels_hash != closed[-1].labels_hash)
+    ):
+        ws.forget(campaign.id)
         data = data_of(ws, campaign)
         past = ledger_of(ws, campaign).rounds()[1:]
         found = Trained(data, campaign.settings, rebuild(data, campaign.settings, past))
@@ -140,31 +123,22 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
 
 def step(ws: Workspace, campaign: str) -> bool:
     """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    row = find(ws, campaign)
     ledger = ledger_of(ws, row)
     if due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
-    stepper = Stepper(
-        ledger,
-        lambda: trained_now(ws, row).session,
-        lambda: ws.forget(row.id),
-        MajorityVote(),
-    )
-    stepper.step()
+    Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
     ws.signal.notify()
     return True
 
 
 def is_due(ws: Workspace, campaign: str) -> bool:
     """Whether there is a step for a worker to take."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
-    return due(ledger_of(ws, row).standing()) is not None
+    return due(ledger_of(ws, find(ws, campaign)).standing()) is not None
 
 
-def require_model(connection: "sa.Connection", campaign: CampaignRow) -> None:
+def require_model(connection: Connection, campaign: CampaignRow) -> None:
     """Refuse what needs a model while there is none."""
     if round_table.last_round(connection, campaign.id) is None:
         raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")

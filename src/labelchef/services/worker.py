@@ -1,14 +1,16 @@
 """The background worker: one thread of one process takes the steps that are due in the campaigns of a workspace."""
 
+import contextlib
 import logging
 import threading
 import time
-from types import TracebackType
+from collections.abc import Iterator
 from typing import Self
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.services import map, trained
+from labelchef.services import charts, trained
+from labelchef.services.people.access import changing, find
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
@@ -20,36 +22,31 @@ _POLL_SECONDS = 1.0
 def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
     """Take every step that is due in a campaign now; returns how many there were.
 
-    If another process runs the worker of this workspace, wait `patience` seconds for it, then refuse.
+    If another process runs the worker of this workspace, wait `patience` seconds for it, then refuse. An error that
+    another try cannot repair leaves the campaign failed, with its message.
     """
     with ws.worker_lock.holding(patience):
         steps = 0
-        while _guarded_step(ws, campaign):
-            steps += 1
+        try:
+            while trained.step(ws, campaign):
+                steps += 1
+        except LabelchefError as error:
+            if not _passing(error):
+                _fail(ws, campaign, str(error))
+            raise
         return steps
 
 
-def _guarded_step(ws: Workspace, campaign: str) -> bool:
-    """A step; an error that another try cannot repair leaves the campaign failed, with its message."""
-    try:
-        return trained.step(ws, campaign)
-    except StoreError as error:
-        if not error.code.startswith("array_"):
-            raise
-        _fail(ws, campaign, str(error))
-        raise
-    except LabelchefError as error:
-        _fail(ws, campaign, str(error))
-        raise
+def _passing(error: Exception) -> bool:
+    """Whether another try may succeed: the database is locked, gone or full."""
+    return isinstance(error, StoreError) and not error.code.startswith("array_")
 
 
 def _fail(ws: Workspace, campaign: str, message: str) -> None:
-    with ws.writing() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with changing(ws, campaign) as (connection, row):
         ws.forget(row.id)
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
         campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
-    ws.signal.notify()
 
 
 def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 25.0) -> int:
@@ -57,8 +54,7 @@ def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 2
     deadline = time.monotonic() + timeout
     while True:
         tick = ws.signal.ticks()
-        with ws.reading() as connection:
-            version = campaign_table.find_campaign(connection, campaign).version
+        version = find(ws, campaign).version
         left = deadline - time.monotonic()
         if version > since or left <= 0:
             return version
@@ -85,9 +81,7 @@ class Worker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -98,9 +92,6 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="labelchef-worker", daemon=True)
         self._thread.start()
         self._ready.wait()
-        self._raise_refusal()
-
-    def _raise_refusal(self) -> None:
         if self.refusal is not None:
             raise self.refusal
 
@@ -117,10 +108,6 @@ class Worker:
     def alive(self) -> bool:
         """Whether it is at work: it was started, and neither stopped nor ended by itself."""
         return self._thread is not None and self._thread.is_alive()
-
-    def wake(self) -> None:
-        """Look at once whether something is due."""
-        self._ws.signal.notify()
 
     def _run(self) -> None:
         try:
@@ -150,32 +137,32 @@ class Worker:
             except Exception as error:
                 self._note(row.public_id, error)
 
-    def _keep_lock(self) -> bool:
-        """Whether this worker holds the lock. A database that does not answer is tried again; another worker ends this one."""
+    @contextlib.contextmanager
+    def _retrying(self) -> Iterator[None]:
+        """A database that does not answer is tried again after a while."""
         try:
-            self._ws.worker_lock.keep()
+            yield
         except StoreError as error:
             self.last_error = str(error)
             _log.error("%s", error)
             self._halt.wait(_POLL_SECONDS)
-            return False
-        return True
 
     def _round_trip(self) -> bool:
-        if not self._keep_lock():
-            return False
+        """Take a step in every campaign where one is due; whether there was any. Another worker ends this one."""
         moved = False
-        for row in self._campaigns():
-            if self._halt.is_set():
-                return False
-            try:
-                moved = trained.step(self._ws, row.public_id) or moved
-                self.last_error = None
-                self._elsewhere.discard(row.public_id)
-            except Exception as error:
-                self._note(row.public_id, error)
-                if row.public_id not in self._elsewhere:  # campaigns of another home delay no others
-                    self._halt.wait(_POLL_SECONDS)
+        with self._retrying():
+            self._ws.worker_lock.keep()
+            for row in self._campaigns():
+                if self._halt.is_set():
+                    return False
+                try:
+                    moved = trained.step(self._ws, row.public_id) or moved
+                    self.last_error = None
+                    self._elsewhere.discard(row.public_id)
+                except Exception as error:
+                    self._note(row.public_id, error)
+                    if row.public_id not in self._elsewhere:  # campaigns of another home delay no others
+                        self._halt.wait(_POLL_SECONDS)
         return moved
 
     def _draw_maps(self) -> None:
@@ -191,35 +178,29 @@ class Worker:
 
     def _map(self, campaign: str) -> None:
         try:
-            map.map2d(self._ws, campaign)
+            charts.map2d(self._ws, campaign)
         except Exception as error:  # no round needs a map; a request for it gets the error
             _log.warning("no map of campaign %s: %s", campaign, error)
 
     def _note(self, campaign: str, error: Exception) -> None:
-        """A database that is locked, gone or full is tried again; anything else leaves the campaign failed."""
-        self.last_error = str(error)
-        if isinstance(error, StoreError) and error.code == "folder" and campaign in self._elsewhere:
-            return
-        passing = isinstance(error, StoreError) and not error.code.startswith("array_")
+        """What can pass is tried again; anything else leaves the campaign failed."""
+        self.last_error = message = str(error)
         if not isinstance(error, LabelchefError):
             _log.exception("a step of campaign %s failed", campaign)
-        if passing:
-            if isinstance(error, StoreError) and error.code == "folder":
-                self._elsewhere.add(campaign)  # logged once: it stays so until the folder is there
-            _log.error("%s", error)
+            message = f"the worker met an error: {error!r}"
+        if _passing(error):
+            elsewhere = isinstance(error, StoreError) and error.code == "folder"
+            if not (elsewhere and campaign in self._elsewhere):  # logged once: it stays so until the folder is there
+                _log.error("%s", error)
+            self._elsewhere |= {campaign} if elsewhere else set()
             return
-        message = str(error) if isinstance(error, LabelchefError) else f"the worker met an error: {error!r}"
         try:
             _fail(self._ws, campaign, message)
         except Exception as again:
             _log.error("%s", again)
 
     def _campaigns(self) -> list[CampaignRow]:
-        try:
-            with self._ws.reading() as connection:
-                return campaign_table.all_campaigns(connection)
-        except StoreError as error:
-            self.last_error = str(error)
-            _log.error("%s", error)
-            self._halt.wait(_POLL_SECONDS)
-            return []
+        found: list[CampaignRow] = []
+        with self._retrying(), self._ws.reading() as connection:
+            found = campaign_table.all_campaigns(connection)
+        return found

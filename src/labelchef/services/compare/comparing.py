@@ -6,25 +6,37 @@ which the campaign had its answers is one of those compared, and the differences
 """
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import t as student
 
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.curves import area, labels_to_reach
-from labelchef.campaign.gain import LEVEL, between
-from labelchef.domain.arrays import Float64s
+from labelchef.campaign.curves import area, drawn_areas, labels_to_reach
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.gain import LEVEL, Judged, between
+from labelchef.campaign.metrics import value_of
+from labelchef.campaign.session import Session
+from labelchef.campaign.start import Parts, new_session
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import FEWEST, Gain
-from labelchef.selectors.ranking import RankingSelector
-from labelchef.services.compare.answers import Answers, known_answers
-from labelchef.services.compare.orders import AsAsked, Order, Orders, Redrawn
+from labelchef.ledger.sql import votes_table
+from labelchef.selectors import SelectionContext, Selector
+from labelchef.selectors.ranking import Ranking, RankingSelector
+from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table
+from labelchef.store import decision_table, item_table, selection_table, vote_table
+from labelchef.store.rows import CampaignRow, DecisionRow
 
 FEWEST_LABELS = 20
 """Known answers below which orders are not told apart."""
@@ -33,6 +45,166 @@ REPEATS = 5
 _USUAL = ("expected_infl", "increm_infl", "cleanlab_quality", "margin", "random")
 _SAME = 1e-9  # a level is reached by the same model, whatever its last bits
 _one = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Decided items: `positions` (n,) in the order in which they were first decided, `labels` (n,) as they stand now."""
+
+    positions: Ints
+    labels: Ints
+    suggested: Ints
+    """What was suggested when each was asked last; `UNRESOLVED` for nothing."""
+    votes: Mapping[int, tuple[tuple[str, int], ...]]
+    """Position → who said what, as the decision rests on it."""
+    unanswered: int
+    """Items that were asked and have no answer: unresolved, taken back, or still being voted on."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def to(self, batch: Batch) -> tuple[Votes, Decisions]:
+        """What people answer to a batch of decided items."""
+        known = dict(zip(self.positions.tolist(), self.labels.tolist(), strict=True))
+        items = batch.indices.tolist()
+        ballots: list[tuple[str, object, object]] = [
+            (who, [item], [label]) for item in items for who, label in self.votes.get(item, ())
+        ]
+        labels = np.array([known[item] for item in items], dtype=np.int64)
+        return Votes.of(ballots), Decisions(batch.indices, labels, np.ones(len(batch)))
+
+
+def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
+    """The answers that count now; labels given with the data are not among them."""
+    with ws.reading() as connection:
+        decisions = decision_table.decisions(connection, campaign.id)
+        selections = selection_table.selections_of_campaign(connection, campaign.id)
+        given = {item.id for item in item_table.train_items(connection, campaign.id) if item.label is not None}
+        last = {row.item_id: row for row in decisions}
+        final = {i: row for i, row in last.items() if _answers(row) and i not in given}
+        votes = votes_table(final.values(), vote_table.votes_behind(connection, list(final.values())))
+    order = [item for item in dict.fromkeys(row.item_id for row in decisions if _answers(row)) if item in final]
+    asked = {
+        s.item_id: UNRESOLVED if s.suggested is None else s.suggested for s in selections if s.origin != Origin.AHEAD
+    }
+    said: dict[int, tuple[tuple[str, int], ...]] = {}
+    for position, who, label in votes:
+        said[position] = (*said.get(position, ()), (who, label))
+    return Answers(
+        positions=np.array([final[item].position for item in order], dtype=np.int64),
+        labels=np.array([final[item].label for item in order], dtype=np.int64),
+        suggested=np.array([asked.get(item, UNRESOLVED) for item in order], dtype=np.int64),
+        votes=said,
+        unanswered=len(asked.keys() - final.keys() - given),
+    )
+
+
+def _answers(row: DecisionRow) -> bool:
+    return row.label is not None and row.kind != DecisionKind.REOPEN
+
+
+@dataclass
+class AsAsked(RankingSelector):
+    """The order in which answers came, with what was suggested then."""
+
+    positions: Ints
+    suggestions: Ints
+    name: ClassVar[str] = AS_ASKED
+    suggests: ClassVar[bool] = True
+    needs: ClassVar[str] = "the ledger"
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Places in the order."""
+        n = context.objective.engine.n_rows
+        place, suggested = np.full(n, np.inf), np.full(n, UNRESOLVED)
+        place[self.positions] = np.arange(len(self.positions))
+        suggested[self.positions] = self.suggestions
+        return Ranking(place, suggested)
+
+
+@dataclass
+class Redrawn:
+    """A selector that does not choose by INFL, with other random numbers; split and model keep those of the campaign."""
+
+    base: Selector
+    seed: tuple[int, int]
+    looks_ahead: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self.name, self.suggests = self.base.name, self.base.suggests
+
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The selector's choice, with random numbers of this round and repeat."""
+        rng = np.random.default_rng([*self.seed, len(context.rounds)])
+        return self.base.select(replace(context, rng=rng), batch_size)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What came of a selector's order."""
+
+    split: str
+    """What judged: 'test', 'validation' or 'steering'."""
+    y: Ints
+    """True classes of the samples that judge."""
+    values: tuple[float, ...]
+    """The metric at each point of `Orders.asked`."""
+    area: float
+    """The mean of `values` over the labels."""
+    drawn: Float64s
+    """Areas under the curve on samples drawn again; those of two replays are paired."""
+    kept: int
+    """Suggestions that equal the answer, of `suggested`."""
+    suggested: int
+    seconds: float
+    """Spent on choosing."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What all replays of a campaign share: data, settings and answers."""
+
+    settings: Settings
+    data: CampaignData
+    answers: Answers
+    batch_size: int
+
+    @cached_property
+    def asked(self) -> tuple[int, ...]:
+        """Labels asked at each point of a curve."""
+        return (*range(0, len(self.answers), self.batch_size), len(self.answers))
+
+    def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Order:
+        """Fit the first model, then let the selector ask until nothing is left; `tell` is called after every round."""
+        data = replace(self.data, askable=np.isin(np.arange(len(self.data.X)), self.answers.positions))
+        session = new_session(data, self.settings, Parts(make_selector(selector, look_ahead=self.settings.look_ahead)))
+        session.start()
+        split, y, first = _judged(session)
+        curve, seconds = [first], 0.0
+        for before, after in zip(self.asked, self.asked[1:], strict=False):
+            began = time.perf_counter()
+            batch = session.select(after - before)
+            seconds += time.perf_counter() - began
+            session.decide(batch, *self.answers.to(batch))
+            curve.append(_judged(session)[2])
+            tell(replace(cell, asked=after))
+        metric = self.settings.target_metric
+        drawn = drawn_areas(y, curve, self.asked, metric, len(self.data.names), self.settings.seed)
+        values = tuple(value_of(point.metrics, metric) for point in curve)
+        return Order(split, y, values, area(self.asked, values, self.asked[-1]), drawn, *_suggestions(session), seconds)
+
+
+def _judged(session: Session) -> tuple[str, Ints, Judged]:
+    """By the test set if there is one, else by the validation samples that judge, else by those that steer."""
+    parts = ((split, session.judged(split)) for split in ("test", "validation", "steering"))
+    return next((split, *found) for split, found in parts if found is not None)
+
+
+def _suggestions(session: Session) -> tuple[int, int]:
+    """How many suggestions equal the answer, and how many there were."""
+    made = [(record.batch.suggested, record.decisions.labels) for record in session.rounds]
+    kept = sum(int(((said != UNRESOLVED) & (said == labels)).sum()) for said, labels in made)
+    return kept, sum(int((said != UNRESOLVED).sum()) for said, _ in made)
 
 
 def compare(
@@ -49,15 +221,20 @@ def compare(
     Without `selectors`, the campaign's own and a few to set it against; without `batch_size`, the campaign's. Nothing is
     written; a worker may run meanwhile.
     """
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    row = find(ws, campaign)
     settings = row.settings
     names = _wanted(selectors, settings)
     size = settings.batch_size if batch_size is None else batch_size
     for value, what in ((repeats, "repeats"), (size, "batch_size")):
         if value < 1:
             raise InvalidInputError(f"{what} is {value}; expected at least 1", code=what)
-    answers = _enough(known_answers(ws, row))
+    answers = known_answers(ws, row)
+    if len(answers) < FEWEST_LABELS:
+        raise ConflictError(
+            f"the campaign has {len(answers)} decided items; expected {FEWEST_LABELS} or more to tell orders apart. "
+            "Compare again when more are labelled",
+            code="few_labels",
+        )
     if not _one.acquire(blocking=False):
         raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
     try:
@@ -90,34 +267,19 @@ def _wanted(selectors: Sequence[str] | None, settings: Settings) -> tuple[str, .
     return names
 
 
-def _enough(answers: Answers) -> Answers:
-    if len(answers) < FEWEST_LABELS:
-        raise ConflictError(
-            f"the campaign has {len(answers)} decided items; expected {FEWEST_LABELS} or more to tell orders apart. "
-            "Compare again when more are labelled",
-            code="few_labels",
-        )
-    return answers
-
-
 def _compared(
     orders: Orders, campaign: str, names: Sequence[str], repeats: int, tell: Callable[[Cell], None]
 ) -> Comparison:
-    answers = orders.answers
+    answers, seed = orders.answers, orders.settings.seed
     own = AsAsked(answers.positions, answers.suggested)
     reference = orders.of(own, Cell(AS_ASKED, 1, 1, 0, len(answers)), tell)
     standings = [_standing(orders, AS_ASKED, [reference], reference)]
     for name in names:
         made = make_selector(name)
         times = repeats if isinstance(made, RankingSelector) and made.chance else 1
-        found = [
-            orders.of(
-                name if k == 0 else Redrawn(make_selector(name), (orders.settings.seed, k)),
-                Cell(name, k + 1, times, 0, len(answers)),
-                tell,
-            )
-            for k in range(times)
-        ]
+        drawn: list[str | Selector] = [name, *(Redrawn(make_selector(name), (seed, k)) for k in range(1, times))]
+        cells = [Cell(name, k + 1, times, 0, len(answers)) for k in range(times)]
+        found = [orders.of(one, cell, tell) for one, cell in zip(drawn, cells, strict=True)]
         standings.append(_standing(orders, name, found, reference))
     standings.sort(key=lambda one: -_sign(orders) * one.area)
     return Comparison(
@@ -142,7 +304,8 @@ def _sign(orders: Orders) -> float:
 
 def _standing(orders: Orders, name: str, runs: list[Order], reference: Order) -> Standing:
     asked, labels, sign = orders.asked, float(orders.asked[-1]), _sign(orders)
-    areas = np.array([area(asked, run.values, labels) for run in runs])
+    areas = np.array([run.area for run in runs])
+    error = float(np.std(areas, ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else None  # of their mean
     level = sign * reference.values[-1] - _SAME
     reached = float(np.median([labels_to_reach(asked, [sign * v for v in run.values], level) for run in runs]))
     curve = np.mean([run.values for run in runs], axis=0)
@@ -153,30 +316,23 @@ def _standing(orders: Orders, name: str, runs: list[Order], reference: Order) ->
         curve=tuple(float(v) for v in curve),
         after=tuple(float(np.interp(share * labels, asked, curve)) for share in SHARES),
         area=float(areas.mean()),
-        area_half=_half(areas),
+        area_half=None if error is None else float(student.ppf((1 + LEVEL) / 2, len(runs) - 1) * error),
         labels_to_reach=reached if np.isfinite(reached) else None,
         suggestion_share=sum(run.kept for run in runs) / suggested if suggested else None,
         seconds=float(np.mean([run.seconds for run in runs])),
-        difference=None if name == AS_ASKED else _difference(orders, runs, float(areas.mean()), reference),
+        difference=None if name == AS_ASKED else _difference(orders.settings, runs, error, reference),
     )
 
 
-def _difference(orders: Orders, runs: list[Order], mean: float, reference: Order) -> Gain:
+def _difference(settings: Settings, runs: list[Order], error: float | None, reference: Order) -> Gain:
     """From the campaign's own order; to the samples' draws comes, by Student's law, what other repeats might have given."""
     drawn = np.mean([run.drawn for run in runs], axis=0) - reference.drawn
-    if len(runs) > 1:
-        areas = [area(orders.asked, run.values, float(orders.asked[-1])) for run in runs]
-        rng = np.random.default_rng([orders.settings.seed, len(runs)])
-        drawn += rng.standard_t(len(runs) - 1, len(drawn)) * np.std(areas, ddof=1) / np.sqrt(len(runs))
-    y, own = reference.y, area(orders.asked, reference.values, float(orders.asked[-1]))
+    if error is not None:
+        rng = np.random.default_rng([settings.seed, len(runs)])
+        drawn += rng.standard_t(len(runs) - 1, len(drawn)) * error
+    mean, y = float(np.mean([run.area for run in runs])), reference.y
     rarest = int(np.bincount(y)[np.unique(y)].min())
-    return Gain(orders.settings.target_metric, own, mean, *between(drawn), len(y), rarest)
-
-
-def _half(values: Float64s) -> float | None:
-    """Half of Student's interval of the mean."""
-    n = len(values)
-    return float(student.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    return Gain(settings.target_metric, reference.area, mean, *between(drawn), len(y), rarest)
 
 
 def _notes(orders: Orders, reference: Order, standings: Sequence[Standing]) -> list[str]:

@@ -8,6 +8,7 @@ from labelchef.domain.comparisons import SHARES, Comparison, Standing
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.artefacts import write_text
 from labelchef.io.tables import csv_text
+from labelchef.services.shared import writing_to
 
 FILES = ("comparison.csv", "curves.csv", "comparison.md", "comparison.svg")
 _NONE = "–"
@@ -15,17 +16,8 @@ _NONE = "–"
 
 def headers(found: Comparison) -> list[str]:
     """Of the table's columns."""
-    shares = [f"{share:.0%}" for share in SHARES]
-    return [
-        "selector",
-        *shares,
-        "area",
-        "against as asked",
-        "",
-        f"labels to {found.level:.3f}",
-        "suggestion right",
-        "seconds",
-    ]
+    shares, reached = [f"{share:.0%}" for share in SHARES], f"labels to {found.level:.3f}"
+    return ["selector", *shares, "area", "against as asked", "", reached, "suggestion right", "seconds"]
 
 
 def cells(one: Standing) -> list[str]:
@@ -63,14 +55,10 @@ def write_comparison(found: Comparison, folder: Path) -> tuple[Path, ...]:
         "comparison.md": markdown(found),
         "comparison.svg": curves_svg(curves(found), found.metric, "light"),
     }
-    try:
+    with writing_to(folder, "name another folder", kind=InvalidInputError):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             write_text(folder / name, text)
-    except OSError as error:
-        raise InvalidInputError(
-            f"{folder} cannot be written: {error.strerror or error}; name another folder", code="out"
-        ) from None
     return tuple(folder / name for name in texts)
 
 
@@ -98,24 +86,19 @@ def markdown(found: Comparison) -> str:
 def _table(found: Comparison) -> pd.DataFrame:
     rows = []
     for one in found.standings:
-        gain = one.difference
+        gain, after = one.difference, zip(SHARES, one.after, strict=True)
         rows.append(
             {
                 "selector": one.selector,
                 "replays": one.repeats,
-                **{
-                    f"{found.metric}_{round(100 * share)}": value
-                    for share, value in zip(SHARES, one.after, strict=True)
-                },
+                **{f"{found.metric}_{round(100 * share)}": value for share, value in after},
                 "area": one.area,
                 "area_half": one.area_half,
-                "difference": None if gain is None else gain.change,
-                "low": None if gain is None else gain.low,
-                "high": None if gain is None else gain.high,
+                "difference": gain and gain.change,
+                "low": gain and gain.low,
+                "high": gain and gain.high,
                 "verdict": one.verdict,
-                "labels_to_reach": one.labels_to_reach,
-                "suggestion_share": one.suggestion_share,
-                "seconds": one.seconds,
+                **{name: getattr(one, name) for name in ("labels_to_reach", "suggestion_share", "seconds")},
             }
         )
     return pd.DataFrame(rows)

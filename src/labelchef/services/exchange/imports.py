@@ -3,14 +3,14 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import AssignmentState, Origin, RoundState
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.io import tables
-from labelchef.services.labelling.classes import class_of
-from labelchef.services.labelling.decisions import reconsider
-from labelchef.services.people.access import check_person, locked_campaign
+from labelchef.services.labelling.decisions import class_of, reconsider
+from labelchef.services.people.access import changing, check_person
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     account_table,
@@ -23,9 +23,6 @@ from labelchef.store import (
 )
 from labelchef.store.rows import CampaignRow, ItemRow, NewVote, SelectionRow, VoteRow
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
 
 def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = False) -> dict[str, int]:
     """Take votes of another tool: all of them, or, if a line cannot be used, none.
@@ -35,18 +32,14 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
     again, the same file changes nothing.
     """
     lines = tables.read_vote_lines(path)
-    with ws.writing() as connection:
-        row = locked_campaign(ws, connection, campaign)
+    with changing(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
         items = item_table.items_by_key(connection, row.id, [line.item for line in lines])
         wanted: dict[tuple[str, str], _Incoming] = {}
         for line in lines:
-            vote = _checked(line, items, classes)
-            wanted.pop((line.annotator, line.item), None)
-            wanted[line.annotator, line.item] = vote
+            wanted.pop((line.annotator, line.item), None)  # the last line counts, at its own place in the order
+            wanted[line.annotator, line.item] = _checked(line, items, classes)
         counts = _take(connection, row, list(wanted.values()), dry_run=dry_run)
-    if not dry_run:
-        ws.signal.notify()
     return {"read": len(lines), **counts}
 
 
@@ -68,14 +61,11 @@ def _checked(line: tables.VoteLine, items: dict[str, ItemRow], classes: tuple[st
         raise InvalidInputError(f"line {line.number}: {error}. Nothing was stored", code="votes") from None
 
 
-def _take(
-    connection: "sa.Connection", campaign: CampaignRow, votes: list[_Incoming], *, dry_run: bool
-) -> dict[str, int]:
+def _take(connection: Connection, campaign: CampaignRow, votes: list[_Incoming], *, dry_run: bool) -> dict[str, int]:
     turn = round_table.last_round(connection, campaign.id)
-    open_ = turn is not None and turn.state == RoundState.SELECTED
-    asked = (
-        {s.item_id: s for s in selection_table.selections_of(connection, turn.id)} if turn is not None and open_ else {}
-    )
+    closed = turn is None or turn.state != RoundState.SELECTED
+    selections = [] if turn is None or closed else selection_table.selections_of(connection, turn.id)
+    asked = {selection.item_id: selection for selection in selections}
     past = selection_table.batch_selections(connection, [v.sample.id for v in votes])
     last = vote_table.last_votes(connection, [v.sample.id for v in votes])
     accounts = account_table.account_ids(connection)

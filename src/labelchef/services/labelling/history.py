@@ -1,24 +1,14 @@
 """The ledger of a campaign, a page at a time."""
 
 import re
-from typing import TYPE_CHECKING
 
-from labelchef.domain.campaigns import (
-    LedgerEntry,
-    Page,
-)
+from labelchef.domain.campaigns import LedgerEntry, Page
 from labelchef.domain.errors import InvalidInputError
-from labelchef.services.times import moment
+from labelchef.services.people.access import looking
+from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import (
-    campaign_table,
-    item_table,
-    ledger_lines,
-)
+from labelchef.store import item_table, ledger_lines
 from labelchef.store.values import storable
-
-if TYPE_CHECKING:
-    pass
 
 
 def ledger(
@@ -36,28 +26,19 @@ def ledger(
         raise InvalidInputError(f"kind is {kind!r}; expected one of: {', '.join(ledger_lines.KINDS)}", code="kind")
     if not 1 <= limit <= 1000:
         raise InvalidInputError(f"limit is {limit!r}; expected a whole number from 1 to 1000", code="limit")
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with looking(ws, campaign) as (connection, row):
         item_id = None if item is None else item_table.item_by_key(connection, row.id, item).id
         if person is not None and not storable(person):
             return Page((), None)
         entries, cursor = ledger_lines.page(
             connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
         )
-    return Page(tuple(_entry(e) for e in entries), cursor)
+    return Page(tuple(_entry(line) for line in entries), cursor)
 
 
 def _entry(row: ledger_lines.LedgerRow) -> LedgerEntry:
-    return LedgerEntry(
-        id=row.public_id or f"change-{row.id}",
-        kind=row.kind,
-        at=moment(row.created_at),
-        who=row.who,
-        item=row.item,
-        round=row.round,
-        label=row.label,
-        what=row.what,
-    )
+    values = common(LedgerEntry, row)
+    return LedgerEntry(**{**values, "id": row.public_id or f"change-{row.id}", "at": moment(row.created_at)})
 
 
 def _cursor(after: str | None) -> tuple[float, str, int] | None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from labelchef.domain.campaigns import (
     AssignmentState,
@@ -19,29 +19,11 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.services.folders import folder_of
-from labelchef.services.people.access import locked_for, visible_campaign
-from labelchef.services.times import moment
-from labelchef.services.workspace import Workspace
-from labelchef.store import (
-    assignment_table,
-    campaign_table,
-    item_table,
-    round_table,
-    selection_table,
-    vote_table,
-)
-from labelchef.store.rows import (
-    CampaignRow,
-    ItemRow,
-    LeasedSelection,
-    RoundRow,
-    SelectionRow,
-    UnresolvedItem,
-)
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
+from labelchef.services.people.access import Part, looking, taking_part
+from labelchef.services.shared import moment
+from labelchef.services.workspace import Workspace, folder_of
+from labelchef.store import assignment_table, campaign_table, item_table, round_table, selection_table, vote_table
+from labelchef.store.rows import CampaignRow, ItemRow, LeasedSelection, RoundRow, SelectionRow, UnresolvedItem
 
 _SENTENCES = {
     WaitReason.PREPARING: "the first model is being trained; items come when it is ready",
@@ -55,67 +37,61 @@ _SENTENCES = {
 def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Task] | Waiting:
     """Up to `n` items for this person: those they hold already, then new ones by rank, each leased to them."""
     check_n(n)
-    now = time.time()
-    with ws.reading() as connection:
-        row, _ = visible_campaign(connection, campaign, person)
-        turn = round_table.last_round(connection, row.id)
-        waiting = _waiting(row, turn)
-        if waiting is not None:
-            return waiting
-        assert turn is not None
-        held = assignment_table.leases_of(connection, turn.id, person, now)
-        people = row.settings.people
-        more = len(held) < n and bool(assignment_table.free_selections(connection, turn.id, person, people, now, 1))
-        if not more:
-            return tasks_of(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
-    return _lease(ws, campaign, person, n)
+    with looking(ws, campaign, person) as (connection, row):
+        found = hand_out(Part(connection, row, person), n, lease=False)
+    if found:
+        return found
+    with taking_part(ws, campaign, person, lasting=False) as part:
+        return hand_out(part, n)
 
 
-def _lease(ws: Workspace, campaign: str, person: str, n: int) -> list[Task] | Waiting:
-    with ws.writing(lasting=False) as connection:
-        row = locked_for(ws, connection, campaign, person)[0]
-        return hand_out(connection, row, person, n)
-
-
-def hand_out(connection: "sa.Connection", row: CampaignRow, person: str, n: int) -> list[Task] | Waiting:
-    """Lease up to `n` items to a person, as part of the transaction of `connection`."""
-    now = time.time()
+def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
+    """Lease up to `n` items to a person; without `lease`, no items if some would have to be leased."""
+    connection, row, person, _ = part
+    now, settings = time.time(), row.settings
     turn = round_table.last_round(connection, row.id)
-    waiting = _waiting(row, turn)
-    if waiting is not None:
-        return waiting
-    assert turn is not None
-    settings = row.settings
+    if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
+        return _wait(row, WaitReason(row.state), 60.0)
+    if turn is None or turn.state != RoundState.SELECTED:
+        return _wait(row, WaitReason.PREPARING if turn is None else WaitReason.UPDATING, 5.0)
     held = assignment_table.leases_of(connection, turn.id, person, now)
     if len(held) < n:
-        until = now + 60.0 * settings.lease_minutes
         free = assignment_table.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
+        if free and not lease:
+            return []
+        until = now + 60.0 * settings.lease_minutes
         for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
             assignment_table.assign(connection, selection, person, AssignmentState.LEASED, until + 1e-3 * k)
         if free:
             held = assignment_table.leases_of(connection, turn.id, person, now)
-    return tasks_of(connection, row, turn, person, held[:n], voted=False) or _idle(connection, row, turn, now)
+    if held:
+        return tasks_of(part, turn, held[:n], voted=False)
+    if not selection_table.batch_incomplete(connection, turn.id, settings.people):
+        return _wait(row, WaitReason.UPDATING, 5.0)
+    expiry = assignment_table.next_expiry(connection, turn.id, now)
+    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - now)))
+
+
+def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float) -> Waiting:
+    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds)
 
 
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
     """An item that this person was given, or has voted on."""
-    with ws.reading() as connection:
-        row, _ = visible_campaign(connection, campaign, person)
-        sample = item_table.item_by_key(connection, row.id, item)
-        turn, selection = place_of(connection, row, sample, person)
-        known = selection is not None and (
-            assignment_table.assignment_of(connection, selection.id, person) is not None
-            or vote_table.last_vote(connection, sample.id, selection.attempt, person) is not None
-        )
-        if selection is None or turn is None or not known:
+    with looking(ws, campaign, person) as (connection, row):
+        part = Part(connection, row, person)
+        place = place_of(part, item)
+        if place is None or (
+            assignment_table.assignment_of(connection, place.selection.id, person) is None
+            and vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person) is None
+        ):
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
-        return tasks_of(connection, row, turn, person, [selection])[0]
+        return tasks_of(part, place.turn, [place.selection])[0]
 
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     """Give an item back: others may take it, and this person gets it again after all others."""
-    with ws.writing() as connection:
-        row, _ = locked_for(ws, connection, campaign, person)
+    with taking_part(ws, campaign, person) as (connection, row, *_):
         sample = item_table.item_by_key(connection, row.id, item)
         turn = round_table.last_round(connection, row.id)
         selection = None if turn is None else selection_table.selection_of_item(connection, turn.id, sample.id)
@@ -129,8 +105,7 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
 
 def media(ws: Workspace, campaign: str, item: str) -> Path:
     """The image of a training or validation item, a file inside the campaign's media folder."""
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with looking(ws, campaign) as (connection, row):
         name = item_table.image_of(connection, row.id, item)
     folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
@@ -144,87 +119,62 @@ def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
     return ItemContent(row.text, row.image, row.fields or {})
 
 
-def place_of(
-    connection: "sa.Connection", campaign: CampaignRow, sample: ItemRow, person: str
-) -> tuple[RoundRow | None, SelectionRow | None]:
-    """Where an item is being asked: the open round, else this person's work ahead that no batch took up yet, else the
-    batch that asked it last; (round, selection).
+class Place(NamedTuple):
+    """Where an item is asked."""
+
+    sample: ItemRow
+    turn: RoundRow
+    selection: SelectionRow
+
+    @property
+    def is_open(self) -> bool:
+        """Whether people still vote on the batch."""
+        return self.turn.state == RoundState.SELECTED
+
+    @property
+    def waits(self) -> bool:
+        """Whether this is work ahead of a round that is over: its votes wait until a batch takes the item up."""
+        return self.selection.origin == Origin.AHEAD and not self.is_open
+
+
+def place_of(part: Part, item: str) -> Place | None:
+    """Where an item is asked: in the open round, else as this person's work ahead that no batch took up yet, else in the
+    batch that asked it last; None if it was never asked.
     """
+    connection, campaign, person, _ = part
+    sample = item_table.item_by_key(connection, campaign.id, item)
     turn = round_table.last_round(connection, campaign.id)
     if turn is not None and turn.state == RoundState.SELECTED:
         selection = selection_table.selection_of_item(connection, turn.id, sample.id)
         if selection is not None:
-            return turn, selection
+            return Place(sample, turn, selection)
     past = selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
     ahead = assignment_table.ahead_of_person(connection, sample.id, sample.attempt, person)
     if ahead is not None and (past is None or ahead.attempt > past.attempt):
-        return round_table.round_by_id(connection, ahead.round_id), ahead
-    if past is None:
-        return turn, None
-    return round_table.round_by_id(connection, past.round_id), past
+        past = ahead
+    return None if past is None else Place(sample, round_table.round_by_id(connection, past.round_id), past)
 
 
-def waits_ahead(turn: RoundRow, selection: SelectionRow) -> bool:
-    """Whether this is work ahead of a round that is over: its votes wait until a batch takes the item up."""
-    return selection.origin == Origin.AHEAD and turn.state != RoundState.SELECTED
-
-
-def _waiting(campaign: CampaignRow, turn: RoundRow | None) -> Waiting | None:
-    """Why nothing is handed out to anyone; None if something is."""
-    state = campaign.state
-    if state in (CampaignState.FINISHED, CampaignState.FAILED):
-        return Waiting(WaitReason(state), campaign.message, campaign.version, 60.0)
-    if state in (CampaignState.PAUSED, CampaignState.STOPPED):
-        reason = WaitReason(state)
-        return Waiting(reason, _SENTENCES[reason], campaign.version, 60.0)
-    if turn is None:
-        return Waiting(WaitReason.PREPARING, _SENTENCES[WaitReason.PREPARING], campaign.version, 5.0)
-    if turn.state != RoundState.SELECTED:
-        return Waiting(WaitReason.UPDATING, _SENTENCES[WaitReason.UPDATING], campaign.version, 5.0)
-    return None
-
-
-def _idle(connection: "sa.Connection", campaign: CampaignRow, turn: RoundRow, now: float) -> Waiting:
-    """Why there is nothing for a person who is done with the open batch."""
-    if not selection_table.batch_incomplete(connection, turn.id, campaign.settings.people):
-        return Waiting(WaitReason.UPDATING, _SENTENCES[WaitReason.UPDATING], campaign.version, 5.0)
-    expiry = assignment_table.next_expiry(connection, turn.id, now)
-    retry = 30.0 if expiry is None else min(30.0, max(1.0, expiry - now))
-    return Waiting(WaitReason.OTHERS, _SENTENCES[WaitReason.OTHERS], campaign.version, retry)
-
-
-def tasks_of(
-    connection: "sa.Connection",
-    campaign: CampaignRow,
-    turn: RoundRow,
-    person: str,
-    selections: Sequence[SelectionRow],
-    *,
-    voted: bool = True,
-) -> list[Task]:
+def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, voted: bool = True) -> list[Task]:
     """Selections as tasks; `voted`: this person may have voted on them, so look for their votes."""
-    if not selections:
-        return []
+    connection, campaign, person, _ = part
     classes = campaign_table.classes_of(connection, campaign.id)
-    settings = campaign.settings
     items = item_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
     validation = item_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
     tasks = []
     for s in selections:
         vote = vote_table.last_vote(connection, s.item_id, s.attempt, person) if voted else None
-        own = None if vote is None or vote.retracted else OwnVote(vote.label, vote.note)
         near_ones = [] if s.blind else [(validation[int(p)], similarity) for p, similarity in s.nearest]
         neighbours = [
             Neighbour(one.key, content_of(one), classes[one.label], similarity)
             for one, similarity in near_ones
             if one.label is not None
         ]
-        item = items[s.item_id]
         tasks.append(
             Task(
-                item=item.key,
-                content=content_of(item),
+                item=items[s.item_id].key,
+                content=content_of(items[s.item_id]),
                 classes=classes,
                 suggestion=None if s.blind else s.suggested,
                 blind=s.blind,
@@ -233,10 +183,10 @@ def tasks_of(
                 rank=s.rank,
                 round=turn.number,
                 origin=s.origin,
-                votes_needed=settings.people,
+                votes_needed=campaign.settings.people,
                 neighbours=tuple(neighbours),
                 leased_until=moment(s.until) if isinstance(s, LeasedSelection) else None,
-                own_vote=own,
+                own_vote=None if vote is None or vote.retracted else OwnVote(vote.label, vote.note),
             )
         )
     return tasks

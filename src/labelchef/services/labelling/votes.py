@@ -2,277 +2,174 @@
 
 import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypedDict, Unpack
 
-from labelchef.domain.campaigns import (
-    AssignmentState,
-    Origin,
-    RoundState,
-    Task,
-    VoteReceipt,
-    Waiting,
-)
+from labelchef.domain.campaigns import AssignmentState, Origin, Task, VoteReceipt, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.services.labelling.classes import class_of
-from labelchef.services.labelling.decisions import reconsider
-from labelchef.services.labelling.tasks import check_n, hand_out, place_of, tasks_of, waits_ahead
-from labelchef.services.people.access import locked_for
+from labelchef.services.labelling.decisions import class_of, reconsider
+from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
+from labelchef.services.people.access import Part, taking_part
 from labelchef.services.workspace import Workspace
-from labelchef.store import (
-    assignment_table,
-    campaign_table,
-    decision_table,
-    item_table,
-    selection_table,
-    vote_table,
-)
-from labelchef.store.rows import (
-    CampaignRow,
-    ItemRow,
-    NewVote,
-    RoundRow,
-    SelectionRow,
-    VoteRow,
-    VoteWithKey,
-)
+from labelchef.store import assignment_table, campaign_table, decision_table, selection_table, vote_table
+from labelchef.store.rows import NewVote
 from labelchef.store.values import storable
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 _LONGEST_NOTE = 4000
 
 
+class Extras(TypedDict, total=False):
+    """What may come with a vote. The same `request_id` is stored once."""
+
+    note: str | None
+    seconds: float | None
+    request_id: str | None
+    hidden: bool
+    """The suggestion was not shown to this person."""
+
+
 def cast_vote(
-    ws: Workspace,
-    campaign: str,
-    person: str,
-    item: str,
-    label: int | str | None,
-    *,
-    note: str | None = None,
-    seconds: float | None = None,
-    request_id: str | None = None,
-    hidden: bool = False,
+    ws: Workspace, campaign: str, person: str, item: str, label: int | str | None, **extras: Unpack[Extras]
 ) -> VoteReceipt:
     """Store a person's vote on an item; a vote on the same item again replaces the first.
 
-    `label` is a class position, a class name, or None for ambiguous. The same `request_id` is stored once. `hidden`:
-    the suggestion was not shown to this person.
+    `label` is a class position, a class name, or None for ambiguous.
     """
-    _check_extras(note, seconds, request_id)
-    ballot = _Ballot(person, item, label, note, seconds, request_id, hidden)
-    with ws.writing() as connection:
-        row, account_id = locked_for(ws, connection, campaign, person)
-        receipt = _cast(connection, row, account_id, ballot)
+    _check(extras)
+    with taking_part(ws, campaign, person) as part:
+        receipt = _cast(part, item, label, extras)
     if receipt.batch_complete:
         ws.signal.notify()
     return receipt
 
 
 def vote_and_next(
-    ws: Workspace,
-    campaign: str,
-    person: str,
-    item: str,
-    label: int | str | None,
-    *,
-    n: int = 2,
-    note: str | None = None,
-    seconds: float | None = None,
-    request_id: str | None = None,
-    hidden: bool = False,
+    ws: Workspace, campaign: str, person: str, item: str, label: int | str | None, n: int, **extras: Unpack[Extras]
 ) -> tuple[VoteReceipt, list[Task] | Waiting]:
     """`cast_vote` and `next_tasks` in one transaction."""
-    _check_extras(note, seconds, request_id)
+    _check(extras)
     check_n(n)
-    ballot = _Ballot(person, item, label, note, seconds, request_id, hidden)
-    with ws.writing() as connection:
-        row, account_id = locked_for(ws, connection, campaign, person)
-        receipt = _cast(connection, row, account_id, ballot)
-        after = hand_out(connection, row, person, n)
+    with taking_part(ws, campaign, person) as part:
+        receipt = _cast(part, item, label, extras)
+        after = hand_out(part, n)
     if receipt.batch_complete:
         ws.signal.notify()
     return receipt, after
 
 
-@dataclass(frozen=True)
-class _Ballot:
-    """A vote as it came."""
-
-    person: str
-    item: str
-    label: int | str | None
-    note: str | None
-    seconds: float | None
-    request_id: str | None
-    hidden: bool
-
-
-def _cast(connection: "sa.Connection", row: CampaignRow, account_id: int | None, ballot: _Ballot) -> VoteReceipt:
-    person, item = ballot.person, ballot.item
-    if ballot.request_id is not None:
-        stored = vote_table.vote_by_request(connection, row.id, person, ballot.request_id)
-        if stored is not None:
-            return _repeated(stored, item)
-    class_id = class_of(campaign_table.classes_of(connection, row.id), ballot.label)
-    sample = item_table.item_by_key(connection, row.id, item)
-    turn, selection = place_of(connection, row, sample, person)
-    if selection is None or turn is None:
-        raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
-    prior = vote_table.last_vote(connection, sample.id, selection.attempt, person)
-    open_ = turn.state == RoundState.SELECTED
-    if waits_ahead(turn, selection):
-        if prior is None or prior.retracted:
-            _may_vote_ahead(connection, row, selection, person, item)
-    elif prior is None or (prior.retracted and open_):
-        _may_vote(connection, row, selection, person, item, open_)
-    public_id = vote_table.insert_vote(
-        connection,
-        prior,
-        NewVote(
-            campaign_id=row.id,
-            item_id=sample.id,
-            attempt=selection.attempt,
-            round_id=None if selection.origin == Origin.AHEAD else turn.id,
-            person=person,
-            account_id=account_id,
-            label=class_id,
-            note=ballot.note or None,
-            blind=selection.blind or ballot.hidden,
-            suggested=selection.suggested,
-            seconds=ballot.seconds,
-            source="person",
-            request_id=ballot.request_id,
-        ),
-    )
-    complete = _counted(connection, row, turn, selection, sample, person, prior, +1)
-    changed = prior is not None and not prior.retracted
-    return VoteReceipt(public_id, item, class_id, repeated=False, changed=changed, batch_complete=complete)
-
-
 def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | None = None) -> Task:
     """Take back this person's latest vote that counts, and hand the item out to them again."""
-    _check_extras(None, None, request_id)
-    with ws.writing() as connection:
-        row, account_id = locked_for(ws, connection, campaign, person)
-        if request_id is not None:
-            stored = vote_table.vote_by_request(connection, row.id, person, request_id)
-            if stored is not None:
-                sample = item_table.item_by_key(connection, row.id, stored.key)
-                turn, selection = place_of(connection, row, sample, person)
-                if selection is None:
-                    raise ConflictError(f"item {stored.key!r} is not being asked any more", code="not_asked")
-                assert turn is not None
-                return tasks_of(connection, row, turn, person, [selection])[0]
-        vote = vote_table.newest_live_vote(connection, row.id, person)
+    _check({"request_id": request_id})
+    with taking_part(ws, campaign, person) as part:
+        connection, row, _, account_id = part
+        undone = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
+        vote = undone or vote_table.newest_live_vote(connection, row.id, person)
         if vote is None:
             raise ConflictError("there is no vote of yours to take back", code="nothing_to_undo")
-        sample = item_table.item_by_key(connection, row.id, vote.key)
-        turn, selection = place_of(connection, row, sample, person)
-        if selection is None or turn is None or selection.attempt != vote.attempt:
-            raise ConflictError(
-                f"your last vote, on item {vote.key!r}, belongs to an earlier time it was asked; it stays",
-                code="nothing_to_undo",
-            )
-        vote_table.insert_vote(
-            connection,
-            vote,
-            NewVote(
-                campaign_id=vote.campaign_id,
-                item_id=vote.item_id,
-                attempt=vote.attempt,
-                round_id=vote.round_id,
-                person=vote.person,
-                account_id=account_id,
-                label=None,
-                blind=vote.blind,
-                suggested=vote.suggested,
-                source="undo",
-                retracted=True,
-                request_id=request_id,
-            ),
+        place = place_of(part, vote.key)
+        if undone is not None:
+            if place is None:
+                raise ConflictError(f"item {vote.key!r} is not being asked any more", code="not_asked")
+            return tasks_of(part, place.turn, [place.selection])[0]
+        if place is None or place.selection.attempt != vote.attempt:
+            why = f"your last vote, on item {vote.key!r}, belongs to an earlier time it was asked; it stays"
+            raise ConflictError(why, code="nothing_to_undo")
+        new = NewVote(
+            campaign_id=vote.campaign_id,
+            item_id=vote.item_id,
+            attempt=vote.attempt,
+            round_id=vote.round_id,
+            person=vote.person,
+            account_id=account_id,
+            label=None,
+            blind=vote.blind,
+            suggested=vote.suggested,
+            source="undo",
+            retracted=True,
+            request_id=request_id,
         )
-        _counted(connection, row, turn, selection, sample, person, vote, -1)
-        if turn.state == RoundState.SELECTED or waits_ahead(turn, selection):
-            minutes = row.settings.lease_minutes
-            assignment_table.assign(connection, selection, person, AssignmentState.LEASED, time.time() + 60.0 * minutes)
-        return tasks_of(connection, row, turn, person, [selection])[0]
+        vote_table.insert_vote(connection, vote, new)
+        _count(part, place, -1)
+        if place.is_open or place.waits:
+            until = time.time() + 60.0 * row.settings.lease_minutes
+            assignment_table.assign(connection, place.selection, person, AssignmentState.LEASED, until)
+        return tasks_of(part, place.turn, [place.selection])[0]
 
 
-def _may_vote_ahead(
-    connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, person: str, item: str
-) -> None:
-    """A first vote on work ahead whose round is over: the item must be undecided and not have all its votes."""
-    last = decision_table.last_decision(connection, selection.item_id)
-    if last is not None and last.attempt >= selection.attempt:
-        raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    votes = vote_table.live_votes(connection, selection.item_id, selection.attempt)
-    taken = assignment_table.slots_taken(connection, selection.id, person, time.time())
-    if len(votes) + taken >= campaign.settings.people:
-        raise ConflictError(
-            f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
-        )
+def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> VoteReceipt:
+    connection, row, person, account_id = part
+    request_id = extras.get("request_id")
+    stored = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
+    if stored is not None:
+        if stored.key != item:
+            why = f"this request_id was used for item {stored.key!r}, not {item!r}; expected a new one a vote"
+            raise ConflictError(why, code="request_id")
+        return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False)
+    class_id = class_of(campaign_table.classes_of(connection, row.id), label)
+    place = place_of(part, item)
+    if place is None:
+        raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
+    selection = place.selection
+    prior = vote_table.last_vote(connection, place.sample.id, selection.attempt, person)
+    first = prior is None or prior.retracted
+    if prior is None or (first and (place.is_open or place.waits)):
+        _check_free(part, place)
+    new = NewVote(
+        campaign_id=row.id,
+        item_id=place.sample.id,
+        attempt=selection.attempt,
+        round_id=None if selection.origin == Origin.AHEAD else place.turn.id,
+        person=person,
+        account_id=account_id,
+        label=class_id,
+        note=extras.get("note") or None,
+        blind=selection.blind or extras.get("hidden", False),
+        suggested=selection.suggested,
+        seconds=extras.get("seconds"),
+        source="person",
+        request_id=request_id,
+    )
+    public_id = vote_table.insert_vote(connection, prior, new)
+    complete = _count(part, place, +1 if first else 0)
+    return VoteReceipt(public_id, item, class_id, repeated=False, changed=not first, batch_complete=complete)
 
 
-def _may_vote(
-    connection: "sa.Connection", campaign: CampaignRow, selection: SelectionRow, person: str, item: str, open_: bool
-) -> None:
-    """A first vote needs a lease that has not run out, or a place that no one else has taken."""
-    if not open_ or selection.decided:
-        raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    now = time.time()
+def _check_free(part: Part, place: Place) -> None:
+    """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
+    connection, campaign, person, _ = part
+    now, selection, item = time.time(), place.selection, place.sample.key
     own = assignment_table.assignment_of(connection, selection.id, person)
-    if own is not None and own.state == AssignmentState.LEASED and own.until > now:
-        return
-    people = campaign.settings.people
-    if selection.votes + assignment_table.slots_taken(connection, selection.id, person, now) >= people:
-        raise ConflictError(
-            f"item {item!r} has been given to others, as many as are asked; ask for the next one", code="taken"
-        )
+    leased = own is not None and own.state == AssignmentState.LEASED and own.until > now and not place.waits
+    decided, votes = not place.is_open or selection.decided, selection.votes
+    if place.waits:
+        last = decision_table.last_decision(connection, selection.item_id)
+        decided = last is not None and last.attempt >= selection.attempt
+        votes = len(vote_table.live_votes(connection, selection.item_id, selection.attempt))
+    if decided:
+        raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
+    taken = votes + assignment_table.slots_taken(connection, selection.id, person, now)
+    if not leased and taken >= campaign.settings.people:
+        why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
+        raise ConflictError(why, code="taken")
 
 
-def _counted(
-    connection: "sa.Connection",
-    campaign: CampaignRow,
-    turn: RoundRow,
-    selection: SelectionRow,
-    sample: ItemRow,
-    person: str,
-    prior: VoteRow | None,
-    by: int,
-) -> bool:
-    """Update counts and leases after a vote; returns whether it completed the batch."""
-    new = by < 0 or prior is None or prior.retracted
-    waits = waits_ahead(turn, selection)
-    if turn.state != RoundState.SELECTED and not waits:
-        reconsider(connection, campaign, selection, sample)
+def _count(part: Part, place: Place, by: int) -> bool:
+    """Update counts and leases after a vote (`by` −1: after it was taken back); returns whether it completed the batch."""
+    connection, campaign, person, _ = part
+    if not place.is_open and not place.waits:
+        reconsider(connection, campaign, place.selection, place.sample)
         return False
-    if new:
-        selection_table.count_vote(connection, selection.id, by)
-    if by > 0:
-        assignment_table.assign(connection, selection, person, AssignmentState.VOTED, time.time())
-    if waits:
-        return False
-    people = campaign.settings.people
-    return not selection_table.batch_incomplete(connection, turn.id, people)
+    if by:
+        selection_table.count_vote(connection, place.selection.id, by)
+    if by >= 0:
+        assignment_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
+    return place.is_open and not selection_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
 
 
-def _repeated(stored: VoteWithKey, item: str) -> VoteReceipt:
-    if stored.key != item:
-        raise ConflictError(
-            f"this request_id was used for item {stored.key!r}, not {item!r}; expected a new one a vote",
-            code="request_id",
-        )
-    return VoteReceipt(stored.public_id, stored.key, stored.label, True, stored.supersedes is not None, False)
-
-
-def _check_extras(note: str | None, seconds: float | None, request_id: str | None) -> None:
+def _check(extras: Extras) -> None:
+    note, seconds, request_id = extras.get("note"), extras.get("seconds"), extras.get("request_id")
     if note is not None and (len(note) > _LONGEST_NOTE or not storable(note)):
-        raise InvalidInputError(
-            f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}, and text only", code="note"
-        )
+        why = f"the note has {len(note)} characters; expected at most {_LONGEST_NOTE}, and text only"
+        raise InvalidInputError(why, code="note")
     if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
         raise InvalidInputError(f"seconds is {seconds!r}; expected a number of at least 0", code="seconds")
     if request_id is not None and not (0 < len(request_id) <= 80 and storable(request_id)):

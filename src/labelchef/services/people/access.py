@@ -1,57 +1,63 @@
-"""Which person may see and change a campaign."""
+"""Which person may see and change a campaign, and the transactions in which they do."""
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import SUGGESTION, Role
 from labelchef.domain.errors import ForbiddenError, InvalidInputError, NotFoundError
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table
-from labelchef.store.rows import CampaignRow
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
+from labelchef.store.rows import AccountRow, CampaignRow
 
 _RESERVED = (SUGGESTION, "votes")
-
-
 _LONGEST_NAME = 120
 
 
-def visible_campaign(connection: "sa.Connection", campaign: str, person: str) -> tuple[CampaignRow, int | None]:
-    """The campaign and the person's account, None for someone without one.
+class Part(NamedTuple):
+    """A transaction in which a person takes part in a campaign."""
 
-    For an annotator who is no member, the campaign is not found.
-    """
-    row = campaign_table.find_campaign(connection, campaign)
-    check_person(person)
-    account = account_table.account_by_name(connection, person)
-    if account is None:
-        return row, None
-    if not account.active:
-        raise ForbiddenError(f"the account {person!r} is deactivated; ask a lead", code="account")
-    if account.role != Role.LEAD and not account_table.is_member(connection, row.id, account.id):
-        raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
-    return row, account.id
+    connection: Connection
+    campaign: CampaignRow
+    person: str
+    account_id: int | None = None
+    """None for someone without an account."""
 
 
-def locked_campaign(ws: Workspace, connection: "sa.Connection", campaign: str) -> CampaignRow:
-    """The campaign as it is once no one else writes to it."""
-    row = campaign_table.find_campaign(connection, campaign)
-    if ws.database.is_sqlite:
-        return row
-    ws.database.lock_campaign(connection, row.id)
-    return campaign_table.find_campaign(connection, row.public_id)
+def find(ws: Workspace, campaign: str) -> CampaignRow:
+    """The campaign as it is now."""
+    with ws.reading() as connection:
+        return campaign_table.find_campaign(connection, campaign)
 
 
-def locked_for(
-    ws: Workspace, connection: "sa.Connection", campaign: str, person: str
-) -> tuple[CampaignRow, int | None]:
-    """The same for a person who takes part, with their account."""
-    row, account_id = visible_campaign(connection, campaign, person)
-    if ws.database.is_sqlite:
-        return row, account_id
-    ws.database.lock_campaign(connection, row.id)
-    return visible_campaign(connection, campaign, person)
+@contextlib.contextmanager
+def looking(ws: Workspace, campaign: str, person: str | None = None) -> Iterator[tuple[Connection, CampaignRow]]:
+    """A transaction that reads a campaign; with `person`, only if they may see it."""
+    with ws.reading() as connection:
+        yield connection, _seen(connection, campaign, person)[0]
+
+
+@contextlib.contextmanager
+def changing(ws: Workspace, campaign: str) -> Iterator[tuple[Connection, CampaignRow]]:
+    """A transaction in which no one else writes to the campaign; afterwards those who wait for a change are woken."""
+    with ws.writing() as connection:
+        yield connection, _locked(ws, connection, campaign, None)[0]
+    ws.signal.notify()
+
+
+@contextlib.contextmanager
+def taking_part(ws: Workspace, campaign: str, person: str, *, lasting: bool = True) -> Iterator[Part]:
+    """The same for a person who takes part; no one is woken."""
+    with ws.writing(lasting=lasting) as connection:
+        row, account_id = _locked(ws, connection, campaign, person)
+        yield Part(connection, row, person, account_id)
+
+
+def takes_part(connection: Connection, campaign: CampaignRow, account: AccountRow) -> bool:
+    """Whether an account may label in a campaign: members, and every lead."""
+    return account.role == Role.LEAD or account_table.is_member(connection, campaign.id, account.id)
 
 
 def check_person(person: str) -> None:
@@ -63,3 +69,28 @@ def check_person(person: str) -> None:
             f"not {' or '.join(_RESERVED)}",
             code="person",
         )
+
+
+def _locked(ws: Workspace, connection: Connection, campaign: str, person: str | None) -> tuple[CampaignRow, int | None]:
+    """The campaign and the account once no one else writes to the campaign; SQLite has one writer anyway."""
+    found = _seen(connection, campaign, person)
+    if ws.database.is_sqlite:
+        return found
+    ws.database.lock_campaign(connection, found[0].id)
+    return _seen(connection, campaign, person)
+
+
+def _seen(connection: Connection, campaign: str, person: str | None) -> tuple[CampaignRow, int | None]:
+    """The campaign and the person's account, None for someone without one; not found by annotators who are no members."""
+    row = campaign_table.find_campaign(connection, campaign)
+    if person is None:
+        return row, None
+    check_person(person)
+    account = account_table.account_by_name(connection, person)
+    if account is None:
+        return row, None
+    if not account.active:
+        raise ForbiddenError(f"the account {person!r} is deactivated; ask a lead", code="account")
+    if not takes_part(connection, row, account):
+        raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
+    return row, account.id

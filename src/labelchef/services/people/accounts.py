@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Connection
+
 from labelchef.domain.campaigns import Account, Role
 from labelchef.domain.errors import (
     ConflictError,
@@ -21,32 +23,21 @@ from labelchef.domain.errors import (
     ThrottledError,
 )
 from labelchef.services.people.access import check_person
-from labelchef.services.times import moment
+from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table
 from labelchef.store.rows import AccountRow
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
     from pwdlib import PasswordHash
 
 LOCAL_NAME = "me"
 """The account that the link on one's own machine signs in to."""
-
-
 SESSION_DAYS = 14.0
-
-
 LINK_MINUTES = 60.0
-
-
 _WINDOW = 15 * 60.0
-
-
 _TRIES = {"pair": 5, "address": 30, "name": 50}
 """Failed attempts within a quarter of an hour: of one name from one address, from one address, of one name."""
-
-
 _SHORTEST, _LONGEST = 10, 1000
 
 
@@ -71,12 +62,13 @@ class ApiTokenInfo:
 def create_account(ws: Workspace, name: str, role: Role | str, password: str | None) -> Account:
     """A new account; without a password nobody can sign in by name."""
     check_person(name)
-    wanted = _role(role)
+    if role not in list(Role):
+        raise InvalidInputError(f"role is {role!r}; expected one of: {', '.join(Role)}", code="role")
     hashed = None if password is None else _hashed(password)
     with ws.writing() as connection:
         if account_table.account_by_name(connection, name) is not None:
             raise ConflictError(f"there is an account {name!r} already; choose another name", code="account")
-        account_table.insert_account(connection, name, wanted, hashed)
+        account_table.insert_account(connection, name, Role(role), hashed)
         return account_of(row_of(connection, name))
 
 
@@ -95,7 +87,8 @@ def find_account(ws: Workspace, name: str) -> Account:
 def has_lead(ws: Workspace) -> bool:
     """Whether someone can sign in as lead by a password."""
     with ws.reading() as connection:
-        return any(_is_lead_with_password(row) for row in account_table.accounts(connection))
+        found = account_table.accounts(connection)
+    return any(row.active and row.role == Role.LEAD and row.password_hash is not None for row in found)
 
 
 def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool = True) -> None:
@@ -123,11 +116,6 @@ def set_active(ws: Workspace, name: str, active: bool) -> Account:
         return account_of(row_of(connection, name))
 
 
-def deactivate(ws: Workspace, name: str) -> Account:
-    """Lock an account out."""
-    return set_active(ws, name, False)
-
-
 def check_password(ws: Workspace, name: str, password: str, *, address: str = "local") -> Account:
     """The account whose password this is. Attempts are counted; too many have to wait.
 
@@ -153,13 +141,6 @@ def sign_in(ws: Workspace, name: str, password: str, *, address: str = "local") 
         return _begin(connection, row_of(connection, account.name))
 
 
-def session_account(ws: Workspace, token: str) -> Account | None:
-    """Who a session belongs to; None if it ended."""
-    with ws.reading() as connection:
-        row = account_table.account_of_session(connection, _digest(token), time.time())
-    return None if row is None else account_of(row)
-
-
 def sign_out(ws: Workspace, token: str) -> None:
     """End a session."""
     with ws.writing() as connection:
@@ -173,9 +154,8 @@ def create_link(ws: Workspace) -> str:
         if account_table.account_by_name(connection, LOCAL_NAME) is None:
             account_table.insert_account(connection, LOCAL_NAME, Role.LEAD, None)
         row = row_of(connection, LOCAL_NAME)
-        account_table.insert_token(
-            connection, row.id, _digest(secret), "link", once=True, expires_at=time.time() + 60 * LINK_MINUTES
-        )
+        expires = time.time() + 60 * LINK_MINUTES
+        account_table.insert_token(connection, row.id, _digest(secret), "link", once=True, expires_at=expires)
     return secret
 
 
@@ -184,9 +164,8 @@ def redeem_link(ws: Workspace, secret: str) -> SignedIn:
     with ws.writing() as connection:
         row = account_table.spend_link(connection, _digest(secret), time.time())
         if row is None:
-            raise ForbiddenError(
-                "this link was used before or is too old; start `labelchef serve` again for a new one", code="link"
-            )
+            why = "this link was used before or is too old; start `labelchef serve` again for a new one"
+            raise ForbiddenError(why, code="link")
         return _begin(connection, row)
 
 
@@ -198,8 +177,7 @@ def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiToke
     with ws.writing() as connection:
         row = row_of(connection, name)
         account_table.insert_token(connection, row.id, _digest(secret), label, once=False, expires_at=None)
-    found = next(t for t in list_api_tokens(ws, name) if t.id == _digest(secret)[:16])
-    return secret, found
+    return secret, next(token for token in list_api_tokens(ws, name) if token.id == _digest(secret)[:16])
 
 
 def list_api_tokens(ws: Workspace, name: str) -> list[ApiTokenInfo]:
@@ -225,13 +203,6 @@ def revoke_api_tokens(ws: Workspace, name: str) -> None:
         account_table.revoke_tokens(connection, row_of(connection, name).id, time.time())
 
 
-def token_account(ws: Workspace, secret: str) -> Account | None:
-    """Who an API token belongs to; None if it does not work."""
-    with ws.reading() as connection:
-        row = account_table.account_of_token(connection, _digest(secret))
-    return None if row is None else account_of(row)
-
-
 def visitor(
     ws: Workspace, *, session: str | None = None, token: str | None = None, campaign: str | None = None
 ) -> tuple[Account | None, bool]:
@@ -246,33 +217,27 @@ def visitor(
             row = account_table.account_of_session(connection, _digest(session or ""), time.time())
         if row is None:
             return None, False
-        lead = row.role == Role.LEAD
-        return account_of(row), lead or (
-            campaign is not None and account_table.takes_part(connection, campaign, row.id)
-        )
+        member = campaign is not None and account_table.takes_part(connection, campaign, row.id)
+        return account_of(row), member or row.role == Role.LEAD
 
 
-def _begin(connection: "sa.Connection", row: AccountRow) -> SignedIn:
-    token = secrets.token_urlsafe(32)
-    now = time.time()
+def _begin(connection: Connection, row: AccountRow) -> SignedIn:
+    token, now = secrets.token_urlsafe(32), time.time()
     expires = now + 86400 * SESSION_DAYS
     account_table.insert_session(connection, row.id, _digest(token), now, expires)
     return SignedIn(token, account_of(row), moment(expires))
 
 
-def _throttle(connection: "sa.Connection", name: str, address: str) -> None:
+def _throttle(connection: Connection, name: str, address: str) -> None:
     now = time.time()
-    failures = account_table.failures(connection, name, address, now - _WINDOW)
-    for kind, times in failures.items():
+    for kind, times in account_table.failures(connection, name, address, now - _WINDOW).items():
         if len(times) >= _TRIES[kind]:
             wait = times[-_TRIES[kind]] + _WINDOW - now
-            raise ThrottledError(
-                f"too many failed attempts; wait {max(1, round(wait / 60))} min and try again",
-                retry_after=max(1.0, wait),
-            )
+            why = f"too many failed attempts; wait {max(1, round(wait / 60))} min and try again"
+            raise ThrottledError(why, retry_after=max(1.0, wait))
 
 
-def row_of(connection: "sa.Connection", name: str) -> AccountRow:
+def row_of(connection: Connection, name: str) -> AccountRow:
     """The row of an account; a name that has none is refused."""
     row = account_table.account_by_name(connection, name)
     if row is None:
@@ -282,18 +247,7 @@ def row_of(connection: "sa.Connection", name: str) -> AccountRow:
 
 def account_of(row: AccountRow) -> Account:
     """An account as others see it."""
-    return Account(row.name, row.role, row.active, moment(row.created_at))
-
-
-def _is_lead_with_password(row: AccountRow) -> bool:
-    return row.active and row.role == Role.LEAD and row.password_hash is not None
-
-
-def _role(role: Role | str) -> Role:
-    try:
-        return Role(role)
-    except ValueError:
-        raise InvalidInputError(f"role is {role!r}; expected one of: {', '.join(Role)}", code="role") from None
+    return Account(**{**common(Account, row), "created_at": moment(row.created_at)})
 
 
 def _digest(secret: str) -> str:
@@ -311,9 +265,8 @@ def _hasher() -> "PasswordHash":
 
 def _hashed(password: str) -> str:
     if not _SHORTEST <= len(password) <= _LONGEST:
-        raise InvalidInputError(
-            f"the password has {len(password)} characters; expected {_SHORTEST} to {_LONGEST}", code="password"
-        )
+        why = f"the password has {len(password)} characters; expected {_SHORTEST} to {_LONGEST}"
+        raise InvalidInputError(why, code="password")
     return _hasher().hash(password)
 
 

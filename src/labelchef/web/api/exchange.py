@@ -12,7 +12,7 @@ from starlette.background import BackgroundTask
 from labelchef.domain.comparisons import Comparison
 from labelchef.services import campaigns, replaying
 from labelchef.services.compare import comparing
-from labelchef.services.exchange import exports, imports, reporting
+from labelchef.services.exchange import exports, imports
 from labelchef.services.replaying import ReplayOutcome
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.labelling import CampaignPath
@@ -129,7 +129,7 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
         "Content-Disposition": f'attachment; filename="{slug}-report.html"',
         "Content-Security-Policy": FILE_POLICY,
     }
-    return HTMLResponse(reporting.report(ws, campaign), headers=headers)
+    return HTMLResponse(exports.report(ws, campaign), headers=headers)
 
 
 @routes.post("/campaigns/{campaign}/replay", tags=["exchange"], responses=answers(Policy.LEAD, CAMPAIGN, changes=True))
