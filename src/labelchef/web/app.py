@@ -11,7 +11,7 @@ import labelchef
 from labelchef.services import worker as working
 from labelchef.services.workspace import Workspace
 from labelchef.web import pages, policies, problems
-from labelchef.web.api import ROUTERS
+from labelchef.web.api import APIS
 from labelchef.web.live import Hub
 from labelchef.web.options import ServeOptions
 from labelchef.web.shield import Shield
@@ -23,31 +23,12 @@ _ABOUT = (
 )
 
 
-class _Versions:
-    """The versions of a workspace's campaigns."""
-
-    def __init__(self, ws: Workspace) -> None:
-        self._ws = ws
-
-    def version(self, campaign: str) -> int:
-        """The campaign's version now."""
-        return working.wait_for_change(self._ws, campaign, -1, 0.0)
-
-    def ticks(self) -> int:
-        """How many changes this process has made."""
-        return self._ws.signal.ticks()
-
-    def sleep(self, seconds: float, since: int) -> None:
-        """Wait for a change of this process."""
-        self._ws.signal.sleep(seconds, since)
-
-
 def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> FastAPI:
     """The app over an open workspace; with `work` it moves the campaigns on itself."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.hub = Hub(_Versions(ws))
+        app.state.hub = Hub(lambda campaign: working.wait_for_change(ws, campaign, -1, 0.0), ws.signal)
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
             if work:
@@ -66,7 +47,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
     app.state.workspace = ws
     app.state.options = options
     problems.install(app, pages.error_page)
-    for router in (*ROUTERS, pages.routes):
+    for router in (*(api.router for api in APIS), pages.routes):
         app.router.routes.extend(router.routes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     app.add_middleware(

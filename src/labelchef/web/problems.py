@@ -15,6 +15,8 @@ from labelchef.domain import errors
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("labelchef.web")
+Case = tuple[int, str, str]
+"""(status, code, when it occurs) of a problem."""
 
 STATUSES: list[tuple[type[errors.LabelchefError], int]] = [
     (errors.ThrottledError, 429),
@@ -175,8 +177,8 @@ CODES: dict[int, dict[str, str]] = {}
 """Status → code → when it occurs, of all problems; filled by `fails` and part of the OpenAPI document."""
 
 
-def fails(*cases: tuple[int, str, str]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of (status, code, when) cases."""
+def fails(*cases: Case) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses of the cases."""
     by_status: dict[int, list[str]] = {}
     for status, code, when in cases:
         by_status.setdefault(status, []).append(f"`{code}`: {when}")

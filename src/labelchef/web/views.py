@@ -5,7 +5,7 @@ describe them in the OpenAPI document, and some of their properties are part of 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -19,33 +19,21 @@ from labelchef.domain.comparisons import Comparison, Standing
 from labelchef.domain.validation import Gain
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.replaying import ReplayOutcome
-from labelchef.web.identity import Who
+from labelchef.web.policies import Who
 
-_RECORDS: dict[type, tuple[str, ...]] = {
-    Account: (),
-    ApiTokenInfo: (),
-    domain.CampaignStatus: (),
-    domain.CampaignSummary: (),
-    Comparison: (),
-    Gain: ("change", "doubt"),
-    domain.ItemProgress: (),
-    domain.LedgerEntry: (),
-    domain.OpenRound: ("complete",),
-    OwnVote: (),
-    domain.Page: (),
-    domain.PersonStats: (),
-    ReplayOutcome: (),
-    ReplayedRound: ("agrees",),
-    domain.RoundSummary: (),
-    Standing: ("verdict",),
-    VoteReceipt: (),
-    Waiting: (),
-}
-"""Record → its properties that are part of the JSON."""
-for _record, _properties in _RECORDS.items():
+_RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
+for _record in (*_RECORDS, ApiTokenInfo, Comparison, Gain, ReplayOutcome, ReplayedRound, Standing):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
-    for _name in _properties:
-        setattr(_record, _name, computed_field(vars(_record)[_name]))
+_IN_JSON = (
+    (Gain, "change"),
+    (Gain, "doubt"),
+    (domain.OpenRound, "complete"),
+    (ReplayedRound, "agrees"),
+    (Standing, "verdict"),
+)
+"""Properties of records that are part of the JSON."""
+for _record, _name in _IN_JSON:
+    setattr(_record, _name, computed_field(vars(_record)[_name]))
 
 
 class ItemView(BaseModel):
@@ -113,12 +101,10 @@ class SessionView(BaseModel):
     csrf: str | None = Field(description="To send as X-CSRF-Token with every change; null for API tokens.")
 
 
-class NewTokenView(BaseModel):
+@dataclass(frozen=True)
+class NewTokenView(ApiTokenInfo):
     """A new API token; the secret is shown only once."""
 
-    id: str
-    label: str
-    created_at: datetime
     secret: str
 
 
@@ -164,45 +150,17 @@ def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummar
     return summary
 
 
-def image_address(campaign: str, key: str, content: domain.ItemContent) -> str | None:
-    """Where the image of an item is served."""
-    if content.image is None:
-        return None
-    return f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
-
-
-def item_fields(campaign: str, key: str, content: domain.ItemContent) -> dict[str, Any]:
+def _item(campaign: str, key: str, content: domain.ItemContent) -> dict[str, Any]:
     """The fields that every view of an item has."""
-    return {
-        "key": key,
-        "text": content.text,
-        "image": image_address(campaign, key, content),
-        "fields": dict(content.fields),
-    }
+    image = f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
+    shown = None if content.image is None else image
+    return {"key": key, "text": content.text, "image": shown, "fields": dict(content.fields)}
 
 
 def task_view(campaign: str, task: domain.Task) -> TaskView:
-    """A task; if it is blind, without anything of the model."""
-    near = () if task.blind else task.neighbours
-    return TaskView(
-        **item_fields(campaign, task.item, task.content),
-        item=task.item,
-        classes=list(task.classes),
-        suggestion=None if task.blind else task.suggestion,
-        blind=task.blind,
-        influence=task.influence,
-        weak=None if task.blind or task.weak is None else list(task.weak),
-        rank=task.rank,
-        round=task.round,
-        origin=task.origin,
-        votes_needed=task.votes_needed,
-        neighbours=[
-            NeighbourView(**item_fields(campaign, n.key, n.content), label=n.label, similarity=n.similarity)
-            for n in near
-        ],
-        leased_until=task.leased_until,
-        own_vote=task.own_vote,
-    )
+    """A task with the addresses of its images."""
+    near = [NeighbourView(**{**vars(one), **_item(campaign, one.key, one.content)}) for one in task.neighbours]
+    return TaskView(**{**vars(task), **_item(campaign, task.item, task.content), "neighbours": near})
 
 
 def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
@@ -216,10 +174,5 @@ def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) 
 
 def conflict_view(campaign: str, conflict: domain.ConflictItem) -> ConflictView:
     """An item in conflict with all its votes: for leads."""
-    return ConflictView(
-        **item_fields(campaign, conflict.item, conflict.content),
-        round=conflict.round,
-        suggestion=conflict.suggestion,
-        votes=[ConflictVoteView(person=p, label=label, note=note) for p, label, note in conflict.votes],
-        asked_again=conflict.asked_again,
-    )
+    votes = [ConflictVoteView(person=p, label=label, note=note) for p, label, note in conflict.votes]
+    return ConflictView(**{**vars(conflict), **_item(campaign, conflict.item, conflict.content), "votes": votes})

@@ -1,17 +1,14 @@
 """Routes of the API, by what they are about."""
 
-from fastapi import APIRouter
+from labelchef.web.api import campaigns, exchange, health, labelling, lead, sessions
+from labelchef.web.policies import Api
 
-from labelchef.web.api import campaigns, exchange, health, labelling, lead, pictures, sessions
-
-ROUTERS: tuple[APIRouter, ...] = (
+APIS: tuple[Api, ...] = (
     health.routes,
     sessions.routes,
+    sessions.people,
     campaigns.routes,
-    campaigns.uploads,
     labelling.routes,
     lead.routes,
     exchange.routes,
-    exchange.uploads,
-    pictures.routes,
 )
