@@ -20,7 +20,7 @@ from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
 from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
 from labelchef.web.problems import WebError
-from labelchef.web.rendering import METRIC_NAMES, plain_or_gzipped, render, static_digest, static_files
+from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
 from labelchef.web.views import shown_to
 
 routes = APIRouter(include_in_schema=False, redirect_slashes=False)
@@ -116,7 +116,6 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
         campaign=shown_to(who, service.summary(ws, campaign)),
         tab="label",
         metric=metric,
-        metric_name=f"validation {METRIC_NAMES.get(metric, metric)}",
         score=score,
     )
 
@@ -135,7 +134,6 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
         progress=found,
         people=[one for one in found.people if who.is_lead or one.person == who.name],
         pairs=found.pairs if who.is_lead else (),
-        metric_name=METRIC_NAMES.get(found.metric, found.metric),
         charts=charts.available(found),
         stamp=charts.stamp(ws, campaign),
     )
@@ -182,15 +180,13 @@ def lead_ledger(
 
 def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) -> Response:
     status = service.status(ws, campaign)
-    metric = status.settings.target_metric
     return render(
         request,
         f"lead/{part or 'overview'}.html",
         campaign=status.summary,
         status=status,
         classes=status.classes,
-        metric=metric,
-        metric_name=METRIC_NAMES.get(metric, metric),
+        metric=status.settings.target_metric,
         tab="lead",
         part=part,
         watch=part not in ("settings", "compare"),

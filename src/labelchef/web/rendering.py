@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from labelchef.web.policies import Who
 
-METRIC_NAMES = {"f1_macro": "macro-F1", "accuracy": "accuracy", "f1": "F1", "loss": "loss"}
+_METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -72,6 +72,7 @@ def environment() -> Environment:
     )
     found.filters.update(thousands=thousands, score=score, details=_details, share=share, sentence=sentence)
     found.filters.update(iso=lambda moment: moment.isoformat(timespec="seconds"), isfinite=math.isfinite)
+    found.filters["metric"] = lambda name: _METRICS.get(name, name)
     return found
 
 

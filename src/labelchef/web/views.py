@@ -6,15 +6,13 @@ describe them in the OpenAPI document, and some of their properties are part of 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass, replace
-from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain import campaigns as domain
-from labelchef.domain.campaigns import Account, CampaignState, Origin, OwnVote, VoteReceipt, Waiting, WaitReason
+from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
 from labelchef.domain.comparisons import Comparison, Standing
 from labelchef.domain.validation import Gain
 from labelchef.services.people.accounts import ApiTokenInfo
@@ -36,48 +34,10 @@ for _record, _name in _IN_JSON:
     setattr(_record, _name, computed_field(vars(_record)[_name]))
 
 
-class ItemView(BaseModel):
-    """What people see of an item."""
-
-    key: str
-    text: str | None
-    image: str | None = Field(description="Address of the image on this server.")
-    fields: dict[str, Any]
-
-
-class NeighbourView(ItemView):
-    """A validation item near the one to label, with its trusted label."""
-
-    label: str
-    similarity: float
-
-
-class TaskView(ItemView):
-    """An item to label. If it is shown blind, it holds nothing of the model."""
-
-    item: str
-    classes: list[str]
-    suggestion: int | None = Field(
-        description="Position of the suggested class; null if blind, or if the selector suggests nothing."
-    )
-    blind: bool
-    influence: float | None = Field(
-        description="N times the predicted change of the validation loss; negative is better. Null if blind or not predicted."
-    )
-    weak: list[float] | None = Field(description="The weak label, a probability for each class; null if blind.")
-    rank: int
-    round: int
-    origin: Origin
-    votes_needed: int
-    neighbours: list[NeighbourView]
-    leased_until: datetime | None
-    own_vote: OwnVote | None
-
-
 class NextView(BaseModel):
     """What this person labels next: the items reserved for them, or why there is none."""
 
-    tasks: list[TaskView]
+    tasks: list[domain.Task]
     waiting: Waiting | None
 
 
@@ -108,23 +68,6 @@ class NewTokenView(ApiTokenInfo):
     secret: str
 
 
-class ConflictVoteView(BaseModel):
-    """A vote on an item in conflict."""
-
-    person: str
-    label: int | None
-    note: str | None
-
-
-class ConflictView(ItemView):
-    """An item whose votes led to no decision."""
-
-    round: int
-    suggestion: int | None
-    votes: list[ConflictVoteView]
-    asked_again: bool
-
-
 class ImportView(BaseModel):
     """What was done with a file of votes."""
 
@@ -150,17 +93,17 @@ def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummar
     return summary
 
 
-def _item(campaign: str, key: str, content: domain.ItemContent) -> dict[str, Any]:
-    """The fields that every view of an item has."""
-    image = f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
-    shown = None if content.image is None else image
-    return {"key": key, "text": content.text, "image": shown, "fields": dict(content.fields)}
+def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain.ItemContent:
+    """What people see of an item, with the address of its image on this server."""
+    if content.image is None:
+        return content
+    return replace(content, image=f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image")
 
 
-def task_view(campaign: str, task: domain.Task) -> TaskView:
+def task_view(campaign: str, task: domain.Task) -> domain.Task:
     """A task with the addresses of its images."""
-    near = [NeighbourView(**{**vars(one), **_item(campaign, one.key, one.content)}) for one in task.neighbours]
-    return TaskView(**{**vars(task), **_item(campaign, task.item, task.content), "neighbours": near})
+    near = tuple(replace(one, content=with_address(campaign, one.key, one.content)) for one in task.neighbours)
+    return replace(task, content=with_address(campaign, task.item, task.content), neighbours=near)
 
 
 def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
@@ -170,9 +113,3 @@ def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) 
             answer = replace(answer, message=_FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)
-
-
-def conflict_view(campaign: str, conflict: domain.ConflictItem) -> ConflictView:
-    """An item in conflict with all its votes: for leads."""
-    votes = [ConflictVoteView(person=p, label=label, note=note) for p, label, note in conflict.votes]
-    return ConflictView(**{**vars(conflict), **_item(campaign, conflict.item, conflict.content), "votes": votes})

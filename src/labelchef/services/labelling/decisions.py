@@ -8,6 +8,7 @@ from labelchef.domain.campaigns import (
     ConflictItem,
     DecisionKind,
     Origin,
+    PersonVote,
     RoundState,
 )
 from labelchef.domain.errors import ConflictError
@@ -108,7 +109,7 @@ def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
                     content=content_of(decision),
                     round=0 if decision.round_id is None else numbers[decision.round_id],
                     suggestion=None if place is None else place.suggested,
-                    votes=tuple((v.person, v.label, v.note) for v in votes),
+                    votes=tuple(PersonVote(v.person, v.label, v.note) for v in votes),
                     asked_again=decision.item_attempt != decision.attempt,
                 )
             )

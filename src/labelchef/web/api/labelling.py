@@ -7,13 +7,14 @@ from pathlib import Path
 
 from fastapi import Response
 
+from labelchef.domain.campaigns import Task
 from labelchef.domain.errors import NotFoundError
 from labelchef.services.labelling import tasks, votes
 from labelchef.web.forms import CampaignPath, ItemPath, NextForm, SkipForm, UndoForm, VoteForm
 from labelchef.web.policies import ITEM, Api, Member, Store
 from labelchef.web.problems import WebError
 from labelchef.web.shield import FILE_POLICY
-from labelchef.web.views import NextView, TaskView, VotedView, next_view, task_view
+from labelchef.web.views import NextView, VotedView, next_view, task_view
 
 routes = Api("labelling", "/campaigns/{campaign}")
 SAFE_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
@@ -50,7 +51,7 @@ def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> Vote
     (409, "not_asked", "the request was sent before, and the item is not being asked any more"),
     (409, "request_id", "the request_id was used for a vote"),
 )
-def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None = None) -> TaskView:
+def undo(campaign: CampaignPath, who: Member, ws: Store, form: UndoForm | None = None) -> Task:
     """Take back this person's last vote; they may label the item again. The same `request_id` takes back one vote only."""
     request_id = None if form is None else form.request_id
     return task_view(campaign, votes.undo_vote(ws, campaign, who.name, request_id=request_id))
@@ -64,7 +65,7 @@ def skip(campaign: CampaignPath, form: SkipForm, who: Member, ws: Store) -> Next
 
 
 @routes.get("/tasks/{item:path}")
-def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> TaskView:
+def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Task:
     """An item handed to this person, with their own vote if there is one."""
     return task_view(campaign, tasks.task(ws, campaign, who.name, item))
 

@@ -1,17 +1,18 @@
 """What leads do: settings, pause and stop, conflicts, the ledger, members."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query
 
-from labelchef.domain.campaigns import Account, CampaignStatus, CampaignSummary, LedgerEntry, Page
+from labelchef.domain.campaigns import Account, CampaignStatus, CampaignSummary, ConflictItem, LedgerEntry, Page
 from labelchef.services import campaigns as service
 from labelchef.services.labelling import decisions, history
 from labelchef.services.people import membership
 from labelchef.web.forms import AccountPath, CampaignPath, ChangedSettings, ItemForm, ResolveForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import ITEM, Api, Lead, Store
-from labelchef.web.views import ConflictView, conflict_view
+from labelchef.web.views import with_address
 
 routes = Api("lead", "/campaigns/{campaign}")
 _STATE = (409, "state", "the campaign is not in a state for this")
@@ -46,10 +47,11 @@ def stop(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignSummary:
 @routes.get("/conflicts")
 def conflicts(
     campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50
-) -> Page[ConflictView]:
+) -> Page[ConflictItem]:
     """Items whose votes led to no decision, with the votes, by round."""
-    found = [conflict_view(campaign, one) for one in decisions.conflicts(ws, campaign)]
-    return part_of(found, lambda view: (view.round, view.key), after, limit)
+    found = decisions.conflicts(ws, campaign)
+    shown = [replace(one, content=with_address(campaign, one.item, one.content)) for one in found]
+    return part_of(shown, lambda one: (one.round, one.item), after, limit)
 
 
 @routes.post("/decisions", ITEM, (422, "label", "no such class"), status_code=204)
