@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from labelchef import __version__
 from labelchef.cli.campaigns import COMMANDS
-from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, console, file_options, setting_options, takes
+from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, STRATEGIES, console, file_options, setting_options, takes
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.users import users
 from labelchef.domain.campaigns import CampaignFiles
@@ -45,10 +45,7 @@ def main(
     """Find the few weak labels whose cleaning helps your model most, and clean them."""
 
 
-_STRATEGY = (
-    "one: three people; two: the suggestion alone; three: the suggestion and two people. "
-    "Default: one if there are people (--truth or --votes), else two."
-)
+_STRATEGY = f"{STRATEGIES} Default: one if there are people (--truth or --votes), else two."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 _CLEAN_FILES = (*REQUIRED, "test_features", "test_labels", "clean_labels", "truth", "votes")
 

@@ -37,10 +37,7 @@ Database = Annotated[
 
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
-Strategy = Annotated[
-    str | None,
-    typer.Option(help="one: three people; two: the suggestion alone; three: the suggestion and two people."),
-]
+STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
     "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
     "weak": "Weak labels: a probability for each sample and class; the headers name the classes.",
@@ -103,7 +100,7 @@ def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
     chosen = {name: OPTIONS[name] for name in names}
     parameters = [_parameter(name, _annotation(option), defaults[name]) for name, option in chosen.items()]
     if "people" in chosen:
-        parameters.append(_parameter("strategy", Strategy, None))
+        parameters.append(_parameter("strategy", Annotated[str | None, typer.Option(help=STRATEGIES)], None))
 
     def make(given: dict[str, Any]) -> Settings:
         strategy = given.pop("strategy", None)

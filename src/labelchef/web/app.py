@@ -19,7 +19,7 @@ from labelchef.services import worker as working
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web import pages, policies, problems
-from labelchef.web.api import APIS
+from labelchef.web.api import ROUTERS
 from labelchef.web.live import Hub
 from labelchef.web.options import ServeOptions, check_binding
 from labelchef.web.shield import Shield
@@ -55,7 +55,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
     app.state.workspace = ws
     app.state.options = options
     problems.install(app, pages.error_page)
-    for router in (*(api.router for api in APIS), pages.routes):
+    for router in (*ROUTERS, pages.routes):
         app.router.routes.extend(router.routes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     app.add_middleware(

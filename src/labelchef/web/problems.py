@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -76,12 +76,7 @@ class WebError(errors.LabelchefError):
 
 
 def problem(
-    status: int,
-    detail: str,
-    code: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    parts: list[FieldProblem] | None = None,
+    status: int, detail: str, code: str, *, headers: Mapping[str, str] | None = None, parts: Sequence[FieldProblem] = ()
 ) -> Response:
     """A problem as a response."""
     body = Problem(
@@ -90,7 +85,7 @@ def problem(
         status=status,
         detail=detail,
         code=code,
-        errors=parts or [],
+        errors=list(parts),
     )
     kept = {"Cache-Control": "no-store", **(headers or {})}
     return JSONResponse(body.model_dump(), status_code=status, media_type=MEDIA_TYPE, headers=kept)
