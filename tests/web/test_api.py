@@ -167,7 +167,7 @@ def test_people_who_disagree_leave_a_conflict_that_the_lead_resolves(
     assert lead.post(f"{base(made)}/decisions", {"item": found[0]["item"], "label": "horse"}).json()["code"] == "label"
     assert len(lead.get(f"{base(made)}/conflicts").json()["entries"]) == 1
     exported = lead.get(f"{base(made)}/export/labels").text
-    line = next(line for line in exported.splitlines() if line.startswith(f"{found[0]['key']},"))
+    line = next(line for line in exported.splitlines() if line.startswith(f"{found[0]['item']},"))
     assert ",dog,cleaned,lead" in line
 
 
