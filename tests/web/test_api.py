@@ -55,12 +55,12 @@ def test_a_vote_is_saved_and_the_next_item_comes_with_it(as_person: Sign, campai
 
 def test_a_task_explains_itself(as_person: Sign, campaign: CampaignSummary) -> None:
     task = held(as_person("ann"), campaign)[0]
-    assert task["text"].endswith(NASTY), "as it is: escaping is the page's business"
+    assert task["content"]["text"].endswith(NASTY), "as it is: escaping is the page's business"
     assert task["classes"] == ["cat", "dog", "<b>cow</b>"]
     assert sum(task["weak"]) == pytest.approx(1)
     assert task["influence"] < 0
     assert {near["label"] for near in task["neighbours"]} <= set(task["classes"])
-    assert task["fields"]["length"] == len(task["text"])
+    assert task["content"]["fields"]["length"] == len(task["content"]["text"])
 
 
 def test_undo_skip_and_ambiguous(as_person: Sign, campaign: CampaignSummary) -> None:
@@ -100,8 +100,8 @@ def test_items_and_people_may_have_slashes(
     accounts.create_account(ws, "lab/ann", Role.ANNOTATOR, PASSWORD)
     lead = as_person("lead")
     task = held(lead, made)[0]
-    assert lead.get(task["image"]).status_code == 200
-    assert lead.get(task["image"].replace("%2F", "/")).status_code == 200
+    assert lead.get(task["content"]["image"]).status_code == 200
+    assert lead.get(task["content"]["image"].replace("%2F", "/")).status_code == 200
     assert lead.get(f"{base(made)}/tasks/{quote(task['item'], safe='')}").json()["item"] == task["item"]
     assert lead.client.put(f"{base(made)}/members/{quote('lab/ann', safe='')}").status_code == 204
     assert [one["name"] for one in lead.get(f"{base(made)}/members").json()["entries"]] == ["lab/ann"]
@@ -163,11 +163,11 @@ def test_people_who_disagree_leave_a_conflict_that_the_lead_resolves(
     found = lead.get(f"{base(made)}/conflicts").json()["entries"]
     assert len(found) == 2
     assert sorted((v["person"], v["label"]) for v in found[0]["votes"]) == [("ann", 0), ("bob", 1)]
-    assert lead.post(f"{base(made)}/decisions", {"item": found[0]["key"], "label": "dog"}).status_code == 204
-    assert lead.post(f"{base(made)}/decisions", {"item": found[0]["key"], "label": "horse"}).json()["code"] == "label"
+    assert lead.post(f"{base(made)}/decisions", {"item": found[0]["item"], "label": "dog"}).status_code == 204
+    assert lead.post(f"{base(made)}/decisions", {"item": found[0]["item"], "label": "horse"}).json()["code"] == "label"
     assert len(lead.get(f"{base(made)}/conflicts").json()["entries"]) == 1
     exported = lead.get(f"{base(made)}/export/labels").text
-    line = next(line for line in exported.splitlines() if line.startswith(f"{found[0]['key']},"))
+    line = next(line for line in exported.splitlines() if line.startswith(f"{found[0]['item']},"))
     assert ",dog,cleaned,lead" in line
 
 
@@ -238,13 +238,13 @@ def test_a_page_goes_on_when_its_last_entry_is_gone(ws: Workspace, as_person: Si
     for task in held(ann, campaign, 4):
         vote(ann, campaign, task["item"], None)
     worker.advance(ws, campaign.slug)
-    keys = [one["key"] for one in lead.get(f"{base(campaign)}/conflicts").json()["entries"]]
+    keys = [one["item"] for one in lead.get(f"{base(campaign)}/conflicts").json()["entries"]]
     assert len(keys) == 4
     page = lead.get(f"{base(campaign)}/conflicts", params={"limit": 2}).json()
     for key in keys[:2]:
         assert lead.post(f"{base(campaign)}/decisions", {"item": key, "label": 0}).status_code == 204
     rest = lead.get(f"{base(campaign)}/conflicts", params={"after": page["next"]}).json()
-    assert [one["key"] for one in rest["entries"]] == keys[2:]
+    assert [one["item"] for one in rest["entries"]] == keys[2:]
     other = lead.get("/api/accounts", params={"limit": 1}).json()["next"]
     assert lead.get(f"{base(campaign)}/conflicts", params={"after": other}).json()["code"] == "cursor"
 

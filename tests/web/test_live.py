@@ -7,44 +7,47 @@ import time
 import pytest
 
 from labelchef.domain.errors import NotFoundError
+from labelchef.services.workspace import Signal
 from labelchef.web.live import Hub
 
 
-class Versions:
+class Versions(Signal):
     """Versions of campaigns, and how many threads wait for a change at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now: dict[str, int] = {}
-        self.most, self._sleeping, self._ticks = 0, 0, 0
-        self._changed = threading.Condition()
+        self.gone = {"gone"}
+        self.most, self._sleeping = 0, 0
+        self._counting = threading.Lock()
 
     def version(self, campaign: str) -> int:
-        if campaign == "gone":
+        if campaign in self.gone:
             raise NotFoundError("gone", code="campaign")
         return self.now.get(campaign, 1)
 
-    def ticks(self) -> int:
-        return self._ticks
-
-    def sleep(self, seconds: float, since: int) -> None:
-        with self._changed:
+    def sleep(self, seconds: float, since: int | None = None) -> None:
+        with self._counting:
             self._sleeping += 1
             self.most = max(self.most, self._sleeping)
-            self._changed.wait_for(lambda: self._ticks != since, seconds)
+        super().sleep(seconds, since)
+        with self._counting:
             self._sleeping -= 1
 
     def change(self, campaign: str) -> None:
-        with self._changed:
-            self.now[campaign] = self.now.get(campaign, 1) + 1
-            self._ticks += 1
-            self._changed.notify_all()
+        self.now[campaign] = self.now.get(campaign, 1) + 1
+        self.notify()
+
+
+def hub_over(versions: Versions, step: float = 1.0) -> Hub:
+    return Hub(versions.version, versions, step=step)
 
 
 def test_all_who_wait_are_told_by_one_watcher() -> None:
     versions = Versions()
 
     async def whole() -> list[int]:
-        hub = Hub(versions, step=0.5)
+        hub = hub_over(versions, step=0.5)
         waiting = [asyncio.create_task(hub.changed("a", 1, 10)) for _ in range(50)]
         await asyncio.sleep(0.2)
         versions.change("a")
@@ -61,7 +64,7 @@ def test_time_runs_out_and_news_are_told_at_once() -> None:
     versions = Versions()
 
     async def whole() -> tuple[int, int]:
-        hub = Hub(versions, step=0.05)
+        hub = hub_over(versions, step=0.05)
         late, news = await hub.changed("a", 1, 0.1), await hub.changed("a", 0, 10)
         hub.close()
         return late, news
@@ -71,7 +74,7 @@ def test_time_runs_out_and_news_are_told_at_once() -> None:
 
 def test_a_server_that_stops_lets_them_go() -> None:
     async def whole() -> float:
-        hub = Hub(Versions(), step=0.1)
+        hub = hub_over(Versions(), step=0.1)
         waiting = asyncio.create_task(hub.changed("a", 1, 20))
         await asyncio.sleep(0.1)
         begun = time.monotonic()
@@ -85,7 +88,7 @@ def test_a_server_that_stops_lets_them_go() -> None:
 
 def test_an_error_reaches_who_waits() -> None:
     async def whole() -> None:
-        hub = Hub(Versions())
+        hub = hub_over(Versions())
         try:
             await hub.changed("gone", 1, 1)
         finally:
@@ -99,7 +102,7 @@ def test_many_campaigns_wait_for_nobody() -> None:
     versions = Versions()
 
     async def whole() -> tuple[float, float]:
-        hub = Hub(versions, step=2.0)
+        hub = hub_over(versions, step=2.0)
         waiting = {f"c{k}": asyncio.create_task(hub.changed(f"c{k}", 1, 10)) for k in range(100)}
         await asyncio.sleep(0.2)
         begun = time.monotonic()
@@ -124,12 +127,11 @@ def test_a_campaign_that_goes_is_told_to_those_who_wait_for_it() -> None:
     versions = Versions()
 
     async def whole() -> int:
-        hub = Hub(versions, step=0.05)
+        hub = hub_over(versions, step=0.05)
         stays = asyncio.create_task(hub.changed("a", 1, 10))
         goes = asyncio.create_task(hub.changed("b", 1, 10))
         await asyncio.sleep(0.1)
-        known = versions.version
-        versions.version = lambda campaign: known("gone" if campaign == "b" else campaign)  # type: ignore[method-assign]
+        versions.gone.add("b")
         with pytest.raises(NotFoundError):
             await goes
         versions.change("a")

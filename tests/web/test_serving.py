@@ -61,7 +61,7 @@ def test_the_demo_is_ready_to_label_by_its_link(tmp_path: Path) -> None:
             if answer["tasks"]:
                 break
         task = answer["tasks"][0]
-        image = browser.open(base + task["image"])
+        image = browser.open(base + task["content"]["image"])
         assert image.headers["content-type"] == "image/png"
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(link)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.web.settings import ChangedSettings, NewSettings
+from labelchef.web.forms import ChangedSettings, NewSettings
 from tests.web.conftest import Person
 
 Sign = Callable[[str], Person]

@@ -1,55 +1,47 @@
 """The commands of campaigns in a workspace; each calls one service function and prints what it returns."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from labelchef.cli.options import REQUIRED, file_options, setting_options, takes
+from labelchef.cli.options import (
+    HOME,
+    REQUIRED,
+    Database,
+    Home,
+    console,
+    file_options,
+    setting_options,
+    show_table,
+    takes,
+    workspace,
+    workspace_options,
+)
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import note_on
 
 if TYPE_CHECKING:
+    from labelchef.campaign.rebuild import ReplayedRound
     from labelchef.services.workspace import Workspace
 
 DIFFERS = 1
 """Exit code of a replay that differs from the ledger."""
 
-Home = Annotated[Path, typer.Option(envvar="LABELCHEF_HOME", help="Folder of the workspace.")]
-Database = Annotated[
-    str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
-]
 Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `labelchef status` lists them.")]
 Person = Annotated[
     str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Your name; the default is your login.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-HOME = Path("labelchef-home")
 _CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
 _FOLDER = "Folder with features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"
-
-
-@contextmanager
-def workspace(home: Path, database: str | None, *, make: bool = False) -> "Iterator[Workspace]":
-    """The workspace of a command; only `init` makes one."""
-    from labelchef.services.workspace import DATABASE_FILE, open_workspace, require_store
-
-    require_store()
-    if not make and database is None and not (home / DATABASE_FILE).is_file():
-        raise InvalidInputError(
-            f"{home} is no workspace; make one with `labelchef init`, or name its --home", code="home"
-        )
-    with open_workspace(home, database) as ws:
-        yield ws
+_SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
+_PIPED = 160  # characters of a line that no terminal bounds
 
 
 @takes(files=file_options(_CAMPAIGN_FILES), settings=setting_options())
@@ -72,50 +64,46 @@ def init(
     found = None
     if name is not None:
         found = find_files(folder) if folder is not None else _files(files)
-    console = make_console()
     with workspace(home, database, make=True) as ws:
-        console.print(f"workspace: {escape(str(ws.home))}")
+        console.print(f"workspace: {ws.home}")
         if name is None or found is None:
             return
         made = service.create_campaign(ws, name, found, settings, _who(person))
         console.print(f"campaign: {made.slug}, {made.n_items} items")
         _move_on(ws, made.slug)
-        console.print(f"next: labelchef serve --home {escape(str(home))}", style="dim")
+        console.print(f"next: labelchef serve --home {home}", style="dim")
 
 
+@takes(ws=workspace_options())
 def status(
+    ws: "Workspace",
     campaign: Annotated[str | None, typer.Argument(help="A campaign; all of them if none is named.")] = None,
-    home: Home = HOME,
-    database: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the state of campaigns: rounds, votes, people, conflicts."""
     from labelchef.services import campaigns as service
 
-    with workspace(home, database) as ws:
-        if campaign is None:
-            found = service.list_campaigns(ws)
-            if as_json:
-                _print_json([asdict(one) for one in found])
-                return
-            table = make_table("campaign", "state", "round", "asked", "of", "what")
-            for one in found:
-                table.add_row(one.slug, one.state, str(one.round), str(one.spent), str(one.budget or "∞"), one.message)
-            make_console().print(
-                table if found else "no campaign yet; make one with `labelchef init NAME --folder FOLDER`"
-            )
-            return
+    if campaign is not None:
         seen = service.status(ws, campaign)
+        if as_json:
+            _print_json(asdict(seen))
+        else:
+            _show_status(seen)
+        return
+    found = service.list_campaigns(ws)
     if as_json:
-        _print_json(asdict(seen))
+        _print_json([asdict(one) for one in found])
+    elif found:
+        rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
+        show_table(("campaign", "state", "round", "asked", "of", "what"), rows)
     else:
-        _show_status(seen)
+        console.print("no campaign yet; make one with `labelchef init NAME --folder FOLDER`")
 
 
+@takes(ws=workspace_options())
 def next_items(
     campaign: Campaign,
-    home: Home = HOME,
-    database: Database = None,
+    ws: "Workspace",
     person: Person = None,
     count: Annotated[int, typer.Option(help="How many items.")] = 1,
     as_json: AsJson = False,
@@ -123,23 +111,22 @@ def next_items(
     """Show the items to label next; they are reserved for you for a while."""
     from labelchef.services.labelling import tasks
 
-    with workspace(home, database) as ws:
-        found = tasks.next_tasks(ws, campaign, _who(person), count)
+    found = tasks.next_tasks(ws, campaign, _who(person), count)
     if as_json:
         _print_json({"waiting": asdict(found)} if isinstance(found, Waiting) else {"tasks": [asdict(t) for t in found]})
     elif isinstance(found, Waiting):
-        make_console().print(f"nothing now: {escape(found.message)}")
+        console.print(f"nothing now: {found.message}")
     else:
         for task in found:
             _show_task(task)
 
 
+@takes(ws=workspace_options())
 def vote(
     campaign: Campaign,
+    ws: "Workspace",
     item: Annotated[str | None, typer.Argument(help="The item's id; not needed with --undo.")] = None,
     label: Annotated[str | None, typer.Argument(help="A class name.")] = None,
-    home: Home = HOME,
-    database: Database = None,
     person: Person = None,
     ambiguous: Annotated[bool, typer.Option("--ambiguous", help="The right class cannot be told.")] = False,
     note: Annotated[str | None, typer.Option(help="A note, stored with the vote.")] = None,
@@ -149,29 +136,27 @@ def vote(
     """Vote on an item, change or take back a vote, skip an item."""
     from labelchef.services.labelling import tasks, votes
 
-    wanted = [undo, skip, ambiguous, label is not None]
-    if sum(wanted) != 1 or (item is None) != undo:
+    if sum([undo, skip, ambiguous, label is not None]) != 1 or (item is None) != undo:
         raise InvalidInputError(
             "expected an item and one of: a class name, --ambiguous, --skip; or --undo alone", code="label"
         )
-    who, console = _who(person), make_console()
-    with workspace(home, database) as ws:
-        if undo:
-            console.print(f"taken back; item {escape(votes.undo_vote(ws, campaign, who).item)} is yours again")
-        elif skip:
-            tasks.skip(ws, campaign, who, str(item))
-            console.print(f"item {escape(str(item))} is left to others")
-        else:
-            done = votes.cast_vote(ws, campaign, who, str(item), label, note=note)
-            console.print(f"stored: {escape(done.item)} is {escape(label or 'ambiguous')}")
-        _move_on(ws, campaign)
+    who = _who(person)
+    if item is None:
+        console.print(f"taken back; item {votes.undo_vote(ws, campaign, who).item} is yours again")
+    elif skip:
+        tasks.skip(ws, campaign, who, item)
+        console.print(f"item {item} is left to others")
+    else:
+        done = votes.cast_vote(ws, campaign, who, item, label, note=note)
+        console.print(f"stored: {done.item} is {label or 'ambiguous'}")
+    _move_on(ws, campaign)
 
 
+@takes(ws=workspace_options())
 def export(
     campaign: Campaign,
     out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet.")],
-    home: Home = HOME,
-    database: Database = None,
+    ws: "Workspace",
     what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
 ) -> None:
     """Write the present labels, or all votes, to a file."""
@@ -180,76 +165,102 @@ def export(
     writers = {"labels": exports.export_labels, "votes": exports.export_votes}
     if what not in writers:
         raise InvalidInputError(f"what is {what!r}; expected labels or votes", code="what")
-    with workspace(home, database) as ws:
-        path = writers[what](ws, campaign, out)
-    make_console().print(f"{what}: {escape(str(path.resolve()))}")
+    console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
 
 
+@takes(ws=workspace_options())
 def import_votes(
     campaign: Campaign,
     file: Annotated[Path, typer.Argument(help="A table of item, annotator, label: .csv, .jsonl or .parquet.")],
-    home: Home = HOME,
-    database: Database = None,
+    ws: "Workspace",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
 ) -> None:
     """Import votes of another tool. If a line cannot be used, nothing is stored."""
     from labelchef.services.exchange import imports
 
-    with workspace(home, database) as ws:
-        counts = imports.import_votes(ws, campaign, file, dry_run=dry_run)
-        said = ", ".join(f"{value} {key}" for key, value in counts.items())
-        make_console().print(f"{'would be: ' if dry_run else ''}{said}")
-        if not dry_run:
-            _move_on(ws, campaign)
+    counts = imports.import_votes(ws, campaign, file, dry_run=dry_run)
+    said = ", ".join(f"{value} {key}" for key, value in counts.items())
+    console.print(f"{'would be: ' if dry_run else ''}{said}")
+    if not dry_run:
+        _move_on(ws, campaign)
 
 
-def replay(campaign: Campaign, home: Home = HOME, database: Database = None) -> None:
+@takes(ws=workspace_options())
+def replay(campaign: Campaign, ws: "Workspace") -> None:
     """Run the whole history again from the ledger and compare the hashes."""
-    from labelchef.campaign.rebuild import ReplayedRound
     from labelchef.services import replaying
 
-    console = make_console()
+    verdicts = {None: "–", True: "same", False: "DIFFERS"}
 
-    def show(one: ReplayedRound) -> None:
-        parts = [f"{name} {_verdict(getattr(one, name))}" for name in ("selection", "labels", "metrics")]
+    def show(one: "ReplayedRound") -> None:
+        parts = [f"{name} {verdicts[getattr(one, name)]}" for name in ("selection", "labels", "metrics")]
         console.print(f"round {one.number}: {', '.join(parts)}")
 
-    with workspace(home, database) as ws:
-        outcome = replaying.replay(ws, campaign, show)
+    outcome = replaying.replay(ws, campaign, show)
     console.print(outcome.message)
     if not outcome.agrees:
         raise typer.Exit(DIFFERS)
 
 
+@takes(ws=workspace_options())
 def report(
     campaign: Campaign,
+    ws: "Workspace",
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-    home: Home = HOME,
-    database: Database = None,
 ) -> None:
     """Write the report of a campaign: plots and tables in one HTML file."""
     from labelchef.io.artefacts import write_text
     from labelchef.services.exchange import exports
 
-    with workspace(home, database) as ws:
-        page = exports.report(ws, campaign)
+    page = exports.report(ws, campaign)
     try:
         write_text(out, page)
     except OSError as error:
         raise InvalidInputError(f"{out} cannot be written: {error.strerror or error}", code="out") from None
-    make_console().print(f"report: {escape(str(out.resolve()))}")
+    console.print(f"report: {out.resolve()}")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(init)
-    app.command()(status)
-    app.command("next")(next_items)
-    app.command()(vote)
-    app.command()(export)
-    app.command("import-votes")(import_votes)
-    app.command()(replay)
-    app.command()(report)
+@takes(ws=workspace_options())
+def compare(
+    campaign: Campaign,
+    ws: "Workspace",
+    selectors: Annotated[str | None, typer.Option(help=_SELECTORS)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Items per round; the default is the campaign's.")] = None,
+    repeats: Annotated[int, typer.Option(help="Replays of each selector that uses random numbers.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Folder to write a table, curves, Markdown and a chart to.")] = None,
+) -> None:
+    """Replay selectors on the labels of a campaign, to see which would have been better."""
+    from labelchef.cli.progress import CompareProgress
+    from labelchef.report import require_report
+    from labelchef.services.compare import comparison_files
+    from labelchef.services.compare.comparing import compare as service
+
+    if out is not None:
+        require_report()
+    names = None if selectors is None else [name.strip() for name in selectors.split(",") if name.strip()]
+    with CompareProgress() as watch:
+        found = service(ws, campaign, names, batch_size, repeats=repeats, on_cell=watch.tell)
+    console.print(comparison_files.title(found))
+    rows = [comparison_files.cells(one) for one in found.standings]
+    show_table(comparison_files.headers(found), rows, width=None if console.is_terminal else _PIPED)
+    for note in found.notes:
+        console.print(note)
+    if out is not None:
+        written = [path.name for path in comparison_files.write_comparison(found, out)]
+        console.print(f"{', '.join(written)}: {out.resolve()}")
+
+
+COMMANDS = {
+    "init": init,
+    "status": status,
+    "next": next_items,
+    "vote": vote,
+    "export": export,
+    "import-votes": import_votes,
+    "replay": replay,
+    "report": report,
+    "compare": compare,
+}
 
 
 def _files(given: dict[str, Path]) -> CampaignFiles:
@@ -271,7 +282,7 @@ def _move_on(ws: "Workspace", campaign: str) -> None:
     from labelchef.services.worker import advance
 
     try:
-        with make_console().status("updating the model"):
+        with console.status("updating the model"):
             advance(ws, campaign)
     except ConflictError as error:
         if error.code != "worker":
@@ -289,54 +300,35 @@ def _who(person: str | None) -> str:
         raise InvalidInputError("your login has no name; give your name with --as", code="person") from None
 
 
-def make_console() -> Console:
-    """A terminal that does not wrap lines or guess colours."""
-    return Console(highlight=False, soft_wrap=True)
-
-
-def make_table(*titles: str) -> Table:
-    """A plain table."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in titles:
-        table.add_column(title)
-    return table
-
-
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
-def _verdict(same: bool | None) -> str:
-    return "–" if same is None else "same" if same else "DIFFERS"
-
-
 def _show_task(task: Task) -> None:
-    console = make_console()
-    console.print(f"[bold]{escape(task.item)}[/bold]  round {task.round}, rank {task.rank}")
+    console.print(Text.assemble((task.item, "bold"), f"  round {task.round}, rank {task.rank}"))
     content = task.content
     if content.text:
-        console.print(escape(content.text))
+        console.print(content.text)
     if content.image:
-        console.print(f"image: {escape(content.image)}")
+        console.print(f"image: {content.image}")
     for key, value in content.fields.items():
-        console.print(f"{escape(key)}: {escape(str(value))}")
+        console.print(f"{key}: {value}")
     weak = task.weak or ()
     for position, name in enumerate(task.classes):
         mark = " ← suggested" if position == task.suggestion else ""
         share = f"  {weak[position]:.2f} {'█' * round(20 * weak[position])}" if weak else ""
-        console.print(f"  {escape(name)}{share}{mark}")
+        console.print(f"  {name}{share}{mark}")
 
 
 def _show_status(seen: CampaignStatus) -> None:
-    console, summary = make_console(), seen.summary
-    console.print(f"[bold]{escape(summary.name)}[/bold] ({summary.slug}): {summary.state}, {escape(summary.message)}")
+    summary, metric = seen.summary, seen.settings.target_metric
+    console.print(Text.assemble((summary.name, "bold"), f" ({summary.slug}): {summary.state}, {summary.message}"))
     console.print(f"asked {summary.spent} of {summary.budget or '∞'}, {summary.n_items} items")
-    metric = seen.settings.target_metric
-    table = make_table("round", "kind", "state", "asked", f"val {metric}", f"test {metric}")
+    rows = []
     for one in seen.rounds:
-        val, test = ((f"{split[metric]:.3f}" if split else "") for split in (one.validation, one.test))
-        table.add_row(str(one.number), one.kind, one.state, str(one.spent), val, test)
-    console.print(table)
+        scores = ((f"{split[metric]:.3f}" if split else "") for split in (one.validation, one.test))
+        rows.append((one.number, one.kind, one.state, one.spent, *scores))
+    show_table(("round", "kind", "state", "asked", f"val {metric}", f"test {metric}"), rows)
     closed = [one for one in seen.rounds if one.validation is not None]
     if closed:
         gain = (closed[-1].gain or {}).get(metric)
@@ -344,6 +336,6 @@ def _show_status(seen: CampaignStatus) -> None:
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:
-        console.print(f"{escape(person.person)}: {person.votes} votes, {person.ambiguous} ambiguous")
+        console.print(f"{person.person}: {person.votes} votes, {person.ambiguous} ambiguous")
     if seen.conflicts:
         console.print(f"{seen.conflicts} unresolved")

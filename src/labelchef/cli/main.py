@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
-from labelchef.cli import campaigns
-from labelchef.cli.compare import compare as compare_command
-from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, file_options, setting_options, takes
+from labelchef.cli.campaigns import COMMANDS
+from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, STRATEGIES, console, file_options, setting_options, takes
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.users import users
 from labelchef.domain.campaigns import CampaignFiles
@@ -46,10 +45,7 @@ def main(
     """Find the few weak labels whose cleaning helps your model most, and clean them."""
 
 
-_STRATEGY = (
-    "one: three people; two: the suggestion alone; three: the suggestion and two people. "
-    "Default: one if there are people (--truth or --votes), else two."
-)
+_STRATEGY = f"{STRATEGIES} Default: one if there are people (--truth or --votes), else two."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 _CLEAN_FILES = (*REQUIRED, "test_features", "test_labels", "clean_labels", "truth", "votes")
 
@@ -93,7 +89,7 @@ def demo(
     home: Annotated[Path, typer.Option(help="With --serve: folder of the workspace.")] = Path("labelchef-demo-home"),
     port: Annotated[int, typer.Option(help="With --serve: port, 0 for any that is free.")] = 8000,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Clean real labels: handwritten digits with weak labels from simple rules; needs no network."""
     if serve:
         from labelchef.cli.serve import serve_demo
@@ -105,7 +101,6 @@ def demo(
     from labelchef.services.demo import fresh_folder
 
     fresh_folder(out, report=report)
-    console = Console()
     console.print(
         "1 797 handwritten digits; their weak labels come from 20 rules about holes, symmetry and ink.\n"
         "Three simulated people (5 % errors) clean the 200 labels that labelchef asks for, ten a round.\n"
@@ -119,8 +114,8 @@ def demo(
 
 
 app.command()(serve_command)
-campaigns.register(app)
-app.command()(compare_command)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
 app.add_typer(users, name="users")
 
 

@@ -1,32 +1,43 @@
-"""Options that several commands share: one for each setting of a campaign, one for each file of its data.
+"""What several commands share: the terminal, the open workspace, options for settings and for files.
 
 A command gets a group of options as one value:
 
-    @takes(files=file_options(...), settings=setting_options())
-    def init(name: ..., files: dict[str, Path], settings: Settings) -> None: ...
+    @takes(files=file_options(...), settings=setting_options(), ws=workspace_options())
+    def command(name: ..., files: dict[str, Path], settings: Settings, ws: "Workspace") -> None: ...
 
 The options of the settings come from `domain.settings.OPTIONS`; a new setting needs no change here.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
 
+if TYPE_CHECKING:
+    from labelchef.services.workspace import Workspace
+
 Result = TypeVar("Result")
+console = Console(highlight=False, soft_wrap=True, markup=False)
+"""A terminal that does not wrap lines or guess colours."""
+HOME = Path("labelchef-home")
+Home = Annotated[Path, typer.Option(envvar="LABELCHEF_HOME", help="Folder of the workspace.")]
+Database = Annotated[
+    str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
+]
 
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
-Strategy = Annotated[
-    str | None,
-    typer.Option(help="one: three people; two: the suggestion alone; three: the suggestion and two people."),
-]
+STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
     "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
     "weak": "Weak labels: a probability for each sample and class; the headers name the classes.",
@@ -51,6 +62,7 @@ class Group:
 
     options: tuple[inspect.Parameter, ...]
     make: Callable[[dict[str, Any]], object]
+    """A context manager is entered before the command runs."""
 
 
 def takes(**groups: Group) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
@@ -65,12 +77,15 @@ def takes(**groups: Group) -> Callable[[Callable[..., Result]], Callable[..., Re
 
         @functools.wraps(command)
         def run(**given: Any) -> Result:
-            for name, group in groups.items():
-                given[name] = group.make({option.name: given.pop(option.name) for option in group.options})
-            return command(**given)
+            with ExitStack() as stack:
+                for name, group in groups.items():
+                    value = group.make({option.name: given.pop(option.name) for option in group.options})
+                    given[name] = stack.enter_context(value) if isinstance(value, AbstractContextManager) else value
+                return command(**given)
 
         ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         run.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in ordered}
         return run
 
     return decorate
@@ -85,7 +100,7 @@ def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
     chosen = {name: OPTIONS[name] for name in names}
     parameters = [_parameter(name, _annotation(option), defaults[name]) for name, option in chosen.items()]
     if "people" in chosen:
-        parameters.append(_parameter("strategy", Strategy, None))
+        parameters.append(_parameter("strategy", Annotated[str | None, typer.Option(help=STRATEGIES)], None))
 
     def make(given: dict[str, Any]) -> Settings:
         strategy = given.pop("strategy", None)
@@ -97,16 +112,42 @@ def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
     return Group(tuple(parameters), make)
 
 
-def file_options(names: Iterable[str], *, required: Iterable[str] = ()) -> Group:
+def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Group:
     """One option per file; the command gets name → path of those that were given."""
-    needed = set(required)
-    parameters = [
-        _parameter(name, Annotated[Path, typer.Option(help=FILES[name])])
-        if name in needed
-        else _parameter(name, Annotated[Path | None, typer.Option(help=FILES[name])], None)
-        for name in names
-    ]
+    parameters = []
+    for name in names:
+        option, needed = typer.Option(help=FILES[name]), name in required
+        kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
+        parameters.append(_parameter(name, Annotated[kind, option], default))
     return Group(tuple(parameters), lambda given: {name: path for name, path in given.items() if path is not None})
+
+
+@contextmanager
+def workspace(home: Path, database: str | None, *, make: bool = False) -> "Iterator[Workspace]":
+    """The workspace of a command; only with `make` it may be new."""
+    from labelchef.services.workspace import DATABASE_FILE, open_workspace, require_store
+
+    require_store()
+    if not make and database is None and not (home / DATABASE_FILE).is_file():
+        raise InvalidInputError(
+            f"{home} is no workspace; make one with `labelchef init`, or name its --home", code="home"
+        )
+    with open_workspace(home, database) as ws:
+        yield ws
+
+
+def workspace_options(*, make: bool = False) -> Group:
+    """--home and --database; the command gets the open workspace."""
+    parameters = _parameter("home", Home, HOME), _parameter("database", Database, None)
+    return Group(parameters, lambda given: workspace(**given, make=make))
+
+
+def show_table(titles: Iterable[str], rows: Iterable[Iterable[object]], *, width: int | None = None) -> None:
+    """Print a plain table."""
+    table = Table(*titles, box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_row(*map(str, row))
+    console.print(table, width=width)
 
 
 def _parameter(name: str, annotation: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:

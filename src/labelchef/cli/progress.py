@@ -1,19 +1,20 @@
-"""What a terminal shows while a campaign runs, and at its end."""
+"""What a terminal shows while a campaign or a comparison runs, and at its end."""
 
 import math
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 from labelchef.campaign.metrics import value_of
+from labelchef.cli.options import console
+from labelchef.domain.comparisons import Cell
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import note_on
 from labelchef.services.clean import CleanOutcome, Watcher
@@ -37,9 +38,7 @@ class LiveProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._status, self._running = "", False
         if self._console.is_terminal:
             self._live.update(self._render())
@@ -57,18 +56,9 @@ class LiveProgress:
         self._refresh()
 
     def _on_round(self, record: RoundRecord) -> None:
-        metric = self._metric
-        test = "" if record.test is None else f"{value_of(record.test, metric):.3f}"
-        row = (
-            str(record.number),
-            str(record.spent),
-            str(len(record.changed)),
-            _kept(record),
-            _best(record),
-            f"{value_of(record.validation, metric):.3f}",
-            test,
-            f"{1e3 * sum(record.seconds.values()):.0f} ms",
-        )
+        scores = ["" if m is None else f"{value_of(m, self._metric):.3f}" for m in (record.validation, record.test)]
+        counts = (str(record.number), str(record.spent), str(len(record.changed)))
+        row = (*counts, _kept(record), _best(record), *scores, f"{1e3 * sum(record.seconds.values()):.0f} ms")
         self._rows.append(row)
         self._status = ""
         if self._console.is_terminal:
@@ -86,9 +76,8 @@ class LiveProgress:
         return ("round", "asked", "changed", "suggestion kept", "best influence", *scores, "time")
 
     def _render(self) -> Any:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for title in self._titles():
-            table.add_column(title, justify="right")
+        columns = [Column(title, justify="right") for title in self._titles()]
+        table = Table(*columns, box=None, header_style="bold", pad_edge=False)
         for row in self._rows[-_SHOWN if self._running else 0 :]:
             table.add_row(*row)
         return Group(table, Text(self._status, style="dim"))
@@ -107,9 +96,35 @@ def _best(record: RoundRecord) -> str:
     return f"{float(known.min()):.2f}" if known.size else "–"
 
 
+class CompareProgress:
+    """A progress bar per selector; without a terminal, a line per finished replay."""
+
+    def __init__(self) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+        self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def tell(self, cell: Cell) -> None:
+        """A round of a replay is done."""
+        if not console.is_terminal:
+            if cell.asked == cell.labels:
+                console.print(f"{cell.selector}: replay {cell.repeat} of {cell.repeats}, {cell.labels} labels")
+            return
+        if cell.selector not in self._tasks:
+            self._tasks[cell.selector] = self._bars.add_task(cell.selector, total=cell.labels * cell.repeats)
+        done = (cell.repeat - 1) * cell.labels + cell.asked
+        self._bars.update(self._tasks[cell.selector], completed=done)
+
+
 def show_outcome(outcome: CleanOutcome, metric: str) -> None:
     """Print metrics before and after, why the campaign stopped, and where the results are."""
-    console = Console(highlight=False, soft_wrap=True)
     first, last = outcome.history.iloc[0], outcome.history.iloc[-1]
     parts = [
         f"{split} {metric} [bold]{first[f'{key}_{metric}']:.3f} → {last[f'{key}_{metric}']:.3f}[/bold]"
@@ -117,26 +132,27 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
         if f"{key}_{metric}" in outcome.history.columns
     ]
     console.print()
-    console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked")
+    console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked", markup=True)
     for split, gain in outcome.gains.items():
         console.print(f"gain on {split} ({gain.samples} samples): {gain}")
     if "validation" not in outcome.gains:
         console.print(note_on(None))
     console.print(f"strengths: gamma {outcome.settings.gamma:g}, l2 {outcome.settings.l2:.3g}")
-    console.print(f"stopped: {escape(outcome.message)}")
+    console.print(f"stopped: {outcome.message}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:
-        console.print(f"report: {escape(str(report.resolve()))}")
-    console.print(f"labels, model, history, ledger: {escape(str(outcome.folder.resolve()))}")
+        console.print(f"report: {report.resolve()}")
+    console.print(f"labels, model, history, ledger: {outcome.folder.resolve()}")
 
 
 def show_next_steps(outcome: CleanOutcome) -> None:
     """What to try after the demo."""
-    console = Console(highlight=False, soft_wrap=True, markup=False)
     command = sys.argv[0] if Path(sys.argv[0]).name == "labelchef" else "labelchef"
-    steps = [(f"{command} demo --serve", "label the digits yourself, in the browser")]
-    steps.append((f"{command} clean --help", "the same on your files"))
-    steps.append(("from labelchef import LabelCleaner", "the same in Python; see help(LabelCleaner)"))
+    steps = [
+        (f"{command} demo --serve", "label the digits yourself, in the browser"),
+        (f"{command} clean --help", "the same on your files"),
+        ("from labelchef import LabelCleaner", "the same in Python; see help(LabelCleaner)"),
+    ]
     if any(path.name == "report.html" for path in outcome.files):
         steps.insert(0, (f"open {outcome.folder / 'report.html'}", "in a browser: what was asked, and the gain"))
     width = max(len(step) for step, _ in steps)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from labelchef.cli.options import console
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 
 _HOME = "Folder of the workspace: database and campaigns. [default: labelchef-home]"
@@ -27,12 +27,10 @@ def serve(
     https: Annotated[bool | None, typer.Option("--https", help=_HTTPS)] = None,
     import_root: Annotated[Path | None, typer.Option(help=_ROOT)] = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the link in the browser.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Serve the page and the API: label in the browser, alone on a laptop or as a team."""
-    given = {
-        "home": home, "database": database, "host": host, "port": port, "team": team, "https": https,
-        "import_root": import_root,
-    }  # fmt: skip
+    given = {"home": home, "database": database, "host": host, "port": port, "team": team, "https": https}
+    given["import_root"] = import_root
     run_server({name: value for name, value in given.items() if value is not None}, open_browser=open_browser)
 
 
@@ -42,12 +40,9 @@ def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
     from labelchef.services.demo import demo_campaign
     from labelchef.services.workspace import open_workspace
 
-    console = Console(highlight=False, soft_wrap=True)
     with open_workspace(home) as ws:
         made = demo_campaign(ws, seed=seed)
-    console.print(
-        f"{made.name}: {made.n_items} handwritten digits with weak labels from 20 rules, in {escape(str(home))}"
-    )
+    console.print(f"{made.name}: {made.n_items} handwritten digits with weak labels from 20 rules, in {home}")
     run_server({"home": home, "port": port}, open_browser=open_browser, path=f"/c/{made.slug}/label")
 
 
@@ -57,8 +52,8 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
+    from labelchef.web.app import serve as run
     from labelchef.web.options import ServeOptions
-    from labelchef.web.server import serve as run
 
     try:
         options = ServeOptions(**given)
@@ -70,13 +65,12 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
         wrong = error.errors()[0]
         name = ".".join(str(part) for part in wrong["loc"]).replace("_", "-")
         raise InvalidInputError(f"--{name} cannot be used: {wrong['msg'].lower()}", code="options") from None
-    console = Console(highlight=False, soft_wrap=True)
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
 
     def ready(address: str) -> None:
         if not options.team:
             console.print("Open this link; it works once, in one browser:\n")
-        console.print(f"  [link={address}]{escape(address)}[/link]\n")
+        console.print(Text.assemble("  ", (address, f"link {address}"), "\n"))
         console.print("Ctrl-C stops the server; all data is kept.", style="dim")
         if open_browser:
             import webbrowser
@@ -89,18 +83,8 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
 def _require_serve() -> None:
     import importlib.util
 
-    needed = (
-        "fastapi",
-        "uvicorn",
-        "jinja2",
-        "multipart",
-        "pydantic_settings",
-        "sqlalchemy",
-        "alembic",
-        "PIL",
-        "altair",
-        "pwdlib",
-    )
+    needed = ["fastapi", "uvicorn", "jinja2", "multipart", "pydantic_settings", "sqlalchemy", "alembic", "PIL"]
+    needed += ["altair", "pwdlib"]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"the server needs {', '.join(missing)}; pip install 'labelchef[serve]'", code="serve")

@@ -1,75 +1,70 @@
 """`labelchef users`: accounts for a team."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from labelchef.cli.campaigns import HOME, Database, Home, make_console, make_table, workspace
+from labelchef.cli.options import console, show_table, takes, workspace_options
 from labelchef.domain.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from labelchef.services.workspace import Workspace
 
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 
 
 @users.command()
+@takes(ws=workspace_options(make=True))
 def add(
     name: Name,
+    ws: "Workspace",
     role: Annotated[str, typer.Option(help="lead or annotator.")] = "annotator",
     campaign: Annotated[list[str] | None, typer.Option(help="A campaign to take part in; may be given again.")] = None,
-    home: Home = HOME,
-    database: Database = None,
 ) -> None:
     """Make an account; the password is asked for, or read from standard input."""
     from labelchef.services import campaigns
     from labelchef.services.people import accounts, membership
 
-    with workspace(home, database, make=True) as ws:
-        for one in campaign or []:
-            campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
-        made = accounts.create_account(ws, name, role, _password())
-        for one in campaign or []:
-            membership.add_member(ws, one, name)
-    make_console().print(f"{escape(made.name)} is {made.role}")
+    for one in campaign or []:
+        campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
+    made = accounts.create_account(ws, name, role, _password())
+    for one in campaign or []:
+        membership.add_member(ws, one, name)
+    console.print(f"{made.name} is {made.role}")
 
 
 @users.command("list")
-def list_users(home: Home = HOME, database: Database = None) -> None:
+@takes(ws=workspace_options())
+def list_users(ws: "Workspace") -> None:
     """All accounts."""
     from labelchef.services.people import accounts
 
-    with workspace(home, database) as ws:
-        found = accounts.list_accounts(ws)
-    table = make_table("name", "role", "active", "since")
-    for one in found:
-        table.add_row(one.name, one.role, "yes" if one.active else "no", f"{one.created_at:%Y-%m-%d}")
-    make_console().print(table)
+    found = accounts.list_accounts(ws)
+    rows = [(one.name, one.role, "yes" if one.active else "no", f"{one.created_at:%Y-%m-%d}") for one in found]
+    show_table(("name", "role", "active", "since"), rows)
 
 
 @users.command()
-def deactivate(name: Name, home: Home = HOME, database: Database = None) -> None:
+@takes(ws=workspace_options())
+def deactivate(name: Name, ws: "Workspace") -> None:
     """Deactivate an account; its votes stay."""
     from labelchef.services.people import accounts
 
-    with workspace(home, database) as ws:
-        accounts.set_active(ws, name, False)
-    make_console().print(f"{escape(name)} cannot sign in any more")
+    accounts.set_active(ws, name, False)
+    console.print(f"{name} cannot sign in any more")
 
 
 @users.command()
+@takes(ws=workspace_options())
 def token(
-    name: Name,
-    label: Annotated[str, typer.Option(help="What the token is for.")] = "command line",
-    home: Home = HOME,
-    database: Database = None,
+    name: Name, ws: "Workspace", label: Annotated[str, typer.Option(help="What the token is for.")] = "command line"
 ) -> None:
     """Make an API token; it is shown only once."""
     from labelchef.services.people import accounts
 
-    with workspace(home, database) as ws:
-        secret, _ = accounts.create_api_token(ws, name, label)
-    typer.echo(secret)
+    typer.echo(accounts.create_api_token(ws, name, label)[0])
 
 
 def _password() -> str:

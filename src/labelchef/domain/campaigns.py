@@ -149,7 +149,7 @@ class ItemContent:
 
     text: str | None = None
     image: str | None = None
-    """Path below the campaign's media folder."""
+    """Path below the campaign's media folder; in answers of the API, its address on the server."""
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -177,6 +177,7 @@ class Task:
     """Class position; None if the item is shown blind, or if the selector has none."""
     blind: bool
     influence: float | None
+    """N times the predicted change of the validation loss, negative is better; None if blind or not predicted."""
     weak: tuple[float, ...] | None
     """The weak label, a probability a class; None if blind."""
     rank: int
@@ -298,6 +299,16 @@ class CampaignStatus:
 
 
 @dataclass(frozen=True)
+class PersonVote:
+    """What someone said of an item."""
+
+    person: str
+    label: int | None
+    """Class position; None for ambiguous."""
+    note: str | None
+
+
+@dataclass(frozen=True)
 class ConflictItem:
     """An item whose votes came to nothing."""
 
@@ -305,8 +316,7 @@ class ConflictItem:
     content: ItemContent
     round: int
     suggestion: int | None
-    votes: tuple[tuple[str, int | None, str | None], ...]
-    """(person, class position or None for ambiguous, note)"""
+    votes: tuple[PersonVote, ...]
     asked_again: bool
     """Whether it is in the open batch again."""
 

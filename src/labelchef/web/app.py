@@ -1,19 +1,27 @@
-"""The web application: shield, problems, routes, pages, and the worker beside them."""
+"""The web application: shield, problems, routes, pages; served by uvicorn in one process with the worker."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
+import uvicorn
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 import labelchef
+from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.services import worker as working
-from labelchef.services.workspace import Workspace
+from labelchef.services.people import accounts
+from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web import pages, policies, problems
 from labelchef.web.api import ROUTERS
 from labelchef.web.live import Hub
-from labelchef.web.options import ServeOptions
+from labelchef.web.options import ServeOptions, check_binding
 from labelchef.web.shield import Shield
 
 _ABOUT = (
@@ -23,31 +31,12 @@ _ABOUT = (
 )
 
 
-class _Versions:
-    """The versions of a workspace's campaigns."""
-
-    def __init__(self, ws: Workspace) -> None:
-        self._ws = ws
-
-    def version(self, campaign: str) -> int:
-        """The campaign's version now."""
-        return working.wait_for_change(self._ws, campaign, -1, 0.0)
-
-    def ticks(self) -> int:
-        """How many changes this process has made."""
-        return self._ws.signal.ticks()
-
-    def sleep(self, seconds: float, since: int) -> None:
-        """Wait for a change of this process."""
-        self._ws.signal.sleep(seconds, since)
-
-
 def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> FastAPI:
     """The app over an open workspace; with `work` it moves the campaigns on itself."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.hub = Hub(_Versions(ws))
+        app.state.hub = Hub(lambda campaign: working.wait_for_change(ws, campaign, -1, 0.0), ws.signal)
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
             if work:
@@ -102,3 +91,90 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema["x-problem-codes"] = {str(status): codes for status, codes in sorted(problems.CODES.items())}
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+class _Server(uvicorn.Server):
+    """Answers the long polls when it is told to stop, so that it stops at once."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._application = app
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop."""
+        super().handle_exit(sig, frame)
+        hub = getattr(self._application.state, "hub", None)
+        if hub is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(hub.release)
+
+
+def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") -> None:
+    """Serve until interrupted; `ready` gets the address to open: on a laptop, a one-time link that leads to `path`."""
+    check_binding(options)
+    with open_workspace(options.home, options.database) as ws, _listening(options) as listener:
+        if options.team and not accounts.has_lead(ws):
+            raise InvalidInputError(
+                "no lead has an account yet; make one first: labelchef users add NAME --role lead", code="accounts"
+            )
+        port = listener.getsockname()[1]
+        options = options.model_copy(update={"port": port})
+        app = create_app(ws, options, work=False)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=options.https,
+            timeout_graceful_shutdown=5,
+        )
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        address = f"{'https' if options.https else 'http'}://{shown}:{port}"
+        if options.team:
+            address += path
+        else:
+            there = "" if path == "/" else f"&then={quote(path, safe='/')}"
+            address += f"/start?token={accounts.create_link(ws)}{there}"
+        server = _Server(config, app)
+        with working.Worker(ws) as worker, contextlib.suppress(KeyboardInterrupt):
+            app.state.worker = worker
+            threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
+            server.run(sockets=[listener])
+        if not server.started:
+            raise LabelchefError("the server could not start; its log above says why", code="serve")
+
+
+def _announce(server: uvicorn.Server, ready: Callable[[str], None], address: str) -> None:
+    pause = threading.Event()
+    while not server.started:
+        if server.should_exit or pause.wait(0.02):
+            return
+    ready(address)
+
+
+@contextlib.contextmanager
+def _listening(options: ServeOptions) -> Iterator[socket.socket]:
+    """The socket, bound before anything else is done."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # asyncio sets TCP_NODELAY only where TCP is named
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((options.host.strip("[]"), options.port))
+        except (OSError, UnicodeError, TypeError) as error:
+            raise InvalidInputError(
+                f"port {options.port} of {options.host} cannot be used: {getattr(error, 'strerror', None) or error}; name "
+                "another --port or --host",
+                code="port",
+            ) from None
+        listener.listen(2048)
+        yield listener
+    finally:
+        listener.close()

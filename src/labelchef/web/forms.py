@@ -1,20 +1,88 @@
-"""What requests bring: records that are checked before any service is called."""
+"""What requests bring: records that are checked before any service is called.
 
+The models of the settings are derived from `domain.settings.OPTIONS`, so that a new setting needs no change here. Types,
+bounds, choices and defaults are in the models, and so in the OpenAPI document. What depends on several settings, or on
+what is installed, is checked by `Settings` and the services.
+"""
+
+import math
 from dataclasses import MISSING, fields
 from dataclasses import Field as DataclassField
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import UploadFile
-from pydantic import Field, Json, StringConstraints, create_model
+from fastapi import Path, UploadFile
+from pydantic import BaseModel, ConfigDict, Field, Json, StringConstraints, create_model
 
 from labelchef.domain.campaigns import CampaignFiles, Role
-from labelchef.web.settings import Form, NewSettings
+from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 
 MEDIA = "media"
 """The part that may hold several files: the images."""
+CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", max_length=200)]
+ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes.", max_length=500)]
+AccountPath = Annotated[str, Path(description="Name of the account.", max_length=200)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 RequestId = Annotated[str, StringConstraints(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+Password = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+NewPassword = Annotated[str, StringConstraints(min_length=10, max_length=1000)]
+
+
+class Form(BaseModel):
+    """Base of the records that requests bring: unknown names are refused, numbers must be numbers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SettingsForm(Form):
+    """Settings by name; those left out are unset."""
+
+    def given(self) -> dict[str, Any]:
+        """Name → value of the settings that were sent."""
+        return self.model_dump(exclude_unset=True)
+
+
+def _type(option: Option) -> Any:
+    found: Any = option.kind
+    if option.choices:
+        found = Literal[option.choices]
+    elif option.kind is str:
+        found = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    elif option.kind is not bool:
+        bounds = {"ge": option.least, "le": option.most, "gt": option.above, "lt": option.below}
+        kept: dict[str, Any] = {name: option.kind(bound) for name, bound in bounds.items() if math.isfinite(bound)}
+        if option.kind is float:
+            kept["allow_inf_nan"] = False
+        found = Annotated[option.kind, Field(**kept)]
+    if option.auto:
+        found = found | Literal[AUTO]
+    return found | None if option.none else found
+
+
+def _settings(name: str, about: str, defaults: dict[str, Any]) -> type[SettingsForm]:
+    """A model of the settings in `defaults`, none of them required."""
+    described: dict[str, Any] = {}
+    for key, default in defaults.items():
+        option = OPTIONS[key]
+        told = f"{option.help} Null: {option.none}." if option.none else option.help
+        described[key] = _type(option), Field(default=default, title=option.title, description=told)
+    return create_model(name, __base__=SettingsForm, __doc__=about, **described)
+
+
+if TYPE_CHECKING:
+    NewSettings = SettingsForm
+    ChangedSettings = SettingsForm
+else:
+    NewSettings = _settings(
+        "NewSettings",
+        "Settings of a new campaign; those left out have their default.",
+        {one.name: one.default for one in fields(Settings)},
+    )
+    ChangedSettings = _settings(
+        "ChangedSettings",
+        "Settings to change while a campaign runs; those left out stay as they are.",
+        {name: None for name, option in OPTIONS.items() if option.changeable},
+    )
 
 
 class NextForm(Form):
@@ -53,23 +121,14 @@ class ItemForm(Form):
     item: Key
 
 
-class SkipForm(ItemForm):
+class SkipForm(ItemForm, NextForm):
     """An item to leave to others."""
-
-    n: int = Field(2, ge=1, le=10)
 
 
 class ResolveForm(ItemForm):
     """The lead's decision on an item."""
 
     label: int | str = Field(description="Class by position (from 0) or by name.", examples=[0, "cat"])
-
-
-class SignInForm(Form):
-    """Name and password."""
-
-    name: Name
-    password: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 class CompareForm(Form):
@@ -81,26 +140,33 @@ class CompareForm(Form):
     batch_size: int | None = Field(None, ge=1, le=100000, description="Items per round; left out: the campaign's.")
 
 
+class SignInForm(Form):
+    """Name and password."""
+
+    name: Name
+    password: Password
+
+
 class AccountForm(Form):
     """A new account."""
 
     name: Name
     role: Role = Field(Role.ANNOTATOR, strict=False)
-    password: Annotated[str, StringConstraints(min_length=10, max_length=1000)]
+    password: NewPassword
 
 
 class AccountChange(Form):
     """Changes of an account; what is left out stays."""
 
     active: bool | None = None
-    password: Annotated[str, StringConstraints(min_length=10, max_length=1000)] | None = None
+    password: NewPassword | None = None
 
 
 class PasswordForm(Form):
     """A new password of the person who is signed in."""
 
-    current: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-    password: Annotated[str, StringConstraints(min_length=10, max_length=1000)]
+    current: Password
+    password: NewPassword
 
 
 class TokenForm(Form):
@@ -126,8 +192,7 @@ class CampaignForm(Form):
     def files(self) -> dict[str, list[UploadFile]]:
         """Name of the part → its files, of the parts that were sent."""
         sent = {one.name: getattr(self, one.name) for one in fields(CampaignFiles)}
-        listed = {name: part if isinstance(part, list) else [part] for name, part in sent.items() if part is not None}
-        return {name: part for name, part in listed.items() if part}
+        return {name: part if isinstance(part, list) else [part] for name, part in sent.items() if part}
 
 
 def _part(file: "DataclassField[Any]") -> tuple[Any, Any]:

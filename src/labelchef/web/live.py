@@ -2,35 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+
+from labelchef.services.workspace import Signal
 
 _PAUSE = 0.02
 """The least seconds between two looks: under load, several changes are reported as one."""
 
 
-class Source(Protocol):
-    """Where versions are looked up."""
-
-    def version(self, campaign: str) -> int:
-        """The campaign's version now."""
-        ...
-
-    def ticks(self) -> int:
-        """How many changes this process has made."""
-        ...
-
-    def sleep(self, seconds: float, since: int) -> None:
-        """Wait until there are more ticks than `since`, at most `seconds`."""
-        ...
-
-
 class Hub:
     """All long polls, answered by one thread; a change by another process is seen after `step` seconds."""
 
-    def __init__(self, source: Source, *, step: float = 1.0) -> None:
-        self._source = source
+    def __init__(self, version: Callable[[str], int], signal: Signal, *, step: float = 1.0) -> None:
+        """`version` looks a campaign's version up; `signal` tells of changes by this process."""
+        self._version = version
+        self._signal = signal
         self._step = step
         self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
         """Campaign → requests that wait, with the version each one knows."""
@@ -43,7 +30,7 @@ class Hub:
         told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(campaign, {})[told] = since
         try:
-            now = await asyncio.to_thread(self._source.version, campaign)
+            now = await asyncio.to_thread(self._version, campaign)
             if now != since or timeout <= 0 or self._closed:
                 return now
             if self._watcher is None:
@@ -62,13 +49,13 @@ class Hub:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting and not self._closed:
-                tick = self._source.ticks()  # before it is known who waits: whoever comes later is woken for
+                tick = self._signal.ticks()  # before it is known who waits: whoever comes later is woken for
                 found = await loop.run_in_executor(self._pool, self._look, list(self._waiting))
                 for campaign, version in found.items():
                     self._tell(campaign, version)
                 await asyncio.sleep(_PAUSE)
                 if not self._closed:
-                    await loop.run_in_executor(self._pool, self._source.sleep, self._step, tick)
+                    await loop.run_in_executor(self._pool, self._signal.sleep, self._step, tick)
         finally:
             self._watcher = None
 
@@ -76,7 +63,7 @@ class Hub:
         found: dict[str, int | Exception] = {}
         for campaign in campaigns:
             try:
-                found[campaign] = self._source.version(campaign)
+                found[campaign] = self._version(campaign)
             except Exception as error:  # told to those who wait for this campaign
                 found[campaign] = error
         return found

@@ -35,7 +35,10 @@ class ServeOptions(BaseSettings):
     @property
     def local(self) -> bool:
         """Whether only this machine can reach the server."""
-        return is_local(self.host)
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     @property
     def allowed_hosts(self) -> frozenset[str]:
@@ -52,14 +55,6 @@ class ServeOptions(BaseSettings):
         if self.import_root is None:
             return not self.team
         return folder.resolve().is_relative_to(self.import_root.resolve())
-
-
-def is_local(host: str) -> bool:
-    """Whether a host name or address can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_binding(options: ServeOptions) -> None:

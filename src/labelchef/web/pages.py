@@ -1,11 +1,13 @@
 """The pages: HTML from the same services as the API. Changes go through the API."""
 
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
+from labelchef.domain.campaigns import Account
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services import campaigns as service
@@ -14,13 +16,11 @@ from labelchef.services import progress as measuring
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import history
 from labelchef.services.people import accounts
-from labelchef.web import identity
-from labelchef.web.api.sessions import list_accounts
-from labelchef.web.paging import by_age, part_of
-from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store
+from labelchef.services.workspace import Workspace
+from labelchef.web.api.campaigns import list_campaigns
+from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
 from labelchef.web.problems import WebError
-from labelchef.web.rendering import METRIC_NAMES, render
-from labelchef.web.static_files import static_digest, static_files
+from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
 from labelchef.web.views import shown_to
 
 routes = APIRouter(include_in_schema=False, redirect_slashes=False)
@@ -39,10 +39,8 @@ async def static(digest: str, path: str, request: Request, _: Anyone) -> Respons
     file = static_files().get(path)
     if file is None or digest != static_digest():
         raise WebError(404, "there is no such file; load the page again", code="static")
-    headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.gzipped, media_type=file.media_type, headers={**headers, "Content-Encoding": "gzip"})
-    return Response(file.content, media_type=file.media_type, headers=headers)
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return plain_or_gzipped(request, file.content, file.gzipped, file.media_type, headers)
 
 
 @routes.get("/start")
@@ -55,7 +53,7 @@ def start(ws: Store, options: Options, request: Request, _: Anyone, token: str =
     except LabelchefError as error:
         return render(request, "sign_in.html", code=403, then="/", reason=str(error))
     response = RedirectResponse(local_path(then), status_code=303)
-    identity.set_cookie(response, options, signed)
+    set_cookie(response, options, signed)
     return response
 
 
@@ -71,8 +69,7 @@ def sign_in(request: Request, who: Anyone, then: str = "/") -> Response:
 @routes.get("/")
 def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = None) -> Response:
     """The campaigns this person may see."""
-    found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
-    page = part_of([shown_to(who, one) for one in found], by_age, after, 50, falling=True)
+    page = list_campaigns(who, ws, after)
     return render(request, "campaigns.html", campaigns=page.entries, next=page.next)
 
 
@@ -96,9 +93,9 @@ def account(request: Request, who: SignedIn, ws: Store) -> Response:
 
 
 @routes.get("/people")
-def people(request: Request, who: Lead, ws: Store) -> Response:
+def people(request: Request, _: Lead, ws: Store) -> Response:
     """All accounts."""
-    return render(request, "people.html", accounts=list_accounts(who, ws, limit=10_000).entries)
+    return render(request, "people.html", accounts=_accounts(ws))
 
 
 @routes.get("/c/{campaign}")
@@ -119,7 +116,6 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
         campaign=shown_to(who, service.summary(ws, campaign)),
         tab="label",
         metric=metric,
-        metric_name=f"validation {METRIC_NAMES.get(metric, metric)}",
         score=score,
     )
 
@@ -138,52 +134,30 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
         progress=found,
         people=[one for one in found.people if who.is_lead or one.person == who.name],
         pairs=found.pairs if who.is_lead else (),
-        metric_name=METRIC_NAMES.get(found.metric, found.metric),
         charts=charts.available(found),
         stamp=charts.stamp(ws, campaign),
     )
 
 
-@routes.get("/c/{campaign}/lead")
-def lead_overview(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """The lead's overview."""
-    return _lead(request, ws, campaign, "")
+def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+    values: dict[str, Any] = {}
+    if part == "settings":
+        values["changeable"] = [(name, option) for name, option in OPTIONS.items() if option.changeable]
+        values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
+    elif part == "compare":
+        usual = values["usual"] = comparing.usual_selectors(service.settings(ws, campaign))
+        values["selectors"] = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
+    elif part == "members":
+        values["accounts"] = _accounts(ws)
+    return _lead(request, ws, campaign, part, **values)
 
 
-@routes.get("/c/{campaign}/lead/conflicts")
-def lead_conflicts(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """Items to decide."""
-    return _lead(request, ws, campaign, "conflicts")
+for _part in ("", "conflicts", "settings", "export", "compare", "members"):
+    routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
 
 
-@routes.get("/c/{campaign}/lead/settings")
-def lead_settings(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """Settings of a campaign."""
-    changeable = [(name, option) for name, option in OPTIONS.items() if option.changeable]
-    fixed = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
-    return _lead(request, ws, campaign, "settings", changeable=changeable, fixed=fixed)
-
-
-@routes.get("/c/{campaign}/lead/export")
-def lead_export(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """Export of labels and votes, import of votes."""
-    return _lead(request, ws, campaign, "export")
-
-
-@routes.get("/c/{campaign}/lead/compare")
-def lead_compare(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """Selectors replayed on the labels of this campaign."""
-    usual = comparing.usual_selectors(service.settings(ws, campaign))
-    choices = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
-    return _lead(request, ws, campaign, "compare", usual=usual, selectors=choices)
-
-
-@routes.get("/c/{campaign}/lead/members")
-def lead_members(campaign: str, request: Request, _: Lead, ws: Store) -> Response:
-    """Who labels in this campaign."""
-    return _lead(
-        request, ws, campaign, "members", accounts=sorted(accounts.list_accounts(ws), key=lambda one: one.name)
-    )
+def _accounts(ws: Workspace) -> list[Account]:
+    return sorted(accounts.list_accounts(ws), key=lambda one: one.name)
 
 
 @routes.get("/c/{campaign}/lead/ledger")
@@ -198,24 +172,21 @@ def lead_ledger(
     after: Annotated[str | None, Query(max_length=_LONGEST)] = None,
 ) -> Response:
     """Votes, decisions and changes, with filters."""
-    page = history.ledger(
-        ws, campaign, after=after, limit=50, kind=kind or None, item=item or None, person=person or None
-    )
     filters = {"kind": kind, "item": item, "person": person}
+    given = {name: value or None for name, value in filters.items()}
+    page = history.ledger(ws, campaign, after=after, limit=50, **given)
     return _lead(request, ws, campaign, "ledger", page=page, filters=filters)
 
 
 def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) -> Response:
     status = service.status(ws, campaign)
-    metric = status.settings.target_metric
     return render(
         request,
         f"lead/{part or 'overview'}.html",
         campaign=status.summary,
         status=status,
         classes=status.classes,
-        metric=metric,
-        metric_name=METRIC_NAMES.get(metric, metric),
+        metric=status.settings.target_metric,
         tab="lead",
         part=part,
         watch=part not in ("settings", "compare"),

@@ -1,18 +1,34 @@
-"""One policy per route: who may call it. A test fails on a route without a policy."""
+"""Who sends a request, and who may: known by a session cookie with its CSRF token, or by an API token.
 
+Every route has one policy; a test fails on a route without one.
+"""
+
+import base64
+import functools
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
+from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Depends, Request, Response
 
+from labelchef.domain.campaigns import Account, Role
 from labelchef.domain.errors import NotFoundError
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
-from labelchef.web import identity
-from labelchef.web.identity import Who
 from labelchef.web.live import Hub
 from labelchef.web.options import ServeOptions
-from labelchef.web.problems import STORE, WebError, fails
+from labelchef.web.paging import Cursor
+from labelchef.web.problems import STORE, Case, WebError, fails
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
+CSRF_HEADER = "X-CSRF-Token"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="labelchef"'}
 
 
 class Policy(StrEnum):
@@ -24,6 +40,32 @@ class Policy(StrEnum):
     LEAD = "leads"
 
 
+@dataclass(frozen=True)
+class Who:
+    """The person who sends a request, and how they are signed in."""
+
+    account: Account
+    session: str | None
+    """The session's secret; None with an API token."""
+    takes_part: bool
+    """Whether they may see the campaign of the request."""
+
+    @property
+    def name(self) -> str:
+        """Their name."""
+        return self.account.name
+
+    @property
+    def is_lead(self) -> bool:
+        """Whether they have the role of a lead."""
+        return self.account.role == Role.LEAD
+
+    @property
+    def csrf(self) -> str | None:
+        """The CSRF token of their session; None with an API token."""
+        return None if self.session is None else csrf_token(self.session)
+
+
 class Guard:
     """A dependency that checks the policy of a route and returns the person who calls it."""
 
@@ -32,14 +74,15 @@ class Guard:
 
     def __call__(self, request: Request) -> Who | None:
         """Check before the route runs."""
-        state = request.app.state
         campaign = request.path_params.get("campaign")
-        who = identity.identify(state.workspace, state.options, request, campaign)
-        identity.check_csrf(request, who, request.method)
-        request.state.who = who
+        who = request.state.who = _identify(request, campaign)
+        if request.method not in _SAFE:
+            _check_csrf(request, who)
         if self.policy is Policy.PUBLIC:
             return who
-        who = identity.require(who)
+        if who is None:
+            told = "sign in first, or send an API token as 'Authorization: Bearer …'"
+            raise WebError(401, told, code="sign_in", headers=_CHALLENGE)
         if self.policy is Policy.LEAD and not who.is_lead:
             raise WebError(403, "only leads may do this", code="role")
         if self.policy is Policy.MEMBER and not who.takes_part:
@@ -47,74 +90,115 @@ class Guard:
         return who
 
 
-public = Guard(Policy.PUBLIC)
-signed_in = Guard(Policy.SIGNED_IN)
-member = Guard(Policy.MEMBER)
 lead = Guard(Policy.LEAD)
-
-Anyone = Annotated[Who | None, Depends(public)]
-SignedIn = Annotated[Who, Depends(signed_in)]
-Member = Annotated[Who, Depends(member)]
+Anyone = Annotated[Who | None, Depends(Guard(Policy.PUBLIC))]
+SignedIn = Annotated[Who, Depends(Guard(Policy.SIGNED_IN))]
+Member = Annotated[Who, Depends(Guard(Policy.MEMBER))]
 Lead = Annotated[Who, Depends(lead)]
 
 
-def workspace_of(request: Request) -> Workspace:
-    """The open workspace."""
-    workspace: Workspace = request.app.state.workspace
-    return workspace
+def _identify(request: Request, campaign: str | None) -> Who | None:
+    """Who sends the request, if anyone is signed in. A bad API token is an error, an old cookie is not."""
+    ws, session = request.app.state.workspace, request.cookies.get(request.app.state.options.cookie)
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        account, part = accounts.visitor(ws, token=secret.strip(), campaign=campaign)
+        if account is None:
+            told = "this API token is unknown or was revoked; make a new one under Account"
+            raise WebError(401, told, code="token", headers=_CHALLENGE)
+        return Who(account, None, part)
+    if not session:
+        return None
+    account, part = accounts.visitor(ws, session=session, campaign=campaign)
+    return None if account is None else Who(account, session, part)
 
 
-async def _workspace(request: Request) -> Workspace:
-    return workspace_of(request)
+def _check_csrf(request: Request, who: Who | None) -> None:
+    """Refuse a change that a page of another site sent, with this person's cookie or to sign in."""
+    if who is not None and who.csrf is None:
+        return
+    sent = request.headers
+    elsewhere = "origin" in sent and urlsplit(sent["origin"]).netloc.lower() != sent.get("host", "").lower()
+    if elsewhere or sent.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise WebError(403, "this request comes from a page of another site", code="csrf")
+    if who is not None and not secrets.compare_digest(sent.get(CSRF_HEADER, "").encode(), str(who.csrf).encode()):
+        told = f"the header {CSRF_HEADER} is missing or old; load the page again (programs use API tokens)"
+        raise WebError(403, told, code="csrf")
 
 
-async def _options(request: Request) -> ServeOptions:
-    options: ServeOptions = request.app.state.options
-    return options
+def csrf_token(session: str) -> str:
+    """The CSRF token of a session: only pages of this server can read it.
+
+    >>> csrf_token("a") == csrf_token("a"), csrf_token("a") == csrf_token("b")
+    (True, False)
+    """
+    digest = hmac.new(session.encode(), b"labelchef csrf", hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-async def _hub(request: Request) -> Hub:
-    hub: Hub = request.app.state.hub
-    return hub
+def set_cookie(response: Response, options: ServeOptions, signed: accounts.SignedIn) -> None:
+    """Set the session cookie; scripts and requests of other sites cannot use it."""
+    response.set_cookie(
+        options.cookie, signed.token, expires=signed.expires_at, httponly=True, samesite="lax", secure=options.https
+    )
 
 
-Store = Annotated[Workspace, Depends(_workspace)]
-Options = Annotated[ServeOptions, Depends(_options)]
-Changes = Annotated[Hub, Depends(_hub)]
+def _state(name: str) -> Callable[[Request], Awaitable[Any]]:
+    async def found(request: Request) -> Any:
+        return getattr(request.app.state, name)
 
-_COMMON = [
+    return found
+
+
+Store = Annotated[Workspace, Depends(_state("workspace"))]
+Options = Annotated[ServeOptions, Depends(_state("options"))]
+Changes = Annotated[Hub, Depends(_state("hub"))]
+
+ITEM = (404, "item", "no such item in this campaign")
+_ALWAYS: list[Case] = [
     (413, "size", "the request is larger than the server takes"),
     (421, "host", "the request was sent to a host name this server does not answer to"),
     *((503, code, when) for code, when in STORE.items()),
-]
-_UNREAD = (422, "input", "a part of the request is not what this document says")
-_SIGN_IN = [
-    (401, "sign_in", "no session and no API token"),
+    (422, "input", "a part of the request is not what this document says"),
     (401, "token", "an unknown or revoked API token"),
 ]
-CAMPAIGN = (404, "campaign", "no such campaign, or you are not a member of it")
-ITEM = (404, "item", "no such item in this campaign")
-_CSRF = (403, "csrf", "a change by cookie without the CSRF token, or from another site")
-_ROLE = (403, "role", "this needs the role of a lead")
 
 
-def answers(
-    policy: Policy, *cases: tuple[int, str, str], changes: bool = False, campaign: bool = False
-) -> dict[Any, Any]:
-    """The problems a route may answer with, for its OpenAPI `responses`."""
-    all_cases = [*_COMMON, _UNREAD, (401, "token", "an unknown or revoked API token")]
-    if policy is not Policy.PUBLIC:
-        all_cases += _SIGN_IN[:1]
-    if policy is Policy.LEAD:
-        all_cases.append(_ROLE)
-    if changes:
-        all_cases.append(_CSRF)
-        all_cases.append((400, "request", "a body that is not JSON or a form"))
-    if campaign:
-        all_cases.append(CAMPAIGN)
-    return fails(*all_cases, *cases)
+class Api:
+    """Routes of the API. What follows from policy, method, path and parameters of a route is documented by itself."""
+
+    def __init__(self, tag: str, prefix: str = "") -> None:
+        self.router = APIRouter(prefix=f"/api{prefix}", tags=[tag], redirect_slashes=False)
+        self.get = functools.partial(self._route, "GET")
+        self.post = functools.partial(self._route, "POST")
+        self.put = functools.partial(self._route, "PUT")
+        self.patch = functools.partial(self._route, "PATCH")
+        self.delete = functools.partial(self._route, "DELETE")
+
+    def _route(self, method: str, path: str, *cases: Case, **given: Any) -> Callable[[Endpoint], Endpoint]:
+        """A decorator; `cases` are the further problems of the route, `given` is for FastAPI."""
+
+        def register(endpoint: Endpoint) -> Endpoint:
+            known = _known_cases(method, self.router.prefix + path, endpoint)
+            given["responses"] = {**fails(*_ALWAYS, *known, *cases), **given.get("responses", {})}
+            self.router.add_api_route(path, endpoint, methods=[method], **given)
+            return endpoint
+
+        return register
 
 
-def router(kind: type[APIRoute] = APIRoute) -> APIRouter:
-    """A router for routes of the API."""
-    return APIRouter(prefix="/api", redirect_slashes=False, route_class=kind)
+def _known_cases(method: str, path: str, endpoint: Callable[..., object]) -> Iterator[Case]:
+    hints = list(get_type_hints(endpoint, include_extras=True).values())
+    if Anyone not in hints:
+        yield 401, "sign_in", "no session and no API token"
+    if Lead in hints:
+        yield 403, "role", "this needs the role of a lead"
+    if method not in _SAFE:
+        yield 403, "csrf", "a change by cookie without the CSRF token, or from another site"
+        yield 400, "request", "a body that is not JSON or a form"
+    if "{campaign}" in path:
+        yield 404, "campaign", "no such campaign, or you are not a member of it"
+    if "{item:path}" in path:
+        yield ITEM
+    if Cursor in hints:
+        yield 422, "cursor", "not a cursor of this list"

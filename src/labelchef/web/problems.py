@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +15,8 @@ from labelchef.domain import errors
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("labelchef.web")
+Case = tuple[int, str, str]
+"""(status, code, when it occurs) of a problem."""
 
 STATUSES: list[tuple[type[errors.LabelchefError], int]] = [
     (errors.ThrottledError, 429),
@@ -74,12 +76,7 @@ class WebError(errors.LabelchefError):
 
 
 def problem(
-    status: int,
-    detail: str,
-    code: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    parts: list[FieldProblem] | None = None,
+    status: int, detail: str, code: str, *, headers: Mapping[str, str] | None = None, parts: Sequence[FieldProblem] = ()
 ) -> Response:
     """A problem as a response."""
     body = Problem(
@@ -88,7 +85,7 @@ def problem(
         status=status,
         detail=detail,
         code=code,
-        errors=parts or [],
+        errors=list(parts),
     )
     kept = {"Cache-Control": "no-store", **(headers or {})}
     return JSONResponse(body.model_dump(), status_code=status, media_type=MEDIA_TYPE, headers=kept)
@@ -175,8 +172,8 @@ CODES: dict[int, dict[str, str]] = {}
 """Status → code → when it occurs, of all problems; filled by `fails` and part of the OpenAPI document."""
 
 
-def fails(*cases: tuple[int, str, str]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of (status, code, when) cases."""
+def fails(*cases: Case) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses of the cases."""
     by_status: dict[int, list[str]] = {}
     for status, code, when in cases:
         by_status.setdefault(status, []).append(f"`{code}`: {when}")

@@ -1,19 +1,63 @@
-"""Templates: all values are escaped; no script or style is inline."""
+"""Templates and files of the page: all values are escaped; no script or style is inline.
 
+The files are read once. Their digest is in their address, so browsers may cache them without limit.
+"""
+
+import gzip
+import hashlib
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
-from labelchef.web.identity import Who, csrf_token
-from labelchef.web.static_files import static_digest
+from labelchef.web.policies import Who
 
-METRIC_NAMES = {"f1_macro": "macro-F1", "accuracy": "accuracy", "f1": "F1", "loss": "loss"}
+_METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True)
+class StaticFile:
+    """A file of the page."""
+
+    content: bytes
+    gzipped: bytes
+    media_type: str
+
+
+@cache
+def static_files() -> dict[str, StaticFile]:
+    """Path below static/ → file."""
+    folder = Path(__file__).with_name("static")
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.suffix in _TYPES}
+    contents = {name: path.read_bytes() for name, path in found.items()}
+    return {
+        name: StaticFile(content, gzip.compress(content, 6, mtime=0), _TYPES[found[name].suffix])
+        for name, content in contents.items()
+    }
+
+
+@cache
+def static_digest() -> str:
+    """A digest of all of them."""
+    parts = (path.encode() + b"\0" + file.content for path, file in static_files().items())
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def plain_or_gzipped(
+    request: Request, plain: bytes, gzipped: bytes, media_type: str, headers: Mapping[str, str]
+) -> Response:
+    """What the browser accepts of the two."""
+    sent = {**headers, "Vary": "Accept-Encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(plain, media_type=media_type, headers=sent)
+    return Response(gzipped, media_type=media_type, headers={**sent, "Content-Encoding": "gzip"})
 
 
 @cache
@@ -26,8 +70,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(thousands=thousands, iso=_iso, score=score, details=_details, share=share, sentence=sentence)
-    found.filters["isfinite"] = math.isfinite
+    found.filters.update(thousands=thousands, score=score, details=_details, share=share, sentence=sentence)
+    found.filters.update(iso=lambda moment: moment.isoformat(timespec="seconds"), isfinite=math.isfinite)
+    found.filters["metric"] = lambda name: _METRICS.get(name, name)
     return found
 
 
@@ -36,7 +81,7 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
     who: Who | None = getattr(request.state, "who", None)
     shown = {
         "me": None if who is None else who.account,
-        "csrf": "" if who is None or who.session is None else csrf_token(who.session),
+        "csrf": (who and who.csrf) or "",
         "team": request.app.state.options.team,
         "static": f"/static/{static_digest()}",
         "campaign": None,
@@ -73,10 +118,6 @@ def sentence(text: str) -> str:
     'Round 5 is open.'
     """
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
 
 
 def _details(what: Mapping[str, Any]) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelchef.domain.errors import LabelchefError
-from labelchef.web.problems import of_error, problem
+from labelchef.web.problems import WebError, of_error
 from labelchef.web.uploads import is_upload
 
 PAGE_POLICY = (
@@ -59,25 +59,11 @@ class Shield:
                     headers.setdefault(name, value)
             await send(message)
 
-        headers = Headers(scope=scope)
-        if self._hosts and host_name(headers.get("host", "")) not in self._hosts:
-            answer = problem(
-                421, "this server does not answer to that host name; use the address it printed when it started", "host"
-            )
-            await answer(scope, receive, guarded_send)
-            return
-        upload = is_upload(scope["method"], scope["path"])
-        if upload:
-            request = Request(scope)
-            try:
-                await run_in_threadpool(self._admit, request)
-            except LabelchefError as error:
-                await of_error(request, error)(scope, receive, guarded_send)
-                return
-        most = self._max_upload if upload else min(MAX_BODY, self._max_upload)
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > most:
-            await _too_large(most, upload)(scope, receive, guarded_send)
+        request = Request(scope)
+        try:
+            most = await self._most_bytes(request)
+        except LabelchefError as error:
+            await of_error(request, error)(scope, receive, guarded_send)
             return
         taken = 0
 
@@ -91,10 +77,20 @@ class Shield:
 
         await self._app(scope, counted_receive, guarded_send)
 
-
-def _too_large(most: int, upload: bool) -> ASGIApp:
-    way_out = "; raise LABELCHEF_MAX_UPLOAD_MB or use a folder" if upload else ""
-    return problem(413, f"the request is larger than {most // 2**20} MiB{way_out}", "size")
+    async def _most_bytes(self, request: Request) -> int:
+        """The most bytes the body may have; a wrong host, sender or size is refused."""
+        if self._hosts and host_name(request.headers.get("host", "")) not in self._hosts:
+            told = "this server does not answer to that host name; use the address it printed when it started"
+            raise WebError(421, told, code="host")
+        upload = is_upload(request.method, request.scope["path"])
+        if upload:
+            await run_in_threadpool(self._admit, request)
+        most = self._max_upload if upload else min(MAX_BODY, self._max_upload)
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > most:
+            way_out = "; raise LABELCHEF_MAX_UPLOAD_MB or use a folder" if upload else ""
+            raise WebError(413, f"the request is larger than {most // 2**20} MiB{way_out}", code="size")
+        return most
 
 
 def host_name(host: str) -> str:

@@ -50,16 +50,14 @@ def told_as_store_errors() -> Iterator[None]:
     """Report errors of the disk as errors of the store."""
     try:
         yield
-    except LabelchefError:
+    except LabelchefError:  # some of them are a PermissionError, too
         raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                "the disk is full, the upload was not stored; make room and send it again", code="disk_full"
-            ) from error
-        raise StoreError(
-            f"the upload cannot be stored: {error.strerror or error}; check the folder and its rights", code="folder"
-        ) from error
+            told = "the disk is full, the upload was not stored; make room and send it again"
+            raise StoreError(told, code="disk_full") from error
+        told = f"the upload cannot be stored: {error.strerror or error}; check the folder and its rights"
+        raise StoreError(told, code="folder") from error
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from labelchef.aggregation import MajorityVote
-from labelchef.domain.campaigns import CampaignState, ConflictItem, DecisionKind, Origin, RoundState
+from labelchef.domain.campaigns import CampaignState, ConflictItem, DecisionKind, Origin, PersonVote, RoundState
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.ledger.sql import counted
 from labelchef.services.labelling.tasks import content_of
@@ -77,7 +77,7 @@ def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
                     content=content_of(decision),
                     round=0 if decision.round_id is None else numbers[decision.round_id],
                     suggestion=None if place is None else place.suggested,
-                    votes=tuple((v.person, v.label, v.note) for v in votes),
+                    votes=tuple(PersonVote(v.person, v.label, v.note) for v in votes),
                     asked_again=decision.item_attempt != decision.attempt,
                 )
             )

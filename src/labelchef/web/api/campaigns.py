@@ -1,58 +1,49 @@
 """Campaigns: list, make, watch."""
 
+from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import Form, Query
+from fastapi import Form, Path, Query, Request, Response
 
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns as service
-from labelchef.web.api.labelling import CampaignPath
-from labelchef.web.forms import MEDIA, FolderForm, UploadedCampaign
-from labelchef.web.paging import Cursor, Limit, by_age, part_of
-from labelchef.web.policies import (
-    CAMPAIGN,
-    Changes,
-    Lead,
-    Member,
-    Options,
-    Policy,
-    SignedIn,
-    Store,
-    answers,
-    router,
-)
+from labelchef.services import charts
+from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
+from labelchef.web.paging import Cursor, Limit, part_of
+from labelchef.web.policies import Api, Changes, Lead, Member, Options, SignedIn, Store
 from labelchef.web.problems import WebError
+from labelchef.web.rendering import plain_or_gzipped
+from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
 from labelchef.web.views import VersionView, shown_to
 
-routes = router()
-uploads = router(UploadRoute)
-_BAD_FILE = (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong")
-_SELECTOR = (
+routes = Api("campaigns", "/campaigns")
+_REFUSED = (
+    (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
     (422, "selector", "no such selector"),
     (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
     (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
 )
 
 
-@routes.get(
-    "/campaigns", tags=["campaigns"], responses=answers(Policy.SIGNED_IN, (422, "cursor", "not a cursor of this list"))
-)
+class Theme(StrEnum):
+    """Charts for a light or a dark page."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
+@routes.get("")
 def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[CampaignSummary]:
     """The campaigns this person may see, newest first."""
-    found = service.list_campaigns(ws, person=None if who.is_lead else who.name)
-    return part_of([shown_to(who, one) for one in found], by_age, after, limit, falling=True)
+    found = [shown_to(who, one) for one in service.list_campaigns(ws, person=None if who.is_lead else who.name)]
+    return part_of(found, lambda one: (one.created_at.timestamp(), one.id), after, limit, falling=True)
 
 
-@uploads.post(
-    "/campaigns",
-    status_code=201,
-    tags=["campaigns"],
-    responses=answers(Policy.LEAD, _BAD_FILE, *_SELECTOR, changes=True),
-)
+@routes.post("", *_REFUSED, status_code=201, route_class_override=UploadRoute)
 def create_campaign(
     who: Lead, ws: Store, form: Annotated[UploadedCampaign, Form(media_type="multipart/form-data")]
 ) -> CampaignSummary:
@@ -60,22 +51,12 @@ def create_campaign(
     with upload_folder(ws.home) as root:
         stored = {name: [saved(root / name, one) for one in part] for name, part in form.files().items()}
         paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
-        return service.create_campaign(
-            ws, form.name, CampaignFiles(**paths), Settings.of(form.settings.given()), who.name
-        )
+        settings = Settings.of(form.settings.given())
+        return service.create_campaign(ws, form.name, CampaignFiles(**paths), settings, who.name)
 
 
 @routes.post(
-    "/campaigns/from-folder",
-    status_code=201,
-    tags=["campaigns"],
-    responses=answers(
-        Policy.LEAD,
-        _BAD_FILE,
-        *_SELECTOR,
-        (403, "folder", "folders outside of the import root are not read"),
-        changes=True,
-    ),
+    "/from-folder", *_REFUSED, (403, "folder", "folders outside of the import root are not read"), status_code=201
 )
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignSummary:
     """Make a campaign from a folder of the server: features.npy, weak.csv, val_features.npy, val_labels.csv, …"""
@@ -88,31 +69,27 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
     return service.create_from_folder(ws, form.name, folder, Settings.of(form.settings.given()), who.name)
 
 
-@routes.get("/campaigns/{campaign}", tags=["campaigns"], responses=answers(Policy.MEMBER, CAMPAIGN))
+@routes.get("/{campaign}")
 def campaign_summary(campaign: CampaignPath, who: Member, ws: Store) -> CampaignSummary:
     """A campaign in one line."""
     return shown_to(who, service.summary(ws, campaign))
 
 
-@routes.get("/campaigns/{campaign}/status", tags=["campaigns"], responses=answers(Policy.LEAD, CAMPAIGN))
+@routes.get("/{campaign}/status")
 def status(campaign: CampaignPath, _: Lead, ws: Store) -> CampaignStatus:
     """A campaign in full: settings, rounds, the open batch, people."""
     return service.status(ws, campaign)
 
 
-@routes.get(
-    "/campaigns/{campaign}/rounds",
-    tags=["campaigns"],
-    responses=answers(Policy.MEMBER, CAMPAIGN, (422, "cursor", "not a cursor of this list")),
-)
+@routes.get("/{campaign}/rounds")
 def rounds(
     campaign: CampaignPath, _: Member, ws: Store, after: Cursor = None, limit: Limit = 200
 ) -> Page[RoundSummary]:
     """The rounds with their metrics, newest first."""
-    return part_of(service.rounds(ws, campaign), lambda one: one.number, after, limit, falling=True)
+    return part_of(service.rounds(ws, campaign), lambda one: (one.number,), after, limit, falling=True)
 
 
-@routes.get("/campaigns/{campaign}/changes", tags=["campaigns"], responses=answers(Policy.MEMBER, CAMPAIGN))
+@routes.get("/{campaign}/changes")
 async def changes(
     campaign: CampaignPath,
     _: Member,
@@ -125,3 +102,26 @@ async def changes(
     """Wait until the campaign changes: a long poll. Answers at once if its version is not `since`."""
     known = -1 if since is None else since
     return VersionView(version=await hub.changed(campaign, known, 0.0 if since is None else timeout))
+
+
+@routes.get(
+    "/{campaign}/charts/{chart}.svg",
+    (404, "chart", "no such chart, or nothing to draw yet"),
+    response_class=Response,
+    responses={200: {"description": "The chart.", "content": {"image/svg+xml": {"schema": {"type": "string"}}}}},
+)
+def chart(
+    campaign: CampaignPath,
+    chart: Annotated[str, Path(description=f"One of: {', '.join(charts.NAMES)}.", max_length=50)],
+    request: Request,
+    _: Member,
+    ws: Store,
+    theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
+) -> Response:
+    """A chart of the campaign, drawn once per round."""
+    drawn = charts.draw(ws, campaign, chart, theme.value)
+    tag = f'"{drawn.digest}"'
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Content-Security-Policy": FILE_POLICY}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={**headers, "Vary": "Accept-Encoding"})
+    return plain_or_gzipped(request, drawn.svg, drawn.gzipped, "image/svg+xml", headers)

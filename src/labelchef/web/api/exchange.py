@@ -1,8 +1,10 @@
 """Export of labels and votes, import of votes, report, replay, comparison of selectors."""
 
+import contextlib
 import tempfile
+from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import File, Form, Query, Response, UploadFile
@@ -15,15 +17,13 @@ from labelchef.services.compare import comparing
 from labelchef.services.exchange import exports, imports
 from labelchef.services.replaying import ReplayOutcome
 from labelchef.services.workspace import Workspace
-from labelchef.web.api.labelling import CampaignPath
-from labelchef.web.forms import CompareForm
-from labelchef.web.policies import CAMPAIGN, Lead, Policy, Store, answers, router
+from labelchef.web.forms import CampaignPath, CompareForm
+from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
 from labelchef.web.views import ImportView
 
-routes = router()
-uploads = router(UploadRoute)
+routes = Api("exchange", "/campaigns/{campaign}")
 
 
 class TableFormat(StrEnum):
@@ -34,71 +34,48 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-MEDIA_TYPES = {
-    TableFormat.CSV: "text/csv; charset=utf-8",
+_TYPES = {
+    TableFormat.CSV: "text/csv",
     TableFormat.JSONL: "application/x-ndjson",
     TableFormat.PARQUET: "application/vnd.apache.parquet",
 }
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
-_TABLE: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The file.",
-        "content": {
-            "text/csv": {"schema": {"type": "string"}},
-            "application/x-ndjson": {"schema": {"type": "string"}},
-            "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
+_TEXT: dict[str, Any] = {"schema": {"type": "string"}}
+_CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {
+    _TYPES[TableFormat.PARQUET]: {"schema": {"type": "string", "format": "binary"}}
+}
+_TABLE: dict[str, Any] = {
+    "response_class": FileResponse,
+    "responses": {200: {"description": "The file.", "content": _CONTENT}},
 }
 
 
-@routes.get(
-    "/campaigns/{campaign}/export/labels",
-    tags=["exchange"],
-    response_class=FileResponse,
-    responses={**answers(Policy.LEAD, CAMPAIGN), **_TABLE},
-)
+@routes.get("/export/labels", **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
-    return _file(ws, campaign, "labels", format)
+    return _file(ws, campaign, "labels", exports.export_labels, format)
 
 
-@routes.get(
-    "/campaigns/{campaign}/export/votes",
-    tags=["exchange"],
-    response_class=FileResponse,
-    responses={**answers(Policy.LEAD, CAMPAIGN), **_TABLE},
-)
+@routes.get("/export/votes", **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
-    return _file(ws, campaign, "votes", format)
+    return _file(ws, campaign, "votes", exports.export_votes, format)
 
 
-def _file(ws: Workspace, campaign: str, what: str, format: TableFormat) -> FileResponse:
-    slug = campaigns.summary(ws, campaign).slug
-    with told_as_store_errors():
-        folder = tempfile.TemporaryDirectory(prefix="labelchef-export-")
-    try:
-        path = FilePath(folder.name) / f"{slug}-{what}.{format.value}"
-        write = exports.export_labels if what == "labels" else exports.export_votes
-        write(ws, campaign, path, format=format.value)
-    except BaseException:
-        folder.cleanup()
-        raise
-    return FileResponse(
-        path, media_type=MEDIA_TYPES[format], filename=path.name, background=BackgroundTask(folder.cleanup)
-    )
+def _file(ws: Workspace, campaign: str, what: str, write: Callable[..., Path], format: TableFormat) -> FileResponse:
+    name = f"{campaigns.summary(ws, campaign).slug}-{what}.{format}"
+    with contextlib.ExitStack() as stack:
+        with told_as_store_errors():
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-"))
+        path = write(ws, campaign, Path(folder) / name, format=format.value)
+        delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
+    return FileResponse(path, media_type=_TYPES[format], filename=name, background=delete)
 
 
-@uploads.post(
-    "/campaigns/{campaign}/import-votes",
-    tags=["exchange"],
-    responses=answers(
-        Policy.LEAD,
-        CAMPAIGN,
-        (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
-        changes=True,
-    ),
+@routes.post(
+    "/import-votes",
+    (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
+    route_class_override=UploadRoute,
 )
 def import_votes(
     campaign: CampaignPath,
@@ -114,42 +91,30 @@ def import_votes(
 
 
 @routes.get(
-    "/campaigns/{campaign}/report",
-    tags=["exchange"],
+    "/report",
+    (422, "preparing", "there is no model yet"),
     response_class=HTMLResponse,
-    responses={
-        **answers(Policy.LEAD, CAMPAIGN, (422, "preparing", "there is no model yet")),
-        200: {"content": {"text/html": {"schema": {"type": "string"}}}},
-    },
+    responses={200: {"content": {"text/html": _TEXT}}},
 )
 def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
     """The report as one HTML file."""
-    slug = campaigns.summary(ws, campaign).slug
-    headers = {
-        "Content-Disposition": f'attachment; filename="{slug}-report.html"',
-        "Content-Security-Policy": FILE_POLICY,
-    }
+    name = f"{campaigns.summary(ws, campaign).slug}-report.html"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Security-Policy": FILE_POLICY}
     return HTMLResponse(exports.report(ws, campaign), headers=headers)
 
 
-@routes.post("/campaigns/{campaign}/replay", tags=["exchange"], responses=answers(Policy.LEAD, CAMPAIGN, changes=True))
+@routes.post("/replay")
 def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     """Run the history again from the ledger and compare the hashes."""
     return replaying.replay(ws, campaign)
 
 
 @routes.post(
-    "/campaigns/{campaign}/compare",
-    tags=["exchange"],
-    responses=answers(
-        Policy.LEAD,
-        CAMPAIGN,
-        (409, "few_labels", "too few items are decided"),
-        (409, "comparing", "a comparison is running already"),
-        (422, "selector", "no such selector"),
-        (422, "cleanlab", "a selector needs an extra that is not installed"),
-        changes=True,
-    ),
+    "/compare",
+    (409, "few_labels", "too few items are decided"),
+    (409, "comparing", "a comparison is running already"),
+    (422, "selector", "no such selector"),
+    (422, "cleanlab", "a selector needs an extra that is not installed"),
 )
 def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> Comparison:
     """Replay selectors on the labels of the campaign; the answer comes when all replays are done."""

@@ -7,96 +7,80 @@ from fastapi import Request, Response
 from labelchef.domain.campaigns import Account, Page
 from labelchef.services.people import accounts
 from labelchef.services.people.accounts import ApiTokenInfo
-from labelchef.web import identity
 from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import Anyone, Lead, Options, Policy, SignedIn, Store, answers, router
+from labelchef.web.policies import Anyone, Api, Lead, Options, SignedIn, Store, csrf_token, set_cookie
 from labelchef.web.problems import WebError
 from labelchef.web.views import NewTokenView, SessionView
 
-routes = router()
+routes = Api("session")
+people = Api("people", "/accounts")
 _ACCOUNT = (404, "account", "no such account")
+_THROTTLED = (429, "throttled", "too many wrong passwords; Retry-After says when to try again")
 
 
 @routes.post(
     "/session",
-    tags=["session"],
-    responses=answers(
-        Policy.PUBLIC,
-        (401, "credentials", "the name or the password is wrong"),
-        (403, "laptop", "this server has no accounts: open the link it printed"),
-        (429, "throttled", "too many wrong passwords; Retry-After says when to try again"),
-        changes=True,
-    ),
+    (401, "credentials", "the name or the password is wrong"),
+    (403, "laptop", "this server has no accounts: open the link it printed"),
+    _THROTTLED,
 )
-def sign_in(
-    form: SignInForm, request: Request, response: Response, ws: Store, options: Options, _: Anyone
-) -> SessionView:
+def sign_in(form: SignInForm, request: Request, response: Response, options: Options, _: Anyone) -> SessionView:
     """Sign in with name and password; the session comes as a cookie."""
-    identity.check_origin(request)
     if not options.team:
         raise WebError(403, "this server has no accounts; open the link it printed when it started", code="laptop")
-    address = request.client.host if request.client else "unknown"
-    signed = accounts.sign_in(ws, form.name, form.password, address=address)
-    identity.set_cookie(response, options, signed)
-    return SessionView(account=signed.account, csrf=identity.csrf_token(signed.token))
+    return _begin(form.name, form.password, request, response)
 
 
-@routes.get("/session", tags=["session"], responses=answers(Policy.SIGNED_IN))
+@routes.get("/session")
 def session(who: SignedIn) -> SessionView:
     """Who is signed in."""
-    csrf = None if who.session is None else identity.csrf_token(who.session)
-    return SessionView(account=who.account, csrf=csrf)
+    return SessionView(account=who.account, csrf=who.csrf)
 
 
-@routes.delete("/session", status_code=204, tags=["session"], responses=answers(Policy.SIGNED_IN, changes=True))
+@routes.delete("/session", status_code=204)
 def sign_out(who: SignedIn, response: Response, ws: Store, options: Options) -> None:
     """End this session."""
     if who.session is not None:
         accounts.sign_out(ws, who.session)
-        identity.clear_cookie(response, options)
+        response.delete_cookie(options.cookie, httponly=True, samesite="lax", secure=options.https)
 
 
 @routes.patch(
     "/account",
-    tags=["session"],
-    responses=answers(
-        Policy.SIGNED_IN,
-        (401, "credentials", "the current password is wrong"),
-        (403, "token_session", "API tokens cannot change passwords"),
-        (429, "throttled", "too many wrong passwords; Retry-After says when to try again"),
-        changes=True,
-    ),
+    (401, "credentials", "the current password is wrong"),
+    (403, "token_session", "API tokens cannot change passwords"),
+    _THROTTLED,
 )
-def change_password(
-    form: PasswordForm, who: SignedIn, request: Request, response: Response, ws: Store, options: Options
-) -> SessionView:
+def change_password(form: PasswordForm, who: SignedIn, request: Request, response: Response, ws: Store) -> SessionView:
     """Change your own password; needs the current one. All sessions end, and a new one starts."""
     if who.session is None:
         raise WebError(403, "sign in to change a password; an API token is not enough", code="token_session")
-    address = request.client.host if request.client else "unknown"
-    accounts.check_password(ws, who.name, form.current, address=address)
+    accounts.check_password(ws, who.name, form.current, address=_address(request))
     accounts.set_password(ws, who.name, form.password, revoke_tokens=False)
-    signed = accounts.sign_in(ws, who.name, form.password, address=address)
-    identity.set_cookie(response, options, signed)
-    return SessionView(account=signed.account, csrf=identity.csrf_token(signed.token))
+    return _begin(who.name, form.password, request, response)
 
 
-@routes.get(
-    "/tokens", tags=["session"], responses=answers(Policy.SIGNED_IN, (422, "cursor", "not a cursor of this list"))
-)
+def _begin(name: str, password: str, request: Request, response: Response) -> SessionView:
+    """Begin a session and set its cookie."""
+    state = request.app.state
+    signed = accounts.sign_in(state.workspace, name, password, address=_address(request))
+    set_cookie(response, state.options, signed)
+    return SessionView(account=signed.account, csrf=csrf_token(signed.token))
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+@routes.get("/tokens")
 def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[ApiTokenInfo]:
     """Your own API tokens, without their secrets."""
     tokens = accounts.list_api_tokens(ws, who.name)
     return part_of(tokens, lambda token: (token.created_at.timestamp(), token.id), after, limit)
 
 
-@routes.post(
-    "/tokens",
-    status_code=201,
-    tags=["session"],
-    responses=answers(Policy.SIGNED_IN, (403, "token_session", "API tokens cannot make API tokens"), changes=True),
-)
+@routes.post("/tokens", (403, "token_session", "API tokens cannot make API tokens"), status_code=201)
 def create_token(form: TokenForm, who: SignedIn, ws: Store) -> NewTokenView:
     """Make an API token; its secret is shown only once."""
     if who.session is None:
@@ -105,44 +89,29 @@ def create_token(form: TokenForm, who: SignedIn, ws: Store) -> NewTokenView:
     return NewTokenView(**asdict(token), secret=secret)
 
 
-@routes.delete(
-    "/tokens/{token}",
-    status_code=204,
-    tags=["session"],
-    responses=answers(Policy.SIGNED_IN, (404, "token", "no such token of yours"), changes=True),
-)
+@routes.delete("/tokens/{token}", (404, "token", "no such token of yours"), status_code=204)
 def revoke_token(token: str, who: SignedIn, ws: Store) -> None:
     """Revoke an API token."""
     accounts.revoke_api_token(ws, who.name, token)
 
 
-@routes.get("/accounts", tags=["people"], responses=answers(Policy.LEAD, (422, "cursor", "not a cursor of this list")))
+@people.get("")
 def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[Account]:
     """All accounts, by name."""
-    return part_of(accounts.list_accounts(ws), lambda account: account.name, after, limit)
+    return part_of(accounts.list_accounts(ws), lambda account: (account.name,), after, limit)
 
 
-@routes.post(
-    "/accounts",
-    status_code=201,
-    tags=["people"],
-    responses=answers(Policy.LEAD, (409, "account", "the name is taken"), changes=True),
-)
+@people.post("", (409, "account", "the name is taken"), status_code=201)
 def create_account(form: AccountForm, _: Lead, ws: Store) -> Account:
     """Make an account."""
     return accounts.create_account(ws, form.name, form.role, form.password)
 
 
-@routes.patch(
-    "/accounts/{name:path}",
-    tags=["people"],
-    responses=answers(
-        Policy.LEAD,
-        _ACCOUNT,
-        (409, "account", "you cannot deactivate your own account"),
-        (409, "last_lead", "the last active lead cannot be deactivated"),
-        changes=True,
-    ),
+@people.patch(
+    "/{name:path}",
+    _ACCOUNT,
+    (409, "account", "you cannot deactivate your own account"),
+    (409, "last_lead", "the last active lead cannot be deactivated"),
 )
 def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Account:
     """Deactivate, activate, or give a new password; a deactivated account's sessions and tokens end at once."""
@@ -155,12 +124,7 @@ def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Acco
     return accounts.find_account(ws, name)
 
 
-@routes.delete(
-    "/accounts/{name:path}/tokens",
-    status_code=204,
-    tags=["people"],
-    responses=answers(Policy.LEAD, _ACCOUNT, changes=True),
-)
+@people.delete("/{name:path}/tokens", _ACCOUNT, status_code=204)
 def revoke_tokens(name: str, _: Lead, ws: Store) -> None:
     """Revoke all API tokens of an account."""
     accounts.revoke_api_tokens(ws, name)

@@ -5,23 +5,21 @@ export class Problem extends Error {
     super(body?.detail ?? "The server cannot be reached.");
     this.status = status;
     this.code = body?.code ?? "offline";
-    this.retryAfter = body?.retryAfter ?? null;
   }
 }
 
 const csrf = () => document.querySelector('meta[name="csrf"]')?.content ?? "";
 
 /** Call a route of the API; returns what it answers, throws a Problem. */
-export async function call(method, path, body, { signal, keepalive = false } = {}) {
+export async function call(method, path, body, { keepalive = false } = {}) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-CSRF-Token"] = csrf();
   const form = body instanceof FormData;
   if (body !== undefined && !form) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method, headers, body: form || body === undefined ? body : JSON.stringify(body), signal, keepalive, credentials: "same-origin" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
+    response = await fetch(path, { method, headers, body: form || body === undefined ? body : JSON.stringify(body), keepalive, credentials: "same-origin" });
+  } catch {
     throw new Problem(0, null);
   }
   const type = response.headers.get("Content-Type") ?? "";
@@ -35,4 +33,5 @@ export async function call(method, path, body, { signal, keepalive = false } = {
   return content;
 }
 
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 export const campaignPath = (campaign, rest = "") => `/api/campaigns/${encodeURIComponent(campaign)}${rest}`;

@@ -10,17 +10,17 @@ const campaign = list.dataset.campaign;
 
 function card(conflict, classes, first) {
   const keys = classKeys(classes);
-  const box = el("div", { class: "item", tabindex: "0", "aria-label": `Item ${conflict.key}` });
+  const box = el("div", { class: "item", tabindex: "0", "aria-label": `Item ${conflict.item}` });
   showItem(box, conflict);
   const votes = conflict.votes.map((vote) => el("li", {},
     el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
     el("b", {}, vote.label === null ? "ambiguous" : classes[vote.label])));
   const buttons = classes.map((name, position) => el("button", {
     type: "button", class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
-    onclick: (event) => resolve(conflict.key, position, event.currentTarget.closest("li.card")),
+    onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
   }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
-  return el("li", { class: "card conflict", "data-key": conflict.key },
-    el("div", {}, el("h3", {}, `Item ${conflict.key} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
+  return el("li", { class: "card conflict", "data-key": conflict.item },
+    el("div", {}, el("h3", {}, `Item ${conflict.item} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
     el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
       el("h3", {}, "Decide"), el("div", { class: "classes" }, ...buttons)));

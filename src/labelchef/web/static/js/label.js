@@ -56,7 +56,7 @@ function refill() {
 
 const preloaded = new Map();
 function preload(task) {
-  for (const address of [task.image, ...task.neighbours.map((near) => near.image)]) {
+  for (const address of [task, ...task.neighbours].map((one) => one.content.image)) {
     if (!address || preloaded.has(address)) continue;
     const image = new Image();
     image.src = address;
@@ -133,7 +133,7 @@ function drawReason(task) {
         el("span", { class: "share" }, `${Math.round(100 * share)} %`)));
   }
   $("#weak").replaceChildren(...bars);
-  $("#near").classList.toggle("pictures", task.neighbours.length > 0 && task.neighbours.every((near) => near.image));
+  $("#near").classList.toggle("pictures", task.neighbours.length > 0 && task.neighbours.every((near) => near.content.image));
   $("#near").replaceChildren(...task.neighbours.slice(0, 5).map(neighbour));
   $("#near-box").hidden = !task.neighbours.length;
 }
@@ -283,14 +283,9 @@ function filter() {
 }
 
 $("#find").addEventListener("input", filter);
-$("#accept").addEventListener("click", accept);
-$("#undo").addEventListener("click", undo);
-$("#waiting-undo").addEventListener("click", undo);
-$("#skip").addEventListener("click", skip);
-$("#ambiguous").addEventListener("click", () => vote(null));
-$("#note-open").addEventListener("click", openNote);
+const BUTTONS = { accept, undo, "waiting-undo": undo, skip, ambiguous: () => vote(null), "note-open": openNote, blind: toggleHidden };
+for (const [id, act] of Object.entries(BUTTONS)) $(`#${id}`).addEventListener("click", () => act());
 $("#note-form").addEventListener("submit", (event) => { event.preventDefault(); $("#item").focus(); });
-$("#blind").addEventListener("click", toggleHidden);
 $("#blind").setAttribute("aria-pressed", String(hidden));
 if (hidden) $("#blind-word").textContent = "Show suggestion";
 const small = matchMedia("(max-width: 52rem)");
@@ -299,7 +294,7 @@ if (small.matches) $("#why").open = false;
 let round = Number(root.dataset.round);
 let score = Number(root.dataset.score);
 await Promise.all([refill(), standing()]);
-watch(campaign, async () => {
+watch(campaign, Number(root.dataset.version), async () => {
   if (!current && !outbox.entries.length) refill();
   const now = await standing();
   if (!now || now.round === round) return;
@@ -314,4 +309,4 @@ watch(campaign, async () => {
     if (!Number.isNaN(score)) toast(`The model learned: ${root.dataset.metricName} ${score.toFixed(3)} → ${value.toFixed(3)}${change >= 0 ? " ▲" : " ▼"}`);
     score = value;
   }
-}, { since: Number(root.dataset.version) });
+});

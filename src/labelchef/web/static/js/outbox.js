@@ -1,7 +1,5 @@
 // Requests that wait for the server: sent in order, one at a time, and repeated until acknowledged.
-import { call } from "./api.js";
-
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+import { call, sleep } from "./api.js";
 
 export class Outbox {
   /** `report(state)` is told 'saving', 'saved' or 'retrying'; `answered(answer, entry)` and `refused(problem, entry)` what came. */
@@ -35,8 +33,7 @@ export class Outbox {
         this.entries.shift();
         this.answered(answer, entry);
       } catch (problem) {
-        const again = problem.status === 0 || problem.status === 503 || problem.status === 429 || problem.status >= 500;
-        if (!again) {
+        if (problem.status !== 0 && problem.status !== 429 && problem.status < 500) {
           this.entries.shift();
           this.refused(problem, entry);
           continue;

@@ -1,6 +1,6 @@
 // On every page: theme, sign-out, forms that call the API, local times, parts that are updated.
 import { call } from "./api.js";
-import { $, $$, el, toast } from "./dom.js";
+import { $, $$, toast } from "./dom.js";
 import { watch } from "./live.js";
 
 $("#theme")?.addEventListener("click", () => {
@@ -151,15 +151,10 @@ function keepShown(part, image) {
 localTimes();
 $(".sub a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const campaign = document.body.dataset.watch;
-if (campaign) watch(campaign, () => renew(), { since: Number(document.body.dataset.version) });
+if (campaign) watch(campaign, Number(document.body.dataset.version), renew);
 
-const folder = $("#from-folder");
-if (folder) {
-  const choose = () => {
-    const way = $("input[name=way]:checked")?.value;
-    $("#from-folder").hidden = way !== "folder";
-    $("#from-files").hidden = way !== "files";
-  };
-  for (const radio of $$("input[name=way]")) radio.addEventListener("change", choose);
-  choose();
+function chooseWay() {
+  for (const radio of $$("input[name=way]")) $(`#from-${radio.value}`).hidden = !radio.checked;
 }
+for (const radio of $$("input[name=way]")) radio.addEventListener("change", chooseWay);
+chooseWay();
