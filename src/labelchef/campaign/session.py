@@ -5,6 +5,7 @@ changes nothing: an interrupt in the middle of `decide` restores the labels.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -301,14 +302,17 @@ class Session:
         constructor guarantees; the records are kept as they are.
         """
         assert len(self.rounds) == 1, "start() comes first, and nothing after it"
-        items = np.unique(np.concatenate([_NOTHING, *(record.decisions.items for record in records)]))
-        old = self.labels.Y[items], self.labels.weight[items]
+        final: dict[int, int] = {}
+        attempts: dict[int, int] = defaultdict(int)
         for record in records:
-            made = record.decisions
-            self._undoable.append((made.items, *self.labels.held(made.items)))
-            self.labels.assign(made.items, made.labels)
-        if len(items):
-            change = LabelChange(items, *old, self.labels.Y[items], self.labels.weight[items])
+            for item, label in zip(record.decisions.items.tolist(), record.decisions.labels.tolist(), strict=True):
+                clean = final[item] != UNRESOLVED if item in final else bool(self.labels.cleaned[item])
+                attempts[item] += label == UNRESOLVED and not clean  # taking a label back is no attempt
+                final[item] = label
+        if final:
+            items = np.array(list(final), dtype=np.int64)
+            change = self.labels.assign(items, np.array(list(final.values()), dtype=np.int64))
+            self.labels.attempts[items] = [attempts[item] for item in final]
             self._construction = self._follow(change)
         self.rounds.extend(records)
         self.fresh = len(records) > 0
