@@ -4,7 +4,7 @@ Every field carries an `Option`: what is allowed, what it means, where it may be
 
     checks                        `Settings(...)`, here
     options of `clean`, `init`    `cli.options`
-    schemas of the API            `web.settings`
+    schemas of the API            `web.forms`
     fields of the page            templates, from `OPTIONS`
     table in docs/settings.md     a test compares it with `options_table()`
 
