@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState, Origin, RoundKind, RoundState, Waiting, WaitReason
+from labelchef.domain.campaigns import CampaignState, Origin, PersonVote, RoundKind, RoundState, Waiting, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.services.campaigns import change_settings, pause, resume, rounds, status
 from labelchef.services.labelling.decisions import conflicts, resolve
@@ -217,7 +217,7 @@ def test_ties_are_conflicts_that_a_lead_resolves(ws: Workspace) -> None:
     advance(ws, campaign)
     (found,) = conflicts(ws, campaign)
     assert (found.item, found.round, found.asked_again) == (item, 1, False)
-    assert found.votes == (("ann", 0, "sure"), ("bob", 1, None))
+    assert found.votes == (PersonVote("ann", 0, "sure"), PersonVote("bob", 1, None))
     resolve(ws, campaign, item, "spam", "lead")
     assert conflicts(ws, campaign) == []
     assert status(ws, campaign).pending == 1
