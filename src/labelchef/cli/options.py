@@ -142,12 +142,12 @@ def workspace_options(*, make: bool = False) -> Group:
     return Group(parameters, lambda given: workspace(**given, make=make))
 
 
-def show_table(titles: Iterable[str], rows: Iterable[Iterable[object]], *, width: int | None = None) -> None:
+def show_table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a plain table."""
     table = Table(*titles, box=None, header_style="bold", pad_edge=False)
     for row in rows:
         table.add_row(*map(str, row))
-    console.print(table, width=width)
+    console.print(table)
 
 
 def _parameter(name: str, annotation: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:
