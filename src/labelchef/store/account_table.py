@@ -7,9 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Role
-from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row
+from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row, storable
 from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
-from labelchef.store.values import storable
 
 _ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
 _BY_NAME = sa.select(Account).where(Account.c.name == bindparam("name"))
