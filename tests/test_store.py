@@ -24,7 +24,7 @@ from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import PostgresServer, label_all, make, tasks
 
 
-def test_the_migrations_come_to_the_tables_as_declared(ws: Workspace) -> None:
+def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
     with ws.reading() as connection:
         options = {"compare_type": True, "target_metadata": METADATA}
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
