@@ -215,8 +215,11 @@ class SqlLedger:
         """All rounds in order, the open one last."""
         with self.database.reading() as connection:
             campaign = campaign_table.find_campaign(connection, self.campaign)
-            found = _past_rounds(connection, campaign.id)
-        yield from found
+            rows = round_table.rounds_of(connection, campaign.id)
+            selections: dict[int, list[SelectionBrief]] = defaultdict(list)
+            for selection in round_table.selections_of_campaign(connection, campaign.id):
+                selections[selection.round_id].append(selection)
+        yield from (_past(row, selections[row.id]) for row in rows)
 
     @contextlib.contextmanager
     def _moving(self, mark: tuple[int, ...] | None) -> "Iterator[_At | None]":
@@ -271,9 +274,8 @@ def _closed(record: RoundRecord, model: Model) -> RoundValues:
 
 def _complete(connection: sa.Connection, campaign: CampaignRow, last: RoundRow) -> bool:
     """Whether the batch is still to be counted and has the votes it needs."""
-    if last.state is not RoundState.SELECTED:
-        return False
-    return not round_table.batch_incomplete(connection, last.id, campaign.settings.people)
+    people = campaign.settings.people
+    return last.state is RoundState.SELECTED and not round_table.batch_incomplete(connection, last.id, people)
 
 
 def _same_plan(campaign: CampaignRow, now: Standing) -> bool:
@@ -345,14 +347,6 @@ def _new_selections(
             )
         )
     return rows
-
-
-def _past_rounds(connection: sa.Connection, campaign_id: int) -> list[PastRound]:
-    """All rounds in order, the open one last."""
-    selections: dict[int, list[SelectionBrief]] = defaultdict(list)
-    for row in round_table.selections_of_campaign(connection, campaign_id):
-        selections[row.round_id].append(row)
-    return [_past(row, selections[row.id]) for row in round_table.rounds_of(connection, campaign_id)]
 
 
 def _past(row: RoundRow, selections: Sequence[SelectionBrief]) -> PastRound:

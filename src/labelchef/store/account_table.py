@@ -30,11 +30,6 @@ def accounts(connection: sa.Connection) -> list[AccountRow]:
     return all_rows(connection, sa.select(Account).order_by(Account.c.name), AccountRow)
 
 
-def account_ids(connection: sa.Connection) -> dict[str, int]:
-    """Inner ids of accounts by name."""
-    return {account.name: account.id for account in accounts(connection)}
-
-
 def update_account(connection: sa.Connection, account_id: int, **values: Unpack[AccountValues]) -> None:
     """Change an account."""
     connection.execute(sa.update(Account).where(Account.c.id == account_id).values(**values))

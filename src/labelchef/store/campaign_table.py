@@ -184,27 +184,14 @@ def items_at(
 
 def labels_of_split(connection: sa.Connection, campaign_id: int, split: SplitName) -> list[int | None]:
     """The labels given with the data, by position."""
-    found = (
-        sa.select(Item.c.label)
-        .where(Item.c.campaign_id == campaign_id, Item.c.split == split)
-        .order_by(Item.c.position)
-    )
-    return list(connection.execute(found).scalars())
+    found = _SPLIT.with_only_columns(Item.c.label).order_by(Item.c.position)
+    return list(connection.execute(found, {"campaign_id": campaign_id, "split": split}).scalars())
 
 
 def train_items(connection: sa.Connection, campaign_id: int) -> list[TrainItem]:
     """Every training item by position, without what people see of it."""
-    found = (
-        sa.select(*columns(TrainItem, Item))
-        .where(Item.c.campaign_id == campaign_id, Item.c.split == SplitName.TRAIN)
-        .order_by(Item.c.position)
-    )
-    return all_rows(connection, found, TrainItem)
-
-
-def train_keys(connection: sa.Connection, campaign_id: int) -> list[str]:
-    """Keys of the training items by position."""
-    return [row.key for row in train_items(connection, campaign_id)]
+    found = _SPLIT.with_only_columns(*columns(TrainItem, Item)).order_by(Item.c.position)
+    return all_rows(connection, found, TrainItem, campaign_id=campaign_id, split=SplitName.TRAIN)
 
 
 def next_attempt(connection: sa.Connection, item_id: int, attempt: int) -> None:

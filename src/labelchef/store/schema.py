@@ -17,8 +17,7 @@ from labelchef.domain.errors import StoreError
 from labelchef.store.database import Database
 from labelchef.store.tables import LEDGER_TABLES, METADATA
 
-_OLD = "0001"
-"""The schema of labelchef 0.1."""
+_OLD = "0001"  # labelchef 0.1
 _STEPS = Path(__file__).parent / "migrations"
 
 

@@ -39,9 +39,11 @@ _SUPERSEDED = (
     .correlate(Vote)
     .exists()
 )
-LIVE = (sa.not_(Vote.c.retracted), ~_SUPERSEDED)
+_LIVE = (sa.not_(Vote.c.retracted), ~_SUPERSEDED)
 """It is no retraction, and there is no later row of the same person on the same attempt."""
-_OF_PERSON = Vote.c.person == bindparam("person")
+_PERSON: sa.BindParameter[str] = bindparam("person")
+_OF_PERSON = Vote.c.person == _PERSON
+_OF_SELECTION = (Vote.c.item_id == Selection.c.item_id) & (Vote.c.attempt == Selection.c.attempt)
 _OF_CAMPAIGN = Vote.c.campaign_id == bindparam("campaign_id")
 _LAST_VOTE = (
     sa.select(Vote)
@@ -65,7 +67,7 @@ def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, re
     return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
 
 
-_NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *LIVE).order_by(Vote.c.id.desc()).limit(1)
+_NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 
 def newest_live_vote(connection: sa.Connection, campaign_id: int, person: str) -> VoteWithKey | None:
@@ -110,7 +112,7 @@ def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, l
     found = (
         sa.select(Vote)
         .select_from(Vote)
-        .join(Selection, (Selection.c.item_id == Vote.c.item_id) & (Selection.c.attempt == Vote.c.attempt))
+        .join(Selection, _OF_SELECTION)
         .where(Selection.c.round_id == round_id)
         .order_by(Vote.c.id)
     )
@@ -119,7 +121,7 @@ def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, l
 
 def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[VoteWithKey]:
     """Every vote of a campaign that counts, in the order they came."""
-    found = _VOTE_WITH_KEY.where(Vote.c.campaign_id == campaign_id, *LIVE).order_by(Vote.c.id)
+    found = _VOTE_WITH_KEY.where(Vote.c.campaign_id == campaign_id, *_LIVE).order_by(Vote.c.id)
     return all_rows(connection, found, VoteWithKey)
 
 
@@ -168,15 +170,12 @@ def _live(rows: Iterable[VoteRow]) -> list[VoteRow]:
     return sorted((row for row in last.values() if not row.retracted), key=lambda row: row.id)
 
 
-_PERSON: sa.BindParameter[str] = bindparam("person")
 _NOW: sa.BindParameter[float] = bindparam("now")
 _PEOPLE: sa.BindParameter[int] = bindparam("people")
 _LIVE_LEASE = (Assignment.c.state == AssignmentState.LEASED) & (Assignment.c.until > _NOW)
 _LEASED_IN_ROUND = (Assignment.c.round_id == bindparam("round_id")) & _LIVE_LEASE
 _LEASED_BY_OTHERS = sa.select(sa.func.count()).where(_LIVE_LEASE, Assignment.c.person != _PERSON)
-_VOTE_OF_PERSON = sa.select(Vote.c.id).where(
-    Vote.c.item_id == Selection.c.item_id, Vote.c.attempt == Selection.c.attempt, Vote.c.person == _PERSON
-)
+_VOTE_OF_PERSON = sa.select(Vote.c.id).where(_OF_SELECTION, _OF_PERSON)
 _own = Assignment.alias()
 _OWN = (_own.c.selection_id == Selection.c.id) & (_own.c.person == _PERSON)
 _HAD = sa.select(_own.c.id).where(_OWN).correlate(Selection).exists()
@@ -201,7 +200,7 @@ _OPEN_TO_PERSON = sa.select(Selection).where(  # it needs a vote, has a place le
     sa.not_(Selection.c.decided),
     Selection.c.votes < _PEOPLE,
     Selection.c.votes + _others < _PEOPLE,
-    ~_VOTE_OF_PERSON.where(*LIVE).correlate(Selection).exists(),
+    ~_VOTE_OF_PERSON.where(*_LIVE).correlate(Selection).exists(),
 )
 # Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks.
 _FRESH = (

@@ -72,7 +72,7 @@ def report(ws: Workspace, campaign: str) -> str:
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
         classes = campaign_table.classes_of(connection, row.id)
-        keys = campaign_table.train_keys(connection, row.id)
+        keys = [item.key for item in campaign_table.train_items(connection, row.id)]
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
     folder = require_folder(ws, row)

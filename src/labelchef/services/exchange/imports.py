@@ -60,7 +60,7 @@ def _take(connection: Connection, campaign: CampaignRow, votes: list[_Incoming],
     asked = {selection.item_id: selection for selection in selections}
     past = round_table.batch_selections(connection, [v.sample.id for v in votes])
     last = vote_table.last_votes(connection, [v.sample.id for v in votes])
-    accounts = account_table.account_ids(connection)
+    accounts = {account.name: account.id for account in account_table.accounts(connection)}
     counts = {"stored": 0, "changed": 0, "unchanged": 0}
     rows: list[tuple[VoteRow | None, NewVote]] = []
     again: list[tuple[SelectionRow, ItemRow]] = []
