@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import PostgresServer, label_all, make, tasks
 
 
-def test_the_migrations_come_to_the_tables_as_declared(ws: Workspace) -> None:
+def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
     with ws.reading() as connection:
         options = {"compare_type": True, "target_metadata": METADATA}
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
@@ -32,6 +33,17 @@ def test_the_migrations_come_to_the_tables_as_declared(ws: Workspace) -> None:
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
     assert revisions == ["0200_one_ledger"]
     migrate(ws.database)
+
+
+def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path, postgres: PostgresServer) -> None:
+    for url in (tmp_path / "labelchef.db", postgres.new_database()):
+        databases = [open_database(url) for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(migrate, databases))
+        with databases[0].reading() as connection:
+            assert connection.execute(sa.text("SELECT count(*) FROM alembic_version")).scalar() == 1
+        for database in databases:
+            database.close()
 
 
 def test_the_ledger_is_append_only(ws: Workspace) -> None:

@@ -12,18 +12,7 @@ from labelchef.domain.campaigns import CampaignState, NewItem, Role
 from labelchef.domain.errors import StoreError
 from labelchef.domain.settings import Settings
 from labelchef.services.workspace import Workspace
-from labelchef.store import (
-    account_table,
-    assignment_table,
-    campaign_table,
-    decision_table,
-    item_table,
-    round_table,
-    rows,
-    selection_table,
-    tables,
-    vote_table,
-)
+from labelchef.store import account_table, campaign_table, decision_table, round_table, rows, tables, vote_table
 from tests.store_support import label_all, make, tasks
 
 MIRRORS = {
@@ -95,19 +84,19 @@ def test_values_are_of_the_types_the_rows_declare(ws: Workspace) -> None:
         row = campaign_table.find_campaign(connection, campaign)
         turn = round_table.last_round(connection, row.id)
         assert turn is not None
-        selected = selection_table.selections_of(connection, turn.id)
-        given = [assignment_table.assignment_of(connection, s.id, "ann") for s in selected]
+        selected = round_table.selections_of(connection, turn.id)
+        given = [vote_table.assignment_of(connection, s.id, "ann") for s in selected]
         found: list[object] = [
             row,
             *round_table.rounds_of(connection, row.id),
             *selected,
-            *assignment_table.leases_of(connection, turn.id, "ann", 0.0),
-            *selection_table.selections_of_campaign(connection, row.id),
+            *vote_table.leases_of(connection, turn.id, "ann", 0.0),
+            *round_table.selections_of_campaign(connection, row.id),
             *vote_table.all_votes(connection, row.id),
             *vote_table.live_votes_of_campaign(connection, row.id),
             *decision_table.decisions(connection, row.id),
-            *item_table.train_items(connection, row.id),
-            item_table.item_by_key(connection, row.id, "3"),
+            *campaign_table.train_items(connection, row.id),
+            campaign_table.item_by_key(connection, row.id, "3"),
             *[one for one in given if one is not None],
         ]
     for one in found:

@@ -28,7 +28,7 @@ from labelchef.ledger.conversion import (
     record_from_json,
 )
 from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
-from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
+from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.database import Database
 from labelchef.store.rows import (
@@ -121,7 +121,7 @@ class SqlLedger:
                 rebuilt=SELECT if selected.rebuilt else "",
                 seconds={"select": selected.seconds},
             )
-            selection_table.insert_selections(at.connection, _new_selections(at, selected, round_id, shown, nearest))
+            round_table.insert_selections(at.connection, _new_selections(at, selected, round_id, shown, nearest))
             at.update_campaign(state=CampaignState.RUNNING, message=f"round {at.next_number} is open")
         return True
 
@@ -141,7 +141,7 @@ class SqlLedger:
             if at is None or at.last is None or not _complete(at.connection, at.campaign, at.last):
                 return False  # a vote was taken back meanwhile
             connection, round_id = at.connection, at.last.id
-            selections = selection_table.batch_of(connection, round_id)
+            selections = round_table.batch_of(connection, round_id)
             if at.campaign.settings.suggestion_votes:
                 for selection in selections:
                     _suggestion_vote(connection, at.campaign.id, selection)
@@ -171,7 +171,7 @@ class SqlLedger:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             assert last is not None, "there is a first model"
-            rows = selection_table.batch_of(connection, last.id) if last.state is RoundState.AGGREGATED else []
+            rows = round_table.batch_of(connection, last.id) if last.state is RoundState.AGGREGATED else []
             pending = decision_table.pending_decisions(connection, campaign.id)
             votes = votes_table(pending, vote_table.votes_behind(connection, pending))
         batch = _batch_of(rows)
@@ -215,8 +215,11 @@ class SqlLedger:
         """All rounds in order, the open one last."""
         with self.database.reading() as connection:
             campaign = campaign_table.find_campaign(connection, self.campaign)
-            found = _past_rounds(connection, campaign.id)
-        yield from found
+            rows = round_table.rounds_of(connection, campaign.id)
+            selections: dict[int, list[SelectionBrief]] = defaultdict(list)
+            for selection in round_table.selections_of_campaign(connection, campaign.id):
+                selections[selection.round_id].append(selection)
+        yield from (_past(row, selections[row.id]) for row in rows)
 
     @contextlib.contextmanager
     def _moving(self, mark: tuple[int, ...] | None) -> "Iterator[_At | None]":
@@ -271,9 +274,8 @@ def _closed(record: RoundRecord, model: Model) -> RoundValues:
 
 def _complete(connection: sa.Connection, campaign: CampaignRow, last: RoundRow) -> bool:
     """Whether the batch is still to be counted and has the votes it needs."""
-    if last.state is not RoundState.SELECTED:
-        return False
-    return not selection_table.batch_incomplete(connection, last.id, campaign.settings.people)
+    people = campaign.settings.people
+    return last.state is RoundState.SELECTED and not round_table.batch_incomplete(connection, last.id, people)
 
 
 def _same_plan(campaign: CampaignRow, now: Standing) -> bool:
@@ -317,8 +319,8 @@ def _new_selections(
     settings = at.campaign.settings
     every = selected.batch.joined(selected.ahead)
     positions = every.indices.tolist()
-    items = item_table.items_at(at.connection, at.campaign.id, SplitName.TRAIN, positions)
-    asked = selection_table.batch_selections(at.connection, [row.id for row in items.values()])
+    items = campaign_table.items_at(at.connection, at.campaign.id, SplitName.TRAIN, positions)
+    asked = round_table.batch_selections(at.connection, [row.id for row in items.values()])
     draws = np.random.default_rng([settings.seed, at.next_number, _BLIND_DRAW]).random(len(positions))
     rows = []
     for rank, position in enumerate(positions):
@@ -345,14 +347,6 @@ def _new_selections(
             )
         )
     return rows
-
-
-def _past_rounds(connection: sa.Connection, campaign_id: int) -> list[PastRound]:
-    """All rounds in order, the open one last."""
-    selections: dict[int, list[SelectionBrief]] = defaultdict(list)
-    for row in selection_table.selections_of_campaign(connection, campaign_id):
-        selections[row.round_id].append(row)
-    return [_past(row, selections[row.id]) for row in round_table.rounds_of(connection, campaign_id)]
 
 
 def _past(row: RoundRow, selections: Sequence[SelectionBrief]) -> PastRound:

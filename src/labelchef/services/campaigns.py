@@ -31,18 +31,9 @@ from labelchef.services.people.access import changing, find, looking, takes_part
 from labelchef.services.progress import gains_of, stats_of
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace
-from labelchef.store import (
-    account_table,
-    assignment_table,
-    campaign_table,
-    decision_table,
-    round_table,
-    selection_table,
-    vote_table,
-)
+from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
-from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow
-from labelchef.store.values import new_public_id
+from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow, new_public_id
 
 _LONGEST_NAME = 200
 _FROM = {
@@ -229,10 +220,10 @@ def _round(row: RoundRow) -> RoundSummary:
 def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:
     if row is None or not row.is_open:
         return None
-    leases = assignment_table.live_leases(connection, row.id, time.time())
+    leases = vote_table.live_leases(connection, row.id, time.time())
     items = tuple(
         ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
-        for s in selection_table.batch_of(connection, row.id)
+        for s in round_table.batch_of(connection, row.id)
     )
     return OpenRound(row.number, row.state, items)
 

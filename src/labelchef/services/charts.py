@@ -15,7 +15,7 @@ from labelchef.domain.errors import NotFoundError
 from labelchef.services.people.access import find, looking
 from labelchef.services.progress import ProgressReport, progress
 from labelchef.services.workspace import Workspace, folder_of
-from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table
+from labelchef.store import campaign_table, decision_table, round_table
 from labelchef.store.arrays import read_array, write_array
 from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow
 
@@ -133,9 +133,9 @@ def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
     train = places[places[:, 0] == 0, 1].astype(int).tolist()
     with ws.reading() as connection:
         decided = decision_table.last_decisions(connection, row.id)
-        items = item_table.items_at(connection, row.id, SplitName.TRAIN, train)
+        items = campaign_table.items_at(connection, row.id, SplitName.TRAIN, train)
         turn = round_table.last_round(connection, row.id)
-        batch = [] if turn is None or not turn.is_open else selection_table.batch_of(connection, turn.id)
+        batch = [] if turn is None or not turn.is_open else round_table.batch_of(connection, turn.id)
     opened = {selection.item_id for selection in batch}
     what = [_state(item, decided.get(item.id), opened) for item in (items[position] for position in train)]
     what += ["validation"] * (len(places) - len(train))

@@ -16,7 +16,7 @@ from labelchef.domain.validation import Gain, note_on
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import decision_table, round_table, selection_table, vote_table
+from labelchef.store import decision_table, round_table, vote_table
 from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
@@ -118,7 +118,7 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
         rounds = round_table.rounds_of(connection, row.id)
         votes = vote_table.live_votes_of_campaign(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
-        selections = selection_table.selections_of_campaign(connection, row.id)
+        selections = round_table.selections_of_campaign(connection, row.id)
     settings = row.settings
     labels = {(d.item_id, d.attempt): d.label for d in decided.values() if d.kind != DecisionKind.REOPEN}
     people = [vote for vote in votes if vote.person != SUGGESTION]

@@ -23,7 +23,7 @@ from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
-from labelchef.store import campaign_table, item_table, round_table
+from labelchef.store import campaign_table, round_table
 from labelchef.store.arrays import read_array
 from labelchef.store.rows import CampaignRow
 
@@ -82,7 +82,7 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
     with ws.reading() as connection:
         arrays = campaign_table.arrays_of(connection, campaign.id)
         classes = campaign_table.classes_of(connection, campaign.id)
-        given = {split: item_table.labels_of_split(connection, campaign.id, split) for split in SplitName}
+        given = {split: campaign_table.labels_of_split(connection, campaign.id, split) for split in SplitName}
     folder = require_folder(ws, campaign)
     names = ("features", "weak", "val_features", "test_features")
     data = {name: read_array(folder, arrays[name]) for name in names if name in arrays}

@@ -7,9 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Role
-from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row
+from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row, storable
 from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
-from labelchef.store.values import storable
 
 _ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
 _BY_NAME = sa.select(Account).where(Account.c.name == bindparam("name"))
@@ -29,11 +28,6 @@ def insert_account(connection: sa.Connection, name: str, role: Role, password_ha
 def accounts(connection: sa.Connection) -> list[AccountRow]:
     """All accounts by name."""
     return all_rows(connection, sa.select(Account).order_by(Account.c.name), AccountRow)
-
-
-def account_ids(connection: sa.Connection) -> dict[str, int]:
-    """Inner ids of accounts by name."""
-    return {account.name: account.id for account in accounts(connection)}
 
 
 def update_account(connection: sa.Connection, account_id: int, **values: Unpack[AccountValues]) -> None:

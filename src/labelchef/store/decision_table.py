@@ -15,9 +15,9 @@ from labelchef.store.rows import (
     all_rows,
     columns,
     first_row,
+    new_public_id,
 )
 from labelchef.store.tables import Application, Decision, Item, Selection
-from labelchef.store.values import new_public_id
 
 _WITH_POSITION = (
     sa.select(*columns(DecisionWithPosition, Decision, Item))

@@ -1,14 +1,29 @@
-"""Rounds: the first model, batches of items, and corrections."""
+"""Rounds (the first model, batches of items, corrections) and selections: the items that rounds hand out."""
 
 import time
+from collections.abc import Sequence
 from typing import Unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from labelchef.domain.campaigns import RoundKind
-from labelchef.store.rows import RoundRow, RoundValues, all_rows, first_row, insert_row
-from labelchef.store.tables import Round
+from labelchef.domain.campaigns import Origin, RoundKind
+from labelchef.store.rows import (
+    AMONG,
+    NewSelection,
+    RoundRow,
+    RoundValues,
+    SelectedItem,
+    SelectionBrief,
+    SelectionRow,
+    all_rows,
+    columns,
+    first_row,
+    insert_row,
+    rows_among,
+    values_of,
+)
+from labelchef.store.tables import Item, Round, Selection
 
 
 def rounds_of(connection: sa.Connection, campaign_id: int) -> list[RoundRow]:
@@ -48,3 +63,109 @@ def insert_round(
 def update_round(connection: sa.Connection, round_id: int, **values: Unpack[RoundValues]) -> None:
     """Change a round."""
     connection.execute(sa.update(Round).where(Round.c.id == round_id).values(**values))
+
+
+_BATCH = Selection.c.origin != Origin.AHEAD
+
+
+def insert_selections(connection: sa.Connection, selections: Sequence[NewSelection]) -> None:
+    """The items of a round; those of the batch are at the attempt that the round asks."""
+    if not selections:
+        return
+    connection.execute(sa.insert(Selection), [values_of(s) for s in selections])
+    for one in selections:
+        if one.origin != Origin.AHEAD:
+            connection.execute(
+                sa.update(Item)
+                .where(Item.c.id == one.item_id, Item.c.attempt != one.attempt)
+                .values(attempt=one.attempt)
+            )
+
+
+def selections_of(connection: sa.Connection, round_id: int) -> list[SelectedItem]:
+    """Selections of a round by rank, with position, key and attempt of their items."""
+    found = (
+        sa.select(*columns(SelectedItem, Selection, Item, item_attempt=Item.c.attempt))
+        .select_from(Selection)
+        .join(Item)
+        .where(Selection.c.round_id == round_id)
+        .order_by(Selection.c.rank)
+    )
+    return all_rows(connection, found, SelectedItem)
+
+
+def batch_of(connection: sa.Connection, round_id: int) -> list[SelectedItem]:
+    """Selections of a round's batch by rank: without the work ahead."""
+    return [one for one in selections_of(connection, round_id) if one.origin != Origin.AHEAD]
+
+
+_SELECTION_OF_ITEM = sa.select(Selection).where(
+    Selection.c.round_id == bindparam("round_id"), Selection.c.item_id == bindparam("item_id")
+)
+
+
+def selection_of_item(connection: sa.Connection, round_id: int, item_id: int) -> SelectionRow | None:
+    """The selection of an item in a round."""
+    return first_row(connection, _SELECTION_OF_ITEM, SelectionRow, round_id=round_id, item_id=item_id)
+
+
+_OF_ATTEMPT = sa.select(Selection).where(
+    Selection.c.item_id == bindparam("item_id"), Selection.c.attempt == bindparam("attempt"), _BATCH
+)
+
+
+def batch_selection_of_attempt(connection: sa.Connection, item_id: int, attempt: int) -> SelectionRow | None:
+    """The selection by which an attempt at an item was put to people in a batch."""
+    return first_row(connection, _OF_ATTEMPT, SelectionRow, item_id=item_id, attempt=attempt)
+
+
+_OF_ITEMS = sa.select(Selection).where(Selection.c.item_id.in_(AMONG), _BATCH)
+
+
+def batch_selections(connection: sa.Connection, item_ids: Sequence[int]) -> dict[tuple[int, int], SelectionRow]:
+    """By (item, attempt): the selection that put it to people in a batch."""
+    rows = rows_among(connection, _OF_ITEMS, SelectionRow, item_ids)
+    return {(row.item_id, row.attempt): row for row in rows}
+
+
+def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionBrief]:
+    """What every round of a campaign selected, by round and rank."""
+    found = (
+        sa.select(*columns(SelectionBrief, Selection, Item))
+        .select_from(Selection)
+        .join(Round)
+        .join(Item)
+        .where(Round.c.campaign_id == campaign_id)
+        .order_by(Selection.c.round_id, Selection.c.rank)
+    )
+    return all_rows(connection, found, SelectionBrief)
+
+
+_INCOMPLETE = (
+    sa.select(Selection.c.id)
+    .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
+    .where(Selection.c.votes < bindparam("people"), sa.not_(Selection.c.decided))
+    .limit(1)
+)
+
+
+def batch_incomplete(connection: sa.Connection, round_id: int, people: int) -> bool:
+    """Whether an item of the batch still needs votes."""
+    return connection.execute(_INCOMPLETE, {"round_id": round_id, "people": people}).first() is not None
+
+
+def mark_decided(connection: sa.Connection, selection_id: int) -> None:
+    """The lead decided the item: this selection needs no more votes."""
+    connection.execute(sa.update(Selection).where(Selection.c.id == selection_id).values(decided=True))
+
+
+_COUNT = (
+    sa.update(Selection)
+    .where(Selection.c.id == bindparam("of_selection"))
+    .values(votes=Selection.c.votes + bindparam("more"))
+)
+
+
+def count_vote(connection: sa.Connection, selection_id: int, by: int) -> None:
+    """Add to the count of live votes on a selection."""
+    connection.execute(_COUNT, {"of_selection": selection_id, "more": by})

@@ -4,6 +4,7 @@
 columns that the fields of `Kind` name, in their order. A row is then built from its values by position.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar
@@ -413,3 +414,21 @@ def insert_row(connection: sa.Connection, table: sa.Table, **values: object) -> 
 def values_of(record: NewVote | NewSelection | NewItem) -> dict[str, Any]:
     """Name → value of a record to store."""
     return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def new_public_id() -> str:
+    """A random id that may stand in an address."""
+    return secrets.token_urlsafe(12).replace("-", "a").replace("_", "b")
+
+
+def storable(text: str) -> bool:
+    """Whether every database can hold this text: no null character, no half of a surrogate pair.
+
+    >>> storable("ann"), storable("a\\x00b"), storable("\\ud800")
+    (True, False, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text

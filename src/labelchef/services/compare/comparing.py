@@ -35,7 +35,7 @@ from labelchef.selectors.ranking import Ranking, RankingSelector
 from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import decision_table, item_table, selection_table, vote_table
+from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, DecisionRow
 
 FEWEST_LABELS = 20
@@ -78,8 +78,8 @@ def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
     """The answers that count now; labels given with the data are not among them."""
     with ws.reading() as connection:
         decisions = decision_table.decisions(connection, campaign.id)
-        selections = selection_table.selections_of_campaign(connection, campaign.id)
-        given = {item.id for item in item_table.train_items(connection, campaign.id) if item.label is not None}
+        selections = round_table.selections_of_campaign(connection, campaign.id)
+        given = {item.id for item in campaign_table.train_items(connection, campaign.id) if item.label is not None}
         last = {row.item_id: row for row in decisions}
         final = {i: row for i, row in last.items() if _answers(row) and i not in given}
         votes = votes_table(final.values(), vote_table.votes_behind(connection, list(final.values())))

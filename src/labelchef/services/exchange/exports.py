@@ -14,7 +14,7 @@ from labelchef.services.progress import gains_of
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.trained import ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
-from labelchef.store import campaign_table, decision_table, item_table, round_table, vote_table
+from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import read_array
 from labelchef.store.rows import DecisionRow
 
@@ -26,7 +26,7 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
     """
     with looking(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
-        items = item_table.train_items(connection, row.id)
+        items = campaign_table.train_items(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
     given = np.array([UNRESOLVED if item.label is None else item.label for item in items], dtype=np.int64)
@@ -72,7 +72,7 @@ def report(ws: Workspace, campaign: str) -> str:
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
         classes = campaign_table.classes_of(connection, row.id)
-        keys = item_table.train_keys(connection, row.id)
+        keys = [item.key for item in campaign_table.train_items(connection, row.id)]
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
     folder = require_folder(ws, row)

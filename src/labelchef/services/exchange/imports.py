@@ -12,15 +12,7 @@ from labelchef.io import tables
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.people.access import changing, check_person
 from labelchef.services.workspace import Workspace
-from labelchef.store import (
-    account_table,
-    assignment_table,
-    campaign_table,
-    item_table,
-    round_table,
-    selection_table,
-    vote_table,
-)
+from labelchef.store import account_table, campaign_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow, NewVote, SelectionRow, VoteRow
 
 
@@ -34,7 +26,7 @@ def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = Fa
     lines = tables.read_vote_lines(path)
     with changing(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
-        items = item_table.items_by_key(connection, row.id, [line.item for line in lines])
+        items = campaign_table.items_by_key(connection, row.id, [line.item for line in lines])
         wanted: dict[tuple[str, str], _Incoming] = {}
         for line in lines:
             wanted.pop((line.annotator, line.item), None)  # the last line counts, at its own place in the order
@@ -64,11 +56,11 @@ def _checked(line: tables.VoteLine, items: dict[str, ItemRow], classes: tuple[st
 def _take(connection: Connection, campaign: CampaignRow, votes: list[_Incoming], *, dry_run: bool) -> dict[str, int]:
     turn = round_table.last_round(connection, campaign.id)
     closed = turn is None or turn.state != RoundState.SELECTED
-    selections = [] if turn is None or closed else selection_table.selections_of(connection, turn.id)
+    selections = [] if turn is None or closed else round_table.selections_of(connection, turn.id)
     asked = {selection.item_id: selection for selection in selections}
-    past = selection_table.batch_selections(connection, [v.sample.id for v in votes])
+    past = round_table.batch_selections(connection, [v.sample.id for v in votes])
     last = vote_table.last_votes(connection, [v.sample.id for v in votes])
-    accounts = account_table.account_ids(connection)
+    accounts = {account.name: account.id for account in account_table.accounts(connection)}
     counts = {"stored": 0, "changed": 0, "unchanged": 0}
     rows: list[tuple[VoteRow | None, NewVote]] = []
     again: list[tuple[SelectionRow, ItemRow]] = []
@@ -101,8 +93,8 @@ def _take(connection: Connection, campaign: CampaignRow, votes: list[_Incoming],
             again.append((selection, sample))
         elif selection is not None and not dry_run:
             if not live:
-                selection_table.count_vote(connection, selection.id, +1)
-            assignment_table.assign(connection, selection, vote.person, AssignmentState.VOTED, time.time())
+                round_table.count_vote(connection, selection.id, +1)
+            vote_table.assign(connection, selection, vote.person, AssignmentState.VOTED, time.time())
     if not dry_run and rows:
         vote_table.insert_votes(connection, rows)
         for selection, sample in again:

@@ -11,7 +11,7 @@ from labelchef.ledger.sql import counted
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, looking
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table, item_table, round_table, selection_table, vote_table
+from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, CampaignValues, DecisionRow, ItemRow, SelectionRow
 
 
@@ -33,13 +33,13 @@ def class_of(classes: Sequence[str], label: int | str | None) -> int | None:
 def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by: str) -> None:
     """Decide an item as lead, whatever the votes say; in the open batch it needs no more votes."""
     with changing(ws, campaign) as (connection, row):
-        sample = item_table.item_by_key(connection, row.id, item)
+        sample = campaign_table.item_by_key(connection, row.id, item)
         class_id = class_of(campaign_table.classes_of(connection, row.id), label)
         asked = _asked_now(connection, row.id, sample)
-        place = asked or selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
+        place = asked or round_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
         _decide(connection, sample, place, DecisionKind.LEAD, by, class_id, 1.0)
         if asked is not None:
-            selection_table.mark_decided(connection, asked.id)
+            round_table.mark_decided(connection, asked.id)
         campaign_table.update_campaign(connection, row.id)
 
 
@@ -49,14 +49,14 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
     A finished campaign goes on if its budget and target leave something to do.
     """
     with changing(ws, campaign) as (connection, row):
-        sample = item_table.item_by_key(connection, row.id, item)
+        sample = campaign_table.item_by_key(connection, row.id, item)
         if _asked_now(connection, row.id, sample) is not None:
             raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
         last = decision_table.last_decision(connection, sample.id)
         if last is None or last.kind == DecisionKind.REOPEN:
             raise ConflictError(f"item {item!r} has no decision to take back", code="not_decided")
         _decide(connection, sample, last, DecisionKind.REOPEN, by, None, 0.0)
-        item_table.next_attempt(connection, sample.id, last.attempt + 1)
+        campaign_table.next_attempt(connection, sample.id, last.attempt + 1)
         moved: CampaignValues = {}
         if row.state == CampaignState.FINISHED:
             moved = {"state": CampaignState.RUNNING, "message": "an item was reopened; checking what is left"}
@@ -70,7 +70,7 @@ def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
         found = []
         for decision in decision_table.unresolved_items(connection, row.id):
             votes = vote_table.live_votes(connection, decision.item_id, decision.attempt)
-            place = selection_table.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
+            place = round_table.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
             found.append(
                 ConflictItem(
                     item=decision.key,
@@ -123,5 +123,5 @@ def _asked_now(connection: Connection, campaign_id: int, sample: ItemRow) -> Sel
     turn = round_table.last_round(connection, campaign_id)
     if turn is None or turn.state != RoundState.SELECTED:
         return None
-    selection = selection_table.selection_of_item(connection, turn.id, sample.id)
+    selection = round_table.selection_of_item(connection, turn.id, sample.id)
     return None if selection is None or selection.origin == Origin.AHEAD else selection

@@ -7,8 +7,8 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import item_table, ledger_lines
-from labelchef.store.values import storable
+from labelchef.store import campaign_table, ledger_lines
+from labelchef.store.rows import storable
 
 
 def ledger(
@@ -27,7 +27,7 @@ def ledger(
     if not 1 <= limit <= 1000:
         raise InvalidInputError(f"limit is {limit!r}; expected a whole number from 1 to 1000", code="limit")
     with looking(ws, campaign) as (connection, row):
-        item_id = None if item is None else item_table.item_by_key(connection, row.id, item).id
+        item_id = None if item is None else campaign_table.item_by_key(connection, row.id, item).id
         if person is not None and not storable(person):
             return Page((), None)
         entries, cursor = ledger_lines.page(

@@ -22,7 +22,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.services.people.access import Part, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
-from labelchef.store import assignment_table, campaign_table, item_table, round_table, selection_table, vote_table
+from labelchef.store import campaign_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow, LeasedSelection, RoundRow, SelectionRow, UnresolvedItem
 
 _SENTENCES = {
@@ -54,21 +54,21 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:
         return _wait(row, WaitReason.PREPARING if turn is None else WaitReason.UPDATING, 5.0)
-    held = assignment_table.leases_of(connection, turn.id, person, now)
+    held = vote_table.leases_of(connection, turn.id, person, now)
     if len(held) < n:
-        free = assignment_table.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
+        free = vote_table.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
         if free and not lease:
             return []
         until = now + 60.0 * settings.lease_minutes
         for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
-            assignment_table.assign(connection, selection, person, AssignmentState.LEASED, until + 1e-3 * k)
+            vote_table.assign(connection, selection, person, AssignmentState.LEASED, until + 1e-3 * k)
         if free:
-            held = assignment_table.leases_of(connection, turn.id, person, now)
+            held = vote_table.leases_of(connection, turn.id, person, now)
     if held:
         return tasks_of(part, turn, held[:n], voted=False)
-    if not selection_table.batch_incomplete(connection, turn.id, settings.people):
+    if not round_table.batch_incomplete(connection, turn.id, settings.people):
         return _wait(row, WaitReason.UPDATING, 5.0)
-    expiry = assignment_table.next_expiry(connection, turn.id, now)
+    expiry = vote_table.next_expiry(connection, turn.id, now)
     return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - now)))
 
 
@@ -82,7 +82,7 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
         part = Part(connection, row, person)
         place = place_of(part, item)
         if place is None or (
-            assignment_table.assignment_of(connection, place.selection.id, person) is None
+            vote_table.assignment_of(connection, place.selection.id, person) is None
             and vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person) is None
         ):
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
@@ -92,13 +92,13 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     """Give an item back: others may take it, and this person gets it again after all others."""
     with taking_part(ws, campaign, person) as (connection, row, *_):
-        sample = item_table.item_by_key(connection, row.id, item)
+        sample = campaign_table.item_by_key(connection, row.id, item)
         turn = round_table.last_round(connection, row.id)
-        selection = None if turn is None else selection_table.selection_of_item(connection, turn.id, sample.id)
-        given = None if selection is None else assignment_table.assignment_of(connection, selection.id, person)
+        selection = None if turn is None else round_table.selection_of_item(connection, turn.id, sample.id)
+        given = None if selection is None else vote_table.assignment_of(connection, selection.id, person)
         if selection is None or given is None or given.state == AssignmentState.VOTED:
             raise ConflictError(f"item {item!r} is not with {person!r}; there is nothing to skip", code="not_leased")
-        assignment_table.assign(connection, selection, person, AssignmentState.SKIPPED, time.time())
+        vote_table.assign(connection, selection, person, AssignmentState.SKIPPED, time.time())
         campaign_table.update_campaign(connection, row.id)
     ws.signal.notify()
 
@@ -106,7 +106,7 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
 def media(ws: Workspace, campaign: str, item: str) -> Path:
     """The image of a training or validation item, a file inside the campaign's media folder."""
     with looking(ws, campaign) as (connection, row):
-        name = item_table.image_of(connection, row.id, item)
+        name = campaign_table.image_of(connection, row.id, item)
     folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
@@ -142,14 +142,14 @@ def place_of(part: Part, item: str) -> Place | None:
     batch that asked it last; None if it was never asked.
     """
     connection, campaign, person, _ = part
-    sample = item_table.item_by_key(connection, campaign.id, item)
+    sample = campaign_table.item_by_key(connection, campaign.id, item)
     turn = round_table.last_round(connection, campaign.id)
     if turn is not None and turn.state == RoundState.SELECTED:
-        selection = selection_table.selection_of_item(connection, turn.id, sample.id)
+        selection = round_table.selection_of_item(connection, turn.id, sample.id)
         if selection is not None:
             return Place(sample, turn, selection)
-    past = selection_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
-    ahead = assignment_table.ahead_of_person(connection, sample.id, sample.attempt, person)
+    past = round_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
+    ahead = vote_table.ahead_of_person(connection, sample.id, sample.attempt, person)
     if ahead is not None and (past is None or ahead.attempt > past.attempt):
         past = ahead
     return None if past is None else Place(sample, round_table.round_by_id(connection, past.round_id), past)
@@ -159,9 +159,9 @@ def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, 
     """Selections as tasks; `voted`: this person may have voted on them, so look for their votes."""
     connection, campaign, person, _ = part
     classes = campaign_table.classes_of(connection, campaign.id)
-    items = item_table.items_by_id(connection, [s.item_id for s in selections])
+    items = campaign_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
-    validation = item_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
+    validation = campaign_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
     tasks = []
     for s in selections:
         vote = vote_table.last_vote(connection, s.item_id, s.attempt, person) if voted else None

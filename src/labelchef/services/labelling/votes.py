@@ -10,9 +10,8 @@ from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
 from labelchef.services.people.access import Part, taking_part
 from labelchef.services.workspace import Workspace
-from labelchef.store import assignment_table, campaign_table, decision_table, selection_table, vote_table
-from labelchef.store.rows import NewVote
-from labelchef.store.values import storable
+from labelchef.store import campaign_table, decision_table, round_table, vote_table
+from labelchef.store.rows import NewVote, storable
 
 _LONGEST_NOTE = 4000
 
@@ -91,7 +90,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
         _count(part, place, -1)
         if place.is_open or place.waits:
             until = time.time() + 60.0 * row.settings.lease_minutes
-            assignment_table.assign(connection, place.selection, person, AssignmentState.LEASED, until)
+            vote_table.assign(connection, place.selection, person, AssignmentState.LEASED, until)
         return tasks_of(part, place.turn, [place.selection])[0]
 
 
@@ -137,7 +136,7 @@ def _check_free(part: Part, place: Place) -> None:
     """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
     connection, campaign, person, _ = part
     now, selection, item = time.time(), place.selection, place.sample.key
-    own = assignment_table.assignment_of(connection, selection.id, person)
+    own = vote_table.assignment_of(connection, selection.id, person)
     leased = own is not None and own.state == AssignmentState.LEASED and own.until > now and not place.waits
     decided, votes = not place.is_open or selection.decided, selection.votes
     if place.waits:
@@ -146,7 +145,7 @@ def _check_free(part: Part, place: Place) -> None:
         votes = len(vote_table.live_votes(connection, selection.item_id, selection.attempt))
     if decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    taken = votes + assignment_table.slots_taken(connection, selection.id, person, now)
+    taken = votes + vote_table.slots_taken(connection, selection.id, person, now)
     if not leased and taken >= campaign.settings.people:
         why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
         raise ConflictError(why, code="taken")
@@ -159,10 +158,10 @@ def _count(part: Part, place: Place, by: int) -> bool:
         reconsider(connection, campaign, place.selection, place.sample)
         return False
     if by:
-        selection_table.count_vote(connection, place.selection.id, by)
+        round_table.count_vote(connection, place.selection.id, by)
     if by >= 0:
-        assignment_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
-    return place.is_open and not selection_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
+        vote_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
+    return place.is_open and not round_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
 
 
 def _check(extras: Extras) -> None:
