@@ -7,18 +7,18 @@ make the first model and how they predict.
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
 from labelchef.campaign.choice import make_selector, require_suggestions
-from labelchef.campaign.data import CampaignData, as_rows
+from labelchef.campaign.data import CampaignData, ReadRows, as_rows
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.history import history_frame
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
@@ -67,6 +67,7 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
     l2_: float
     tuned_: Tuned | None
     classes_: "np.ndarray[Any, Any]"
+    _read: ReadRows
     _session: Session
     _ledger: MemoryLedger
     _names: ClassNames
@@ -106,10 +107,6 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
             y_clean=y_clean, askable=askable, classes=classes, read=self._read,
         )  # fmt: skip
         return self._begin(data, settings, on_step)
-
-    def _read(self, X: Any, name: str, like: NDArray[Any] | None) -> NDArray[Any]:
-        """Samples as they came, checked."""
-        raise NotImplementedError
 
     def _begin(self, data: CampaignData, settings: Settings, on_step: OnStep | None) -> Self:
         """Train the first model and take up its session."""
@@ -390,9 +387,7 @@ class LabelCleaner(Cleaner):
     random_state: int | np.random.Generator | None = 0
     engine: str = "auto"
     feature_dtype: str | None = None
-
-    def _read(self, X: Any, name: str, like: NDArray[Any] | None) -> NDArray[Any]:
-        return as_rows(X, name, like, half=True)
+    _read = partial(as_rows, half=True)
 
     def _begin(self, data: CampaignData, settings: Settings, on_step: OnStep | None) -> Self:
         parts = Parts(

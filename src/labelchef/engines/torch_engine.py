@@ -43,7 +43,8 @@ class TorchEngine(Engine):
         given = X if isinstance(X, torch.Tensor) else as_tensor(X)
         self._dtype = given.dtype if dtype is None else getattr(torch, dtype)
         super().__init__(tuple(given.shape), self._dtype.itemsize, bias=bias)
-        self.resident = self._fits() if resident is None else resident
+        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
+        self.resident = self.n_rows * self.row_bytes <= _ROOM * free if resident is None else resident
         self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
         if torch.finfo(self._dtype).max < torch.finfo(given.dtype).max:
             check_range(given, self._dtype)
@@ -53,10 +54,6 @@ class TorchEngine(Engine):
         self._secant = SecantMirror()
         self._recorder = Recorder(self._device)
         self._eligible: tuple[Bools, Any] | None = None
-
-    def _fits(self) -> bool:
-        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
-        return self.n_rows * self.row_bytes <= _ROOM * free
 
     def place(self, array: Float64s) -> Any:
         """See `Engine.place`."""

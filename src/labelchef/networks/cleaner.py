@@ -101,12 +101,10 @@ class NetworkCleaner(Cleaner):
     device: str = "auto"
     progress: bool = False
     random_state: int | None = 0
+    _read = staticmethod(as_inputs)
     _model: NetworkModel = field(init=False)
     _last_layer_bias: bool | None = field(init=False)
     """Whether the last layer, which softmax regression has replaced, has a bias; None where the network is the model."""
-
-    def _read(self, X: Any, name: str, like: Inputs | None) -> Inputs:
-        return as_inputs(X, name, like)
 
     def _begin(self, data: CampaignData, settings: Settings, on_step: OnStep | None) -> Self:
         following = as_constructor(self.constructor)

@@ -16,7 +16,6 @@ comes from the appraisal: the class that would help most for INFL, the distribut
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -63,7 +62,6 @@ class LookAheadSelector:
     base: InfluenceSelector
     pool: int = 5
     renew: int = 20
-    looks_ahead: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
