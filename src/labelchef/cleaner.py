@@ -18,7 +18,7 @@ from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
 from labelchef.campaign.choice import make_selector, require_suggestions
-from labelchef.campaign.data import CampaignData, ReadRows, as_rows
+from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.history import history_frame
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
@@ -67,7 +67,6 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
     l2_: float
     tuned_: Tuned | None
     classes_: "np.ndarray[Any, Any]"
-    _read: ReadRows
     _session: Session
     _ledger: MemoryLedger
     _names: ClassNames
@@ -101,15 +100,14 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
         own (`X_judge`, `y_judge`) all of it steers.
         """
-        settings = self._settings()
-        data = CampaignData.of(
-            X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
-            y_clean=y_clean, askable=askable, classes=classes, read=self._read,
+        data = partial(
+            CampaignData.of, X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge,
+            X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
         )  # fmt: skip
-        return self._begin(data, settings, on_step)
+        return self._begin(data, on_step)
 
-    def _begin(self, data: CampaignData, settings: Settings, on_step: OnStep | None) -> Self:
-        """Train the first model and take up its session."""
+    def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
+        """Check the parameters, then the data, which `given(read=…)` returns; train the first model and hold its session."""
         raise NotImplementedError
 
     def query(self, batch_size: int | None = None) -> Batch:
@@ -130,9 +128,8 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
     def scores(self) -> Float64s:
         """Influence of every training sample, (N,): expected with 'expected_infl', INFL's best case otherwise.
 
-        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers.
-
-        NaN where a sample is clean already, was given up, or is not askable.
+        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers. NaN
+        where a sample is clean already, was given up, or is not askable.
         """
         return self._fitted().scores()
 
@@ -140,7 +137,6 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         """What influence suggests for these samples, in their order, each standing for itself.
 
         With 'expected_infl' the answer to be expected, with any other selector INFL's: the one that would help most.
-
         Samples that have a clean label, or were given up, are scored as if they could be asked.
         """
         session = self._fitted()
@@ -387,14 +383,15 @@ class LabelCleaner(Cleaner):
     random_state: int | np.random.Generator | None = 0
     engine: str = "auto"
     feature_dtype: str | None = None
-    _read = partial(as_rows, half=True)
 
-    def _begin(self, data: CampaignData, settings: Settings, on_step: OnStep | None) -> Self:
+    def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
+        settings = self._settings()
         parts = Parts(
             None if isinstance(self.selector, str) else make_selector(self.selector),
             None if isinstance(self.constructor, str) else make_constructor(self.constructor),
             self._rules(),
         )
+        data = given(read=partial(as_rows, half=True))
         check(data, settings, parts)
         settings, tuned = with_strengths(data, settings)
         session = new_session(data, settings, parts)

@@ -9,6 +9,7 @@ block is copied while this one is used.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -234,10 +235,9 @@ class TorchEngine(Engine):
 
 def _kernels(device: torch.device) -> Any:
     """Compiled kernels where there is a GPU and its compiler, else plain PyTorch."""
-    if device.type != "cuda":
-        return torch_kernels
-    try:
-        from labelchef.engines import triton_kernels
-    except ImportError:
-        return torch_kernels
-    return triton_kernels
+    if device.type == "cuda":
+        with suppress(ImportError):
+            from labelchef.engines import triton_kernels
+
+            return triton_kernels
+    return torch_kernels

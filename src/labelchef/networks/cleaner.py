@@ -1,7 +1,7 @@
 """`NetworkCleaner`: what `LabelCleaner` does, for any PyTorch classifier."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
@@ -101,17 +101,17 @@ class NetworkCleaner(Cleaner):
     device: str = "auto"
     progress: bool = False
     random_state: int | None = 0
-    _read = staticmethod(as_inputs)
     _model: NetworkModel = field(init=False)
     _last_layer_bias: bool | None = field(init=False)
     """Whether the last layer, which softmax regression has replaced, has a bias; None where the network is the model."""
 
-    def _begin(self, data: CampaignData, settings: Settings, on_step: OnStep | None) -> Self:
-        following = as_constructor(self.constructor)
+    def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
+        settings, following = self._settings(), as_constructor(self.constructor)
         gamma, l2 = self._strengths(following)
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
+        data = given(read=as_inputs)
         check_figures(data, settings, self._rules())
         steering, judging = split_validation(data, settings)
         influence = _settings_of("influence", self.influence, InfluenceSettings)

@@ -46,10 +46,6 @@ class Linearised:
         parts = torch.split(vector, [p.numel() for p in self.w.values()])
         return {name: part.view_as(p).to(p.dtype) for (name, p), part in zip(self.w.items(), parts, strict=True)}
 
-    def vector(self, tree: Tree) -> torch.Tensor:
-        """Named tensors as one vector (M,)."""
-        return torch.cat([tree[name].reshape(-1) for name in self.w])
-
     def gradient(self, data: Examples) -> torch.Tensor:
         """∇ (1/n) Σ r_i ℓ_i, (M,)."""
 
@@ -110,7 +106,8 @@ class Linearised:
         total = torch.zeros(self.n_parameters, device=self.device, dtype=torch.float64)
         with predicting(self.task), _differentiable(self.task):
             for batch in data.batches(self.batch_size, self.device, self.task.dtype):
-                total += self.vector(product(*batch)).detach()
+                made = product(*batch)
+                total += torch.cat([made[name].reshape(-1) for name in self.w]).detach()
         return (total / len(data.X)).to(self.dtype)
 
 

@@ -32,10 +32,10 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.engines import RowLabels
-from labelchef.networks.influence import InfluenceSettings, Solution, solve, subsample
+from labelchef.networks.influence import InfluenceSettings, Solution, solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel, bar
-from labelchef.networks.training import TrainingSettings
+from labelchef.networks.training import Examples, TrainingSettings
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.infl import Appraisal, BestCase, Expected
 from labelchef.selectors.ranking import Ranking, RankingSelector
@@ -76,8 +76,10 @@ class Direction:
         began, model = time.perf_counter(), self.model
         network = Linearised(model.task, model.device, self.settings.batch_size)
         g = network.gradient(model.steering_examples)
-        data = subsample(model.examples(context.objective.labels), self.settings.curvature_rows, self.seed)
-        tol = self.settings.tol
+        data, few, tol = model.examples(context.objective.labels), self.settings.curvature_rows, self.settings.tol
+        if few is not None and few < len(data.X):
+            chosen = np.sort(np.random.default_rng(self.seed).choice(len(data.X), few, replace=False))
+            data = Examples(data.X[chosen], data.Y[chosen], data.weight[chosen])
         with bar("influence", 100, shown=model.progress) as move:  # its length is the digits that are asked for
 
             def tell(iteration: int, residual: float) -> None:

@@ -42,10 +42,7 @@ _AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative to 1 + ‖W‖,
 
 @dataclass
 class _Ahead:
-    """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows.
-
-    W and g_val are arrays of the engine's kind, so that a step needs one transfer each way.
-    """
+    """The model after the picks so far: W and g_val as arrays of the engine, V, and A, S of the pool's rows."""
 
     W: RowArray
     g: RowArray
@@ -63,15 +60,8 @@ class LookAheadSelector:
     pool: int = 5
     renew: int = 20
 
-    @property
-    def name(self) -> str:
-        """The name of the underlying selector, with '+look_ahead'."""
-        return f"{self.base.name}+look_ahead"
-
-    @property
-    def suggests(self) -> bool:
-        """Whether the underlying selector does."""
-        return self.base.suggests
+    def __post_init__(self) -> None:
+        self.name, self.suggests = f"{self.base.name}+look_ahead", self.base.suggests
 
     @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
