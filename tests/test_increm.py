@@ -316,7 +316,6 @@ class FirstOnes:
 
     name = "first"
     suggests = True
-    looks_ahead = False
 
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         indices = np.flatnonzero(context.eligible)[:batch_size]

@@ -1,7 +1,7 @@
 """`LabelCleaner`: the Python API, in the manner of scikit-learn: a thin face over a session and a ledger in memory.
 
-`Cleaner` holds what softmax regression and networks share; `LabelCleaner` and `networks.NetworkCleaner` differ in `fit` and in
-how they predict.
+`Cleaner` holds what softmax regression and networks share; `LabelCleaner` and `networks.NetworkCleaner` differ in how they
+make the first model and how they predict.
 """
 
 import time
@@ -28,6 +28,7 @@ from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.campaign.tuning import Tuned
 from labelchef.constructors import Constructor, make_constructor
+from labelchef.constructors.protocol import OnStep
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
@@ -71,6 +72,44 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
     _names: ClassNames
     _last_query: tuple[Batch, float] | None = None
 
+    def fit(
+        self,
+        X: Any,
+        Y_weak: Any,
+        *,
+        X_val: Any,
+        y_val: Any,
+        X_judge: Any = None,
+        y_judge: Any = None,
+        X_test: Any = None,
+        y_test: Any = None,
+        y_clean: Any = None,
+        askable: Any = None,
+        classes: Sequence[Hashable] | None = None,
+        on_step: OnStep | None = None,
+    ) -> Self:
+        """Initialise: check everything, train the first model (or take a pretrained network as it is).
+
+        X (N, d) is neither copied nor written if it is a float32 or float64 array; a network takes arrays or tensors with
+        samples along the first axis. `Y_weak` (N, C) holds probabilities; the columns of a frame, or `classes`, name the
+        classes. `y_val`, `y_test` and `y_clean` hold class names; `y_clean` has −1 (or None) where a training sample is not
+        clean. `askable` (N,) says of each training sample whether anyone could answer for it, all of them if left out; one
+        that is not askable is never selected. `on_step` is told of the progress: (iteration, gradient norm, tolerance) by
+        the solver, (epoch, gradient norm, NaN) by a descent, (epoch, training loss, validation loss) by a network.
+
+        Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
+        own (`X_judge`, `y_judge`) all of it steers.
+        """
+        data = partial(
+            CampaignData.of, X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge,
+            X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
+        )  # fmt: skip
+        return self._begin(data, on_step)
+
+    def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
+        """Check the parameters, then the data, which `given(read=…)` returns; train the first model and hold its session."""
+        raise NotImplementedError
+
     def query(self, batch_size: int | None = None) -> Batch:
         """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
 
@@ -89,9 +128,8 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
     def scores(self) -> Float64s:
         """Influence of every training sample, (N,): expected with 'expected_infl', INFL's best case otherwise.
 
-        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers.
-
-        NaN where a sample is clean already, was given up, or is not askable.
+        Smallest first is the order of INFL; 'expected_infl' ranks by it less its spread over the answers. NaN
+        where a sample is clean already, was given up, or is not askable.
         """
         return self._fitted().scores()
 
@@ -99,7 +137,6 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         """What influence suggests for these samples, in their order, each standing for itself.
 
         With 'expected_infl' the answer to be expected, with any other selector INFL's: the one that would help most.
-
         Samples that have a clean label, or were given up, are scored as if they could be asked.
         """
         session = self._fitted()
@@ -274,6 +311,7 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         return asked.aligned(items), {"select": seconds} if known else {}
 
 
+@dataclass(eq=False, repr=False)
 class LabelCleaner(Cleaner):
     """Find the weak labels whose cleaning helps most, clean them, follow with the model, go round again.
 
@@ -326,80 +364,34 @@ class LabelCleaner(Cleaner):
     ('budget spent', 40)
     """
 
-    def __init__(
-        self,
-        selector: str | Selector = "expected_infl",
-        constructor: str | Constructor = "newton",
-        gamma: float | str = "auto",
-        l2: float | str = "auto",
-        budget: int | None = 100,
-        batch_size: int = 10,
-        target: float | None = None,
-        target_metric: str = "f1_macro",
-        stop: StoppingRule | str | None = None,
-        look_ahead: bool = True,
-        holdout: float | str = "auto",
-        fit_intercept: bool = True,
-        tol: float = 1e-5,
-        learning_rate: float | None = None,
-        epochs: int | None = None,
-        minibatch: int | None = None,
-        random_state: int | np.random.Generator | None = 0,
-        engine: str = "auto",
-        feature_dtype: str | None = None,
-    ) -> None:
-        self.selector = selector
-        self.constructor = constructor
-        self.gamma = gamma
-        self.l2 = l2
-        self.budget = budget
-        self.batch_size = batch_size
-        self.target = target
-        self.target_metric = target_metric
-        self.stop = stop
-        self.look_ahead = look_ahead
-        self.holdout = holdout
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.minibatch = minibatch
-        self.random_state = random_state
-        self.engine = engine
-        self.feature_dtype = feature_dtype
+    selector: str | Selector = "expected_infl"
+    constructor: str | Constructor = "newton"
+    gamma: float | str = "auto"
+    l2: float | str = "auto"
+    budget: int | None = 100
+    batch_size: int = 10
+    target: float | None = None
+    target_metric: str = "f1_macro"
+    stop: StoppingRule | str | None = None
+    look_ahead: bool = True
+    holdout: float | str = "auto"
+    fit_intercept: bool = True
+    tol: float = 1e-5
+    learning_rate: float | None = None
+    epochs: int | None = None
+    minibatch: int | None = None
+    random_state: int | np.random.Generator | None = 0
+    engine: str = "auto"
+    feature_dtype: str | None = None
 
-    def fit(
-        self,
-        X: Any,
-        Y_weak: Any,
-        *,
-        X_val: Any,
-        y_val: Any,
-        X_judge: Any = None,
-        y_judge: Any = None,
-        X_test: Any = None,
-        y_test: Any = None,
-        y_clean: Any = None,
-        askable: Any = None,
-        classes: Sequence[Hashable] | None = None,
-        on_step: Callable[[int, float, float], None] | None = None,
-    ) -> Self:
-        """Initialise: check everything, train the first model.
-
-        X (N, d) is neither copied nor written if it is a float32 or float64 array. `Y_weak` (N, C) holds
-        probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test` and `y_clean` hold
-        class names; `y_clean` has −1 (or None) where a training sample is not clean. `askable` (N,) says of each training
-        sample whether anyone could answer for it, all of them if left out; one that is not askable is never selected.
-        `on_step(iteration, gradient norm, tolerance)` is told of the solver's progress; of a descent, (epoch, gradient
-        norm, NaN).
-
-        Part of validation judges, as `holdout` says; with judges of your own (`X_judge`, `y_judge`) all of it steers.
-        """
-        settings, parts = self._settings(), self._parts()
-        data = CampaignData.of(
-            X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
-            y_clean=y_clean, askable=askable, classes=classes, read=partial(as_rows, half=True),
-        )  # fmt: skip
+    def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
+        settings = self._settings()
+        parts = Parts(
+            None if isinstance(self.selector, str) else make_selector(self.selector),
+            None if isinstance(self.constructor, str) else make_constructor(self.constructor),
+            self._rules(),
+        )
+        data = given(read=partial(as_rows, half=True))
         check(data, settings, parts)
         settings, tuned = with_strengths(data, settings)
         session = new_session(data, settings, parts)
@@ -416,14 +408,6 @@ class LabelCleaner(Cleaner):
     def W_(self) -> Float64s:  # noqa: N802
         """(D, C) parameters, the intercept in the last row."""
         return self._fitted().parameters.copy()
-
-    def _parts(self) -> Parts:
-        """The selector, constructor and rules that were handed in as objects."""
-        return Parts(
-            None if isinstance(self.selector, str) else make_selector(self.selector),
-            None if isinstance(self.constructor, str) else make_constructor(self.constructor),
-            self._rules(),
-        )
 
 
 def linear_probabilities(X: Floats, W: Float64s, *, bias: bool) -> Float64s:

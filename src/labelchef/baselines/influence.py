@@ -40,19 +40,21 @@ from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.objective import Linear
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.engines import RowLabels
 from labelchef.selectors.infl import InfluenceSelector, score_everything
 from labelchef.selectors.protocol import SelectionContext
 from labelchef.selectors.ranking import Ranking
 
 
-def deletion_influence(S: Float64s, P: Float64s, Y: Float64s) -> Float64s:
-    """D_i of every sample as if its weight were one.
+def by_deletion(S: Float64s, P: Float64s, labels: RowLabels) -> Ranking:
+    """D_i / r_i; `influence` is D_i, that of deleting the sample with its present weight.
 
     >>> S, P, Y = np.array([[0.0, 2.0]]), np.array([[0.25, 0.75]]), np.array([[0.0, 1.0]])
-    >>> deletion_influence(S, P, Y).tolist()
+    >>> by_deletion(S, P, RowLabels(Y, np.ones(1))).scores.tolist()
     [-0.5]
     """
-    return np.asarray(np.einsum("ic,ic->i", P - Y, S))
+    scores = np.einsum("ic,ic->i", P - labels.Y, S)
+    return Ranking(scores, influence=labels.weight * scores)
 
 
 def label_slopes(S: Float64s, P: Float64s) -> Float64s:
@@ -62,6 +64,12 @@ def label_slopes(S: Float64s, P: Float64s) -> Float64s:
     [[-1.5, 0.5]]
     """
     return np.asarray(S - np.einsum("ic,ic->i", P, S)[:, None])
+
+
+def by_slope(S: Float64s, P: Float64s) -> Ranking:
+    """min_c T(i, c). A slope is not a predicted change, so `influence` is NaN."""
+    slopes = label_slopes(S, P)
+    return Ranking(slopes.min(axis=1), slopes.argmin(axis=1))
 
 
 @dataclass
@@ -89,10 +97,8 @@ class InflDSelector(RankedAlongV):
     name: ClassVar[str] = "infl_d"
 
     def rank(self, context: SelectionContext, S: Float64s) -> Ranking:
-        """D_i / r_i; `influence` is D_i, that of deleting the sample with its present weight."""
-        labels = context.objective.labels
-        scores = deletion_influence(S, context.probabilities, labels.Y)
-        return Ranking(scores, influence=labels.weight * scores)
+        """By deletion."""
+        return by_deletion(S, context.probabilities, context.objective.labels)
 
 
 @dataclass
@@ -103,9 +109,8 @@ class InflYSelector(RankedAlongV):
     suggests: ClassVar[bool] = True
 
     def rank(self, context: SelectionContext, S: Float64s) -> Ranking:
-        """min_c T(i, c). A slope is not a predicted change, so `influence` is NaN."""
-        slopes = label_slopes(S, context.probabilities)
-        return Ranking(slopes.min(axis=1), slopes.argmin(axis=1))
+        """By slope."""
+        return by_slope(S, context.probabilities)
 
 
 def theorem1_bounds(

@@ -188,10 +188,7 @@ class CurvatureKeeper:
         return engine.host(self.solve_there(engine.place(R)))
 
     def solve_there(self, R: RowArray) -> RowArray:
-        """The same on arrays of the engine; use or copy the result before the next solve.
-
-        It is L-BFGS around M⁻¹: symmetric, positive definite, and exact on the last pair.
-        """
+        """The same on arrays of the engine, by L-BFGS around M⁻¹; use or copy the result before the next solve."""
         return self.factor.engine.secant_solve(self.factor.inverse, self._pairs, R)
 
     def learn(self, step: Float64s, bend: Float64s) -> None:

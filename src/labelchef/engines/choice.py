@@ -23,18 +23,15 @@ class Placement:
 
     def training(self, X: Any, *, bias: bool) -> Engine:
         """The engine of the training set."""
-        return self._engine(X, bias, self.dtype)
-
-    def split(self, X: Any, *, bias: bool) -> Engine:
-        """The engine of a validation or test set: on the same device, in its own type."""
-        return self._engine(X, bias, None)
-
-    def _engine(self, X: Any, bias: bool, dtype: str | None) -> Engine:
         if self.device is None:
             return MemoryEngine(X.astype(np.float32) if X.dtype == np.float16 else X, bias=bias)
         from labelchef.engines.torch_engine import TorchEngine
 
-        return TorchEngine(X, bias=bias, device=self.device, dtype=dtype)
+        return TorchEngine(X, bias=bias, device=self.device, dtype=self.dtype)
+
+    def split(self, X: Any, *, bias: bool) -> Engine:
+        """The engine of a validation or test set: on the same device, in its own type."""
+        return Placement(self.device).training(X, bias=bias)
 
 
 def choose_placement(engine: str, feature_dtype: str | None, size: int) -> Placement:

@@ -56,18 +56,6 @@ class MemoryEngine(Engine):
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
 
-    def place(self, array: Float64s) -> Float64s:
-        """See `Engine.place`."""
-        return array
-
-    def host(self, array: Float64s) -> Float64s:
-        """See `Engine.host`."""
-        return array
-
-    def placed(self, labels: RowLabels) -> RowLabels:
-        """See `Engine.placed`."""
-        return labels
-
     def _sweep(
         self, labels: RowLabels, K: Float64s, wanted: tuple[bool, ...], logits: Float64s | None
     ) -> tuple[Float64s, Float64s, Float64s, float]:
@@ -81,12 +69,6 @@ class MemoryEngine(Engine):
         work = partial(kernels.sweep_rows, self._X, K, A, Z, labels.Y, labels.weight, product)
         losses = self._map(work, [(lo, hi, part) for (lo, hi), part in zip(cuts, sums, strict=True)])
         return A, Z, sums.sum(axis=0), float(np.sum(losses))
-
-    def gradient_at(self, labels: RowLabels, W: Float64s) -> Float64s:
-        """See `Engine.gradient_at`."""
-        found = self.sweep(labels, W=np.ascontiguousarray(W), gradient=True).gradient
-        assert found is not None
-        return found
 
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_of_rows`."""

@@ -129,7 +129,7 @@ class SecantMirror:
             new = [pair for pair in pairs if id(pair) not in old]
             place_of = {**old, **{id(pair): len(old) + n for n, pair in enumerate(new)}}
             order = [place_of[id(pair)] for pair in pairs]
-            S, B = (_padded(self._joined(part, new, place)[order]) for part in (0, 1))
+            S, B = (self._joined(part, new, place, order) for part in (0, 1))
             U = torch.triu(S @ B.T)
             U.diagonal()[len(pairs) :] = 1.0
             eye = torch.eye(len(U), dtype=U.dtype, device=U.device)
@@ -142,13 +142,9 @@ class SecantMirror:
             self._pairs = pairs
         return self._made
 
-    def _joined(self, part: int, new: list[Pair], place: Callable[[Float64s], Any]) -> Any:
-        """The rows that are there, then the new ones."""
+    def _joined(self, part: int, new: list[Pair], place: Callable[[Float64s], Any], order: list[int]) -> Any:
+        """The rows that are there and the new ones, in order; then zeros, up to the next multiple of `_PLACES`."""
         kept = [self._made[part][: len(self._pairs)]] if self._pairs else []
         added = [place(np.stack([np.ravel(pair[part]) for pair in new]))] if new else []
-        return torch.cat([*kept, *added])
-
-
-def _padded(rows: Any) -> Any:
-    """Rows of zeros added, up to the next multiple of `_PLACES`."""
-    return torch.cat([rows, torch.zeros_like(rows[:1]).expand(-len(rows) % _PLACES, -1)])
+        rows = torch.cat([*kept, *added])[order]
+        return torch.cat([rows, torch.zeros_like(rows[:1]).expand(-len(rows) % _PLACES, -1)])

@@ -63,17 +63,17 @@ class Engine(ABC):
         self._bias = bias
         self.n_rows, self.n_columns, self.row_bytes = shape[0], shape[1] + int(bias), shape[1] * itemsize
 
-    @abstractmethod
     def place(self, array: Float64s) -> RowArray:
-        """A small NumPy array as an array of the engine."""
+        """A small NumPy array as an array of the engine; itself, unless the engine has a device."""
+        return array
 
-    @abstractmethod
     def host(self, array: RowArray) -> Float64s:
         """One of the engine's arrays, or some rows of it, as a NumPy array."""
+        return array  # type: ignore[no-any-return]
 
-    @abstractmethod
     def placed(self, labels: RowLabels) -> RowLabels:
         """The labels as they are now, in the engine's arrays."""
+        return labels
 
     def sweep(
         self,
@@ -109,9 +109,9 @@ class Engine(ABC):
         K has the rows of W, then of V; `wanted` says whether W, V, the gradient and the Hessian product are part of it.
         """
 
-    @abstractmethod
     def gradient_at(self, labels: RowLabels, W: RowArray) -> RowArray:
         """The gradient of `sweep`, with W and the result (k, D) as arrays of the engine; use or copy it before the next sweep."""
+        return self.sweep(labels, W=np.ascontiguousarray(W), gradient=True).gradient
 
     @abstractmethod
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:

@@ -9,6 +9,7 @@ block is copied while this one is used.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -43,7 +44,8 @@ class TorchEngine(Engine):
         given = X if isinstance(X, torch.Tensor) else as_tensor(X)
         self._dtype = given.dtype if dtype is None else getattr(torch, dtype)
         super().__init__(tuple(given.shape), self._dtype.itemsize, bias=bias)
-        self.resident = self._fits() if resident is None else resident
+        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
+        self.resident = self.n_rows * self.row_bytes <= _ROOM * free if resident is None else resident
         self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
         if torch.finfo(self._dtype).max < torch.finfo(given.dtype).max:
             check_range(given, self._dtype)
@@ -53,10 +55,6 @@ class TorchEngine(Engine):
         self._secant = SecantMirror()
         self._recorder = Recorder(self._device)
         self._eligible: tuple[Bools, Any] | None = None
-
-    def _fits(self) -> bool:
-        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
-        return self.n_rows * self.row_bytes <= _ROOM * free
 
     def place(self, array: Float64s) -> Any:
         """See `Engine.place`."""
@@ -237,10 +235,9 @@ class TorchEngine(Engine):
 
 def _kernels(device: torch.device) -> Any:
     """Compiled kernels where there is a GPU and its compiler, else plain PyTorch."""
-    if device.type != "cuda":
-        return torch_kernels
-    try:
-        from labelchef.engines import triton_kernels
-    except ImportError:
-        return torch_kernels
-    return triton_kernels
+    if device.type == "cuda":
+        with suppress(ImportError):
+            from labelchef.engines import triton_kernels
+
+            return triton_kernels
+    return torch_kernels

@@ -1,7 +1,7 @@
 """`NetworkCleaner`: what `LabelCleaner` does, for any PyTorch classifier."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
@@ -15,6 +15,7 @@ from labelchef.campaign.start import Parts, check_figures, first_table, new_sess
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.cleaner import Cleaner, linear_probabilities
 from labelchef.constructors import DescentSettings, make_constructor
+from labelchef.constructors.protocol import OnStep
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
@@ -104,37 +105,13 @@ class NetworkCleaner(Cleaner):
     _last_layer_bias: bool | None = field(init=False)
     """Whether the last layer, which softmax regression has replaced, has a bias; None where the network is the model."""
 
-    def fit(
-        self,
-        X: Any,
-        Y_weak: Any,
-        *,
-        X_val: Any,
-        y_val: Any,
-        X_judge: Any = None,
-        y_judge: Any = None,
-        X_test: Any = None,
-        y_test: Any = None,
-        y_clean: Any = None,
-        askable: Any = None,
-        classes: Sequence[Hashable] | None = None,
-        on_step: Callable[[int, float, float], None] | None = None,
-    ) -> Self:
-        """Check everything, train the first model (or take it as it is).
-
-        Inputs are arrays or tensors with samples along the first axis, whatever the network takes. Labels are as in
-        `LabelCleaner.fit`, and so is `askable`. Part of validation judges, as `holdout` says: neither early stopping nor
-        influence sees it. `on_step(epoch, training loss, validation loss)` is told of every epoch.
-        """
+    def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         settings, following = self._settings(), as_constructor(self.constructor)
         gamma, l2 = self._strengths(following)
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
-        data = CampaignData.of(
-            X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge, X_test=X_test, y_test=y_test,
-            y_clean=y_clean, askable=askable, classes=classes, read=as_inputs,
-        )  # fmt: skip
+        data = given(read=as_inputs)
         check_figures(data, settings, self._rules())
         steering, judging = split_validation(data, settings)
         influence = _settings_of("influence", self.influence, InfluenceSettings)

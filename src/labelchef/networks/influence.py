@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError, LabelchefError
@@ -143,14 +142,6 @@ def conjugate_gradients(
         if residual <= tol or negative or iterations >= max_iterations or residual > 0.9 * before:
             return Solution(v, residual, iterations, residual <= tol, negative)
         before = residual
-
-
-def subsample(data: Examples, rows: int | None, seed: int) -> Examples:
-    """So many samples, drawn by the seed; all of them where there are no more."""
-    if rows is None or rows >= len(data.X):
-        return data
-    chosen = np.sort(np.random.default_rng(seed).choice(len(data.X), rows, replace=False))
-    return Examples(data.X[chosen], data.Y[chosen], data.weight[chosen])
 
 
 def _dot(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
 
 Inputs: TypeAlias = NDArray[Any]
@@ -76,16 +76,3 @@ def batches(X: Inputs, size: int, device: torch.device, dtype: torch.dtype) -> I
     for start in range(0, len(X), size):
         rows = slice(start, min(start + size, len(X)))
         yield rows, batch_of(X, rows, device, dtype)
-
-
-class Rows:
-    """The outputs of batches in one array, written as they come: no list of pieces between."""
-
-    def __init__(self, n: int) -> None:
-        self.array: Float64s = np.empty((n, 0))
-
-    def put(self, rows: slice, made: torch.Tensor) -> None:
-        """The rows of a batch, (n, width)."""
-        if self.array.shape[1] == 0:
-            self.array = np.empty((len(self.array), made.shape[1]))
-        self.array[rows] = made.double().cpu().numpy()

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import torch
 from torch import nn
 from torch.autograd import forward_ad
@@ -22,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
-from labelchef.networks.inputs import Inputs, Rows, batches
+from labelchef.networks.inputs import Inputs, batches
 from labelchef.networks.task import NetworkTask
 from labelchef.networks.training import Examples, losses, predicting
 
@@ -44,10 +45,6 @@ class Linearised:
         """A vector (M,) as named tensors of the parameters' shapes."""
         parts = torch.split(vector, [p.numel() for p in self.w.values()])
         return {name: part.view_as(p).to(p.dtype) for (name, p), part in zip(self.w.items(), parts, strict=True)}
-
-    def vector(self, tree: Tree) -> torch.Tensor:
-        """Named tensors as one vector (M,)."""
-        return torch.cat([tree[name].reshape(-1) for name in self.w])
 
     def gradient(self, data: Examples) -> torch.Tensor:
         """∇ (1/n) Σ r_i ℓ_i, (M,)."""
@@ -85,13 +82,12 @@ class Linearised:
 
     def push(self, X: Inputs, vector: torch.Tensor) -> tuple[Float64s, Float64s]:
         """Logits and J_i v of every sample, (N, C) each, in one pass."""
-        v, logits, products = self.tree(vector), Rows(len(X)), Rows(len(X))
+        v, found = self.tree(vector), []
         with torch.no_grad(), predicting(self.task), _differentiable(self.task):
-            for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                out, t = self._pushed(x, v)
-                logits.put(rows, out)
-                products.put(rows, t)
-        return logits.array, products.array
+            for _, x in batches(X, self.batch_size, self.device, self.task.dtype):
+                found.append(torch.stack(self._pushed(x, v)).double().cpu().numpy())
+        logits, products = np.concatenate(found, axis=1)
+        return logits, products
 
     def _pushed(self, x: torch.Tensor, v: Tree) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits and J v of a batch: one forward pass that carries both."""
@@ -110,7 +106,8 @@ class Linearised:
         total = torch.zeros(self.n_parameters, device=self.device, dtype=torch.float64)
         with predicting(self.task), _differentiable(self.task):
             for batch in data.batches(self.batch_size, self.device, self.task.dtype):
-                total += self.vector(product(*batch)).detach()
+                made = product(*batch)
+                total += torch.cat([made[name].reshape(-1) for name in self.w]).detach()
         return (total / len(data.X)).to(self.dtype)
 
 

@@ -25,7 +25,7 @@ from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.networks.inputs import Inputs, Rows, batch_of, batches
+from labelchef.networks.inputs import Inputs, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, OnEpoch, Trained, TrainingSettings, predicting, train
 
@@ -87,18 +87,18 @@ class NetworkModel:
 
     def logits(self, X: Inputs) -> Float64s:
         """(n, C), the network as it predicts."""
-        found = Rows(len(X))
+        found = np.empty((len(X), self.n_classes))
         with torch.no_grad(), predicting(self.task):
             for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found.put(rows, self.task(x))
-        finite = np.isfinite(found.array).all(axis=1)
+                found[rows] = self.task(x).double().cpu().numpy()
+        finite = np.isfinite(found).all(axis=1)
         if not finite.all():
             raise InvalidInputError(
                 f"the network's logits of sample {int(finite.argmin())} are not finite; expected finite ones. Scale the "
                 "inputs, or look at the network's weights",
                 code="network",
             )
-        return found.array
+        return found
 
     def view(self, labels: RowLabels) -> View:
         """The pipeline's view of the network at its present weights: one pass over each split."""

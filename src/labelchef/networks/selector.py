@@ -22,21 +22,23 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from labelchef.baselines.influence import deletion_influence, label_slopes
+from labelchef.baselines.influence import by_deletion, by_slope
 from labelchef.campaign.choice import ALL_SELECTORS, make_selector
 from labelchef.core.influence import influence_matrix, smallest
 from labelchef.core.objective import Point
 from labelchef.core.posterior import step_length
 from labelchef.core.softmax import cross_entropies, probabilities
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
-from labelchef.networks.influence import InfluenceSettings, Solution, solve, subsample
+from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.engines import RowLabels
+from labelchef.networks.influence import InfluenceSettings, Solution, solve
 from labelchef.networks.linearised import Linearised
 from labelchef.networks.model import NetworkModel, bar
-from labelchef.networks.training import TrainingSettings
+from labelchef.networks.training import Examples, TrainingSettings
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.infl import Appraisal, BestCase, Expected
+from labelchef.selectors.ranking import Ranking, RankingSelector
 
 ON_PROBABILITIES = ("random", "least_confidence", "entropy", "margin")
 """Selectors of the convex model which work on a network too: they use only its probabilities."""
@@ -74,8 +76,10 @@ class Direction:
         began, model = time.perf_counter(), self.model
         network = Linearised(model.task, model.device, self.settings.batch_size)
         g = network.gradient(model.steering_examples)
-        data = subsample(model.examples(context.objective.labels), self.settings.curvature_rows, self.seed)
-        tol = self.settings.tol
+        data, few, tol = model.examples(context.objective.labels), self.settings.curvature_rows, self.settings.tol
+        if few is not None and few < len(data.X):
+            chosen = np.sort(np.random.default_rng(self.seed).choice(len(data.X), few, replace=False))
+            data = Examples(data.X[chosen], data.Y[chosen], data.weight[chosen])
         with bar("influence", 100, shown=model.progress) as move:  # its length is the digits that are asked for
 
             def tell(iteration: int, residual: float) -> None:
@@ -91,32 +95,16 @@ class Direction:
         return Products(S, logits, probabilities(logits), eta, solution, seconds)
 
 
-Rank = Callable[[Products, Float64s, Float64s], tuple[Float64s, Ints, Float64s]]
-"""From products, labels Y and weights: scores (smallest first), suggested class ids and influences, (N,) each."""
+def _by_worth(appraisal: Appraisal, found: Products, labels: RowLabels) -> Ranking:
+    worth = appraisal.of(found.A, found.S, labels.Y, labels.weight)
+    return Ranking(worth.worth, worth.answers.argmax(axis=1), worth.influence)
 
 
-def _by_worth(appraisal: Appraisal, found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-    worth = appraisal.of(found.A, found.S, Y, weight)
-    return worth.worth, worth.answers.argmax(axis=1), worth.influence
-
-
-def _by_slope(found: Products, *_: Float64s) -> tuple[Float64s, Ints, Float64s]:
-    """A slope with respect to the label is not a predicted change, so `influence` is NaN."""
-    slopes = label_slopes(found.S, found.P)
-    return np.asarray(slopes.min(axis=1)), slopes.argmin(axis=1), np.full(len(slopes), np.nan)
-
-
-def _by_deletion(found: Products, Y: Float64s, weight: Float64s) -> tuple[Float64s, Ints, Float64s]:
-    """Ranked as if the weight were 1, so that there is an order even for γ = 0."""
-    scores = deletion_influence(found.S, found.P, Y)
-    return scores, np.full(len(Y), UNRESOLVED), weight * scores
-
-
-ALONG_V: dict[str, Rank] = {
-    "expected_infl": lambda found, *labels: _by_worth(Expected(found.eta, optimism=1.0), found, *labels),
-    "infl": lambda found, *labels: _by_worth(BestCase(), found, *labels),
-    "infl_d": _by_deletion,
-    "infl_y": _by_slope,
+ALONG_V: dict[str, Callable[[Products, RowLabels], Ranking]] = {
+    "expected_infl": lambda found, labels: _by_worth(Expected(found.eta, optimism=1.0), found, labels),
+    "infl": lambda found, labels: _by_worth(BestCase(), found, labels),
+    "infl_d": lambda found, labels: by_deletion(found.S, found.P, labels),
+    "infl_y": lambda found, _: by_slope(found.S, found.P),
 }
 
 
@@ -126,7 +114,6 @@ class NetworkInfluenceSelector:
 
     name: str
     direction: Direction
-    looks_ahead: ClassVar[bool] = False
 
     @property
     def suggests(self) -> bool:
@@ -136,8 +123,8 @@ class NetworkInfluenceSelector:
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples with the smallest scores; equal scores by index."""
         began, found, labels = time.perf_counter(), self.direction.at(context), context.objective.labels
-        scores, suggested, influence = ALONG_V[self.name](found, labels.Y, labels.weight)
-        indices = smallest(np.where(context.eligible, scores, np.inf), batch_size)
+        ranking = ALONG_V[self.name](found, labels)
+        indices = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size)
         diagnostics = SelectionDiagnostics(
             iterations=found.solution.iterations,
             residual=found.solution.residual,
@@ -148,11 +135,11 @@ class NetworkInfluenceSelector:
             solve_seconds=found.solve_seconds,
         )
         by_answer = influence_matrix(found.S[indices], found.P[indices], labels.Y[indices], labels.weight[indices])
-        return Batch(indices, suggested[indices], influence[indices], diagnostics, by_answer)
+        return replace(ranking.batch(indices, diagnostics), by_answer=by_answer)
 
 
 @dataclass
-class NetworkO2USelector:
+class NetworkO2USelector(RankingSelector):
     """O2U-Net (Huang et al. 2019): the samples whose loss stays high in cyclic training.
 
     Training starts from the present weights. In each of `cycles` cycles, the learning rate falls from ten times that of training
@@ -165,12 +152,10 @@ class NetworkO2USelector:
     cycles: int = 2
     epochs: int = 4
     name: ClassVar[str] = "o2u"
-    suggests: ClassVar[bool] = False
-    looks_ahead: ClassVar[bool] = False
 
-    def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The eligible samples with the highest mean loss."""
-        began, labels = time.perf_counter(), context.objective.labels
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Minus the sum of the losses of every sample."""
+        labels = context.objective.labels
         swinging = copy.copy(self.model)
         swinging.task, swinging.progress = copy.deepcopy(self.model.task), False
         total = np.zeros(len(labels.Y))
@@ -179,13 +164,8 @@ class NetworkO2USelector:
             settings = replace(self.training, epochs=1, learning_rate=float(rate), patience=None)
             swinging.train(labels, settings, self.seed + n)
             total += cross_entropies(swinging.logits(swinging.X), labels.Y)
-        indices = smallest(np.where(context.eligible, -total, np.inf), batch_size)
-        diagnostics = SelectionDiagnostics(
-            candidates=int(context.eligible.sum()),
-            sweeps=2.0 * self.cycles * self.epochs,
-            seconds=time.perf_counter() - began,
-        )
-        return replace(Batch.without_predictions(indices), diagnostics=diagnostics)
+        context.objective.engine.sweeps += 2.0 * self.cycles * self.epochs  # an epoch, and the losses after it
+        return Ranking(-total)
 
 
 NETWORK_SELECTORS = (*ALONG_V, "o2u", *ON_PROBABILITIES)

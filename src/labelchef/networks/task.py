@@ -32,10 +32,8 @@ class NetworkTask(nn.Module):
         declared: bool = False,
     ) -> None:
         super().__init__()
-        self._declared = declared
         self.module = module
-        self._names = names
-        self._outputs = outputs
+        self._names, self._outputs, self._declared = names, outputs, declared
         own = callable(getattr(module, "logits", None)) and callable(getattr(module, "influenced", None))
         self._method = "logits" if own else "__call__"
 
@@ -48,7 +46,6 @@ class NetworkTask(nn.Module):
         return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
 
     def _output(self, x: torch.Tensor) -> torch.Tensor:
-        """What the network returns for a batch, (n, outputs)."""
         try:
             out = getattr(self.module, self._method)(x)
         except IndexError as error:

@@ -147,11 +147,11 @@ def train(
     steps, best = 0, (float("inf"), 0, float("nan"))
     kept: dict[str, torch.Tensor] = {}
     free = [p for p in task.parameters() if p.requires_grad]
-    optimiser: torch.optim.Optimizer = torch.optim.Adam(
-        free, settings.learning_rate, weight_decay=l2
-    )  # not AdamW: λ is in F
+    optimiser: torch.optim.Optimizer
     if settings.optimiser == "sgd":
         optimiser = torch.optim.SGD(free, settings.learning_rate, settings.momentum, weight_decay=l2)
+    else:  # not AdamW: λ is in F
+        optimiser = torch.optim.Adam(free, settings.learning_rate, weight_decay=l2)
     with seeded(seed, device) as generator:
         for epoch in range(1, settings.epochs + 1):
             loss, made = _epoch(task, data, settings, optimiser, generator, device)

@@ -42,7 +42,6 @@ cleanlab is licensed under the AGPL below 2.8 and under the Apache licence from 
 
 import contextlib
 import importlib.metadata
-import io
 import re
 import sys
 import threading
@@ -209,12 +208,13 @@ def quietly() -> Iterator[None]:
 
     Output of other threads is not suppressed.
     """
-    with _quiet, warnings.catch_warnings(), contextlib.redirect_stdout(_Muted(sys.stdout)):
+    muted: Any = _Muted(sys.stdout)
+    with _quiet, warnings.catch_warnings(), contextlib.redirect_stdout(muted):
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
-class _Muted(io.TextIOBase):
+class _Muted:
     """A stream that drops what its own thread writes, and passes on what other threads write."""
 
     def __init__(self, stream: Any) -> None:
@@ -224,13 +224,8 @@ class _Muted(io.TextIOBase):
         """Write the text, or drop it."""
         return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
 
-    def flush(self) -> None:
-        """Flush the underlying stream."""
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Whether the underlying stream is a terminal."""
-        return bool(self._stream.isatty())
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -97,6 +97,7 @@ class InfluenceSelector(ABC):
     name: ClassVar[str]
     suggests: ClassVar[bool] = True
     looks_ahead: ClassVar[bool] = True
+    """Whether `LookAheadSelector` can use it."""
 
     tol: float = 1e-6
     max_iterations: int = 500

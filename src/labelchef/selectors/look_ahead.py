@@ -16,7 +16,6 @@ comes from the appraisal: the class that would help most for INFL, the distribut
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -43,10 +42,7 @@ _AT_OPTIMUM = 1e-3  # a model this near to its optimum, relative to 1 + ‖W‖,
 
 @dataclass
 class _Ahead:
-    """The model as it would be after the picks so far: W, V, g_val, and A, S of the pool's rows.
-
-    W and g_val are arrays of the engine's kind, so that a step needs one transfer each way.
-    """
+    """The model after the picks so far: W and g_val as arrays of the engine, V, and A, S of the pool's rows."""
 
     W: RowArray
     g: RowArray
@@ -63,17 +59,9 @@ class LookAheadSelector:
     base: InfluenceSelector
     pool: int = 5
     renew: int = 20
-    looks_ahead: ClassVar[bool] = False
 
-    @property
-    def name(self) -> str:
-        """The name of the underlying selector, with '+look_ahead'."""
-        return f"{self.base.name}+look_ahead"
-
-    @property
-    def suggests(self) -> bool:
-        """Whether the underlying selector does."""
-        return self.base.suggests
+    def __post_init__(self) -> None:
+        self.name, self.suggests = f"{self.base.name}+look_ahead", self.base.suggests
 
     @measured
     def select(self, context: SelectionContext, batch_size: int) -> Batch:

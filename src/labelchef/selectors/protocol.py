@@ -77,11 +77,6 @@ class Selector(Protocol):
         """Whether its batches carry suggested labels; those of a selector that has none are `UNRESOLVED`."""
         ...
 
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether `LookAheadSelector` can use it: it chooses by influence along a V that it hands to `context.carry`."""
-        ...
-
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The best `batch_size` eligible samples, fewer if fewer are left."""
         ...

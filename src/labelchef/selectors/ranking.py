@@ -46,7 +46,6 @@ class RankingSelector(ABC):
 
     name: ClassVar[str]
     suggests: ClassVar[bool] = False
-    looks_ahead: ClassVar[bool] = False
     chance: ClassVar[bool] = False
     """Whether its choice depends on the random numbers of the context (beyond breaking ties)."""
 
@@ -65,8 +64,7 @@ class RankingSelector(ABC):
 def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
     """The smallest scores in order, equal ones by index; a tie at the end of the batch is broken at random.
 
-    A model without training signal, as with γ = 0 before anything is clean, scores all samples alike. Taking the first rows
-    of the file would then be a biased choice.
+    Where all scores are equal, as with γ = 0 before anything is clean, the first rows would be a biased choice.
     """
     found = smallest(scores, count)
     if len(found) == 0:

@@ -128,7 +128,6 @@ class Redrawn:
 
     base: Selector
     seed: tuple[int, int]
-    looks_ahead: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.name, self.suggests = self.base.name, self.base.suggests
