@@ -17,11 +17,10 @@ from labelchef.campaign.data import CampaignData
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.holdout import draw_judges
 from labelchef.campaign.session import Session
-from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import AS_ASKED, Cell, Comparison, Gain, Standing
 from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import campaigns, trained
 from labelchef.services.compare import comparing, comparison_files

@@ -16,7 +16,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services.campaigns import create_campaign, settings
 from labelchef.services.clean import Answers, clean
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import CLASSES, small_data

@@ -20,7 +20,7 @@ import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_voters
 from labelchef.campaign import steps
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.history import history_frame
+from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.session import Session

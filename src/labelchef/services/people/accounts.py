@@ -1,4 +1,4 @@
-"""Accounts, passwords, sessions and tokens.
+"""Accounts, passwords, sessions and tokens; and the accounts that take part in a campaign.
 
 Only digests of secrets are stored. Passwords are hashed by argon2 (pwdlib), outside of any transaction.
 """
@@ -22,10 +22,10 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.people.access import check_person
+from labelchef.services.people.access import changing, check_person, looking
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import account_table
+from labelchef.store import account_table, campaign_table
 from labelchef.store.rows import AccountRow
 
 if TYPE_CHECKING:
@@ -219,6 +219,30 @@ def visitor(
             return None, False
         member = campaign is not None and account_table.takes_part(connection, campaign, row.id)
         return account_of(row), member or row.role == Role.LEAD
+
+
+def members(ws: Workspace, campaign: str) -> list[Account]:
+    """The accounts that take part in a campaign, by name."""
+    with looking(ws, campaign) as (connection, row):
+        return [account_of(row_of(connection, name)) for name in account_table.member_names(connection, row.id)]
+
+
+def add_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
+    """Let an account label in a campaign."""
+    _set_member(ws, campaign, name, by, member=True)
+
+
+def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
+    """Take an account off a campaign; its votes stay."""
+    _set_member(ws, campaign, name, by, member=False)
+
+
+def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
+    with changing(ws, campaign) as (connection, row):
+        account = row_of(connection, name)
+        if account_table.is_member(connection, row.id, account.id) != member:
+            account_table.set_member(connection, row.id, account.id, member=member)
+            campaign_table.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
 
 
 def _begin(connection: Connection, row: AccountRow) -> SignedIn:
