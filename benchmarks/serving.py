@@ -76,7 +76,7 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
         tokens = {}
         for name in names:
             accounts.create_account(ws, name, Role.ANNOTATOR, None)
-            accounts.add_member(ws, SLUG, name, "lead")
+            accounts.set_member(ws, SLUG, name, "lead")
             tokens[name] = accounts.create_api_token(ws, name, "load")[0]
     return Team(home, tokens)
 

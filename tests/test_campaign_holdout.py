@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.start import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings

@@ -86,7 +86,7 @@ def test_a_deactivated_account_is_out_at_once(ws: Workspace) -> None:
     campaign = make(ws)
     accounts.create_account(ws, "boss", "lead", PASSWORD)
     accounts.create_account(ws, "ann", "annotator", PASSWORD)
-    accounts.add_member(ws, campaign, "ann")
+    accounts.set_member(ws, campaign, "ann")
     session = accounts.sign_in(ws, "ann", PASSWORD).token
     secret, _ = accounts.create_api_token(ws, "ann", "x")
     assert accounts.visitor(ws, token=secret)[0] is not None
@@ -153,7 +153,7 @@ def test_tokens_end_with_an_account_and_with_its_password(ws: Workspace) -> None
     accounts.set_password(ws, "ann", PASSWORD)
     assert accounts.visitor(ws, token=second)[0] is None
     third = accounts.create_api_token(ws, "ann", "third")[0]
-    accounts.revoke_api_tokens(ws, "ann")
+    accounts.revoke_api_token(ws, "ann")
     assert accounts.visitor(ws, token=third)[0] is None
 
 
@@ -184,7 +184,7 @@ def test_a_member_added_by_many_at_once_is_one_member(ws: Workspace) -> None:
     campaign = make(ws)
     accounts.create_account(ws, "ann", "annotator", None)
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: accounts.add_member(ws, campaign, "ann"), range(12)))
+        list(pool.map(lambda _: accounts.set_member(ws, campaign, "ann"), range(12)))
     assert [a.name for a in accounts.members(ws, campaign)] == ["ann"]
 
 
@@ -192,8 +192,8 @@ def test_a_campaign_does_not_exist_for_who_is_no_member(ws: Workspace) -> None:
     campaign, other = make(ws), make(ws, "Other")
     accounts.create_account(ws, "ann", "annotator", None)
     accounts.create_account(ws, "boss", "lead", None)
-    accounts.add_member(ws, campaign, "ann", "boss")
-    accounts.add_member(ws, campaign, "ann", "boss")
+    accounts.set_member(ws, campaign, "ann", "boss")
+    accounts.set_member(ws, campaign, "ann", "boss")
     assert [a.name for a in accounts.members(ws, campaign)] == ["ann"]
     assert [c.slug for c in list_campaigns(ws, "ann")] == [campaign]
     assert [c.slug for c in list_campaigns(ws, "boss")] == [campaign, other]
@@ -201,7 +201,7 @@ def test_a_campaign_does_not_exist_for_who_is_no_member(ws: Workspace) -> None:
     for attempt in (lambda: next_tasks(ws, other, "ann"), lambda: cast_vote(ws, other, "ann", item, 0)):
         with pytest.raises(NotFoundError, match="there is no campaign"):
             attempt()
-    accounts.remove_member(ws, campaign, "ann", "boss")
+    accounts.set_member(ws, campaign, "ann", "boss", member=False)
     assert list_campaigns(ws, "ann") == []
     assert [c.slug for c in list_campaigns(ws, "boss")] == [campaign, other]
     changes = [e.what for e in ledger(ws, campaign, kind="change", person="boss").entries]

@@ -12,11 +12,10 @@ from sklearn.metrics import f1_score
 from labelchef import LabelCleaner
 from labelchef.campaign import start
 from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.curves import DRAWS, drawn_areas
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.gain import Judged
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.gain import DRAWS, Judged, drawn_areas
 from labelchef.campaign.session import Session
+from labelchef.campaign.start import draw_judges
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings

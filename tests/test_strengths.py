@@ -10,7 +10,7 @@ import pytest
 
 from labelchef import LabelCleaner
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.start import draw_judges
 from labelchef.campaign.tuning import GAMMAS, tune
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings

@@ -79,7 +79,7 @@ def campaign(ws: Workspace, people: dict[str, Role]) -> CampaignSummary:
     """Ann and Bob are members, Eve is not."""
     made = make_campaign(ws)
     for name in ("ann", "bob"):
-        accounts.add_member(ws, made.slug, name, "lead")
+        accounts.set_member(ws, made.slug, name, "lead")
     return made
 
 

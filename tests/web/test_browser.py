@@ -89,7 +89,7 @@ def laptop(ws: Workspace) -> Iterator[str]:
 def team(ws: Workspace, people: dict[str, Role]) -> Iterator[str]:
     made = make_campaign(ws, people=2, batch_size=2)
     for name in ("ann", "bob"):
-        accounts.add_member(ws, made.slug, name, "lead")
+        accounts.set_member(ws, made.slug, name, "lead")
     with live(ws, ServeOptions(team=True)) as base:
         yield base
 

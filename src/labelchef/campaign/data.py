@@ -187,7 +187,7 @@ class CampaignData:
             weak=weak,
             names=names,
             validation=validation,
-            clean=_clean(y_clean, names, len(rows)),
+            clean=known_labels(y_clean, names, len(rows), "y_clean"),
             judge=_split(X_judge, y_judge, names, rows, "judge", read),
             test=_split(X_test, y_test, names, rows, "test", read),
             askable=as_mask(askable, len(rows), "askable"),
@@ -205,15 +205,14 @@ class CampaignData:
         return replace(self, X=features(self.X), validation=(features(X_val), y_val), judge=judge, test=test)
 
 
-def _clean(y_clean: Any, names: ClassNames, n_rows: int) -> Ints:
-    """Class ids known from the start (N,), −1 where none is."""
-    if y_clean is None:
+def known_labels(labels: Any, names: ClassNames, n_rows: int, name: str, code: str = "labels") -> Ints:
+    """Class ids that are known of the training samples (N,), −1 where none is."""
+    if labels is None:
         return np.full(n_rows, UNRESOLVED, dtype=np.int64)
-    given = names.encode(y_clean, "y_clean", allow_missing=True)
+    given = names.encode(labels, name, allow_missing=True)
     if len(given) != n_rows:
-        raise InvalidInputError(
-            f"y_clean has {len(given)} entries; expected {n_rows}, as X has, −1 where not clean", code="labels"
-        )
+        why = f"{name} has {len(given)} entries; expected {n_rows}, one for each row of X, −1 where no label is known"
+        raise InvalidInputError(why, code=code)
     return given
 
 
@@ -257,29 +256,23 @@ def find_files(folder: Path) -> CampaignFiles:
     if not folder.is_dir():
         raise InvalidInputError(f"there is no folder {folder}; check the path", code="folder")
 
-    def find(stem: str, suffixes: tuple[str, ...]) -> Path | None:
-        return next((folder / f"{stem}{s}" for s in suffixes if (folder / f"{stem}{s}").is_file()), None)
-
-    def must(stem: str, suffixes: tuple[str, ...]) -> Path:
-        path = find(stem, suffixes)
-        if path is None:
+    rows, labels, items = tables.FEATURE_SUFFIXES, (".csv", ".npy", ".parquet", ".jsonl"), tables.ITEM_SUFFIXES
+    required = {"features": rows, "weak": labels, "val_features": rows, "val_labels": labels}
+    optional = {
+        "test_features": rows,
+        "test_labels": labels,
+        "clean_labels": labels,
+        "items": items,
+        "val_items": items,
+    }
+    found: dict[str, Any] = {}
+    for stem, suffixes in (required | optional).items():
+        paths = [folder / f"{stem}{suffix}" for suffix in suffixes]
+        found[stem] = next((path for path in paths if path.is_file()), None)
+        if found[stem] is None and stem in required:
             raise InvalidInputError(
                 f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",
                 code="folder",
             )
-        return path
-
-    rows, labels, items = tables.FEATURE_SUFFIXES, (".csv", ".npy", ".parquet", ".jsonl"), tables.ITEM_SUFFIXES
     media = folder / "media"
-    return CampaignFiles(
-        features=must("features", rows),
-        weak=must("weak", labels),
-        val_features=must("val_features", rows),
-        val_labels=must("val_labels", labels),
-        test_features=find("test_features", rows),
-        test_labels=find("test_labels", labels),
-        clean_labels=find("clean_labels", labels),
-        items=find("items", items),
-        val_items=find("val_items", items),
-        media=media if media.is_dir() else None,
-    )
+    return CampaignFiles(**found, media=media if media.is_dir() else None)

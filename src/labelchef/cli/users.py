@@ -31,7 +31,7 @@ def add(
         campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
     made = accounts.create_account(ws, name, role, _password())
     for one in campaign or []:
-        accounts.add_member(ws, one, name)
+        accounts.set_member(ws, one, name)
     console.print(f"{made.name} is {made.role}")
 
 

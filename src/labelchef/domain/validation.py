@@ -32,7 +32,6 @@ class Gain:
     low: float
     high: float
     samples: int
-    """The number of judging samples."""
     rarest: int
     """The number of samples of the rarest class; 0 if a class has none."""
 
@@ -43,10 +42,7 @@ class Gain:
 
     @property
     def doubt(self) -> str | None:
-        """Why there are too few samples to judge, or None.
-
-        A wide interval that does not contain 0 is accepted.
-        """
+        """Why there are too few samples to judge, or None; a wide interval that does not contain 0 is accepted."""
         if self.samples < FEWEST:
             return f"{self.samples} samples"
         if self.rarest < FEWEST_OF_A_CLASS and self.metric.startswith("f1"):
@@ -141,4 +137,3 @@ class Comparison:
     """The metric at the end of the campaign's own order."""
     standings: tuple[Standing, ...]
     notes: tuple[str, ...]
-    """Remarks for the reader."""

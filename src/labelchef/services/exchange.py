@@ -34,10 +34,7 @@ from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow, NewVote, Sel
 
 
 def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
-    """Write every training item with its label as it stands: decided, given with the data, or weak.
-
-    Decisions that wait for the next model are in it.
-    """
+    """Write every training item with its label as it stands: decided (with or without a model yet), given, or weak."""
     with looking(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
         items = item_table.train_items(connection, row.id)

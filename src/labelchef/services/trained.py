@@ -11,7 +11,6 @@ from labelchef.aggregation import MajorityVote
 from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.inputs import ClassNames
-from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Stepper, due
@@ -151,17 +150,19 @@ class ReplayOutcome:
 
     agrees: bool
     message: str
-    rounds: tuple[ReplayedRound, ...]
+    rounds: tuple[rebuild.ReplayedRound, ...]
 
 
-def replay(ws: Workspace, campaign: str, on_round: Callable[[ReplayedRound], None] | None = None) -> ReplayOutcome:
+def replay(
+    ws: Workspace, campaign: str, on_round: Callable[[rebuild.ReplayedRound], None] | None = None
+) -> ReplayOutcome:
     """Fit again, select again, decide again as the ledger says, and compare every round.
 
     Nothing is written, and nothing depends on the result; a worker may run meanwhile.
     """
     row = find(ws, campaign)
     past = list(ledger_of(ws, row).past())
-    compared: list[ReplayedRound] = []
+    compared: list[rebuild.ReplayedRound] = []
     for found in rebuild.replay(data_of(ws, row), row.settings, past) if past else ():
         compared.append(found)
         if on_round is not None:

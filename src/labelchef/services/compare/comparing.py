@@ -16,9 +16,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.curves import area, drawn_areas, labels_to_reach
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.gain import LEVEL, Judged, between
+from labelchef.campaign.gain import LEVEL, Judged, area, between, drawn_areas, labels_to_reach
 from labelchef.campaign.metrics import value_of
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, new_session

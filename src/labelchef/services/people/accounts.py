@@ -187,20 +187,19 @@ def list_api_tokens(ws: Workspace, name: str) -> list[ApiTokenInfo]:
     return [ApiTokenInfo(row.token_hash[:16], row.label, moment(row.created_at)) for row in rows]
 
 
-def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
-    """Make a token useless."""
+def revoke_api_token(ws: Workspace, name: str, token: str | None = None) -> None:
+    """Make a token of an account useless; without `token`, all of them."""
     with ws.writing() as connection:
-        rows = account_table.tokens_of(connection, row_of(connection, name).id)
-        found = next((row for row in rows if row.token_hash[:16] == token), None)
+        account_id = row_of(connection, name).id
+        if token is None:
+            account_table.revoke_tokens(connection, account_id, time.time())
+            return
+        found = next(
+            (row for row in account_table.tokens_of(connection, account_id) if row.token_hash[:16] == token), None
+        )
         if found is None:
             raise NotFoundError(f"there is no token {token!r} of {name!r}", code="token")
         account_table.revoke_token(connection, found.id, time.time())
-
-
-def revoke_api_tokens(ws: Workspace, name: str) -> None:
-    """Make all tokens of an account useless."""
-    with ws.writing() as connection:
-        account_table.revoke_tokens(connection, row_of(connection, name).id, time.time())
 
 
 def visitor(
@@ -227,17 +226,8 @@ def members(ws: Workspace, campaign: str) -> list[Account]:
         return [account_of(row_of(connection, name)) for name in account_table.member_names(connection, row.id)]
 
 
-def add_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
-    """Let an account label in a campaign."""
-    _set_member(ws, campaign, name, by, member=True)
-
-
-def remove_member(ws: Workspace, campaign: str, name: str, by: str = "lead") -> None:
-    """Take an account off a campaign; its votes stay."""
-    _set_member(ws, campaign, name, by, member=False)
-
-
-def _set_member(ws: Workspace, campaign: str, name: str, by: str, *, member: bool) -> None:
+def set_member(ws: Workspace, campaign: str, name: str, by: str = "lead", *, member: bool = True) -> None:
+    """Let an account label in a campaign, or take it off; its votes stay."""
     with changing(ws, campaign) as (connection, row):
         account = row_of(connection, name)
         if account_table.is_member(connection, row.id, account.id) != member:

@@ -96,10 +96,10 @@ def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, li
 @routes.put("/members/{name:path}", _ACCOUNT, status_code=204)
 def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Let an account label in this campaign."""
-    accounts.add_member(ws, campaign, name, who.name)
+    accounts.set_member(ws, campaign, name, who.name)
 
 
 @routes.delete("/members/{name:path}", _ACCOUNT, status_code=204)
 def remove_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Take an account out of this campaign; its votes stay."""
-    accounts.remove_member(ws, campaign, name, who.name)
+    accounts.set_member(ws, campaign, name, who.name, member=False)
