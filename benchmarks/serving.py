@@ -25,12 +25,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
+from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, replaying
-from labelchef.services.people import accounts, membership
+from labelchef.services import campaigns, trained
+from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
 
 SLUG = "load"
@@ -77,7 +76,7 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
         tokens = {}
         for name in names:
             accounts.create_account(ws, name, Role.ANNOTATOR, None)
-            membership.add_member(ws, SLUG, name, "lead")
+            accounts.set_member(ws, SLUG, name, "lead")
             tokens[name] = accounts.create_api_token(ws, name, "load")[0]
     return Team(home, tokens)
 
@@ -295,7 +294,7 @@ def kill_run(home: Path, *, people: int, items: int, kills: int, seed: int = 0, 
         asyncio.run(whole())
     stored = check_ledger(home, log)
     with open_workspace(home) as ws:
-        outcome = replaying.replay(ws, SLUG)
+        outcome = trained.replay(ws, SLUG)
         rounds = campaigns.summary(ws, SLUG).round
     if not outcome.agrees:
         raise AssertionError(f"the replay does not agree: {outcome.message}")

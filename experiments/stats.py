@@ -12,8 +12,8 @@ import pandas as pd
 from scipy.stats import binom, rankdata
 from scipy.stats import t as student
 
-from labelchef.campaign.curves import area as area
-from labelchef.campaign.curves import labels_to_reach as labels_to_reach
+from labelchef.campaign.gain import area as area
+from labelchef.campaign.gain import labels_to_reach as labels_to_reach
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
+from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.campaigns import Task, Waiting
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign

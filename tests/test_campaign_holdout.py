@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.start import draw_judges
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError, JudgeWarning
 from labelchef.domain.settings import Settings
-from labelchef.services import trained
+from labelchef.services import exchange, trained
 from labelchef.services.campaigns import create_campaign, rounds, settings, status, summary
 from labelchef.services.charts import frames
-from labelchef.services.exchange import exports
 from labelchef.services.progress import progress
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
@@ -54,7 +53,7 @@ def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
     np.testing.assert_allclose([one.realised_change for one in found.rounds[1:]], np.diff(losses))  # type: ignore[arg-type]
     assert set(frames(found)["metric"]["split"]) == {"validation", "steering"}
     assert f"{judges.sum()} samples that the selection never saw" in found.note
-    page = exports.report(ws, campaign)
+    page = exchange.report(ws, campaign)
     assert f"gain on validation ({judges.sum()} samples), 95 % interval" in page
 
 
@@ -84,7 +83,7 @@ def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
     assert found.rounds[1].realised_change == pytest.approx(
         found.rounds[1].validation["loss"] - found.rounds[0].validation["loss"]
     )
-    assert "All of validation steers" in exports.report(ws, campaign)
+    assert "All of validation steers" in exchange.report(ws, campaign)
 
 
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:

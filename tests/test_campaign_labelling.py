@@ -10,11 +10,10 @@ import sqlalchemy as sa
 from labelchef.domain.campaigns import CampaignState, Origin, PersonVote, RoundKind, RoundState, Waiting, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.services.campaigns import change_settings, pause, resume, rounds, status
-from labelchef.services.labelling.decisions import conflicts, resolve
-from labelchef.services.labelling.history import ledger
+from labelchef.services.labelling.decisions import conflicts, ledger, resolve
 from labelchef.services.labelling.tasks import next_tasks, skip, task
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.trained import step as rounds_step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace

@@ -12,16 +12,15 @@ from sklearn.metrics import cohen_kappa_score
 
 from labelchef.domain.campaigns import CampaignState, Role, WaitReason
 from labelchef.domain.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError, ThrottledError
+from labelchef.services import exchange
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.charts import map2d
-from labelchef.services.exchange import exports, imports
-from labelchef.services.labelling.decisions import reopen, resolve
-from labelchef.services.labelling.history import ledger
+from labelchef.services.labelling.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.people import accounts, membership
+from labelchef.services.people import accounts
 from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, progress
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import CLASSES, label_all, make, tasks, truth_of, waits
@@ -87,7 +86,7 @@ def test_a_deactivated_account_is_out_at_once(ws: Workspace) -> None:
     campaign = make(ws)
     accounts.create_account(ws, "boss", "lead", PASSWORD)
     accounts.create_account(ws, "ann", "annotator", PASSWORD)
-    membership.add_member(ws, campaign, "ann")
+    accounts.set_member(ws, campaign, "ann")
     session = accounts.sign_in(ws, "ann", PASSWORD).token
     secret, _ = accounts.create_api_token(ws, "ann", "x")
     assert accounts.visitor(ws, token=secret)[0] is not None
@@ -154,7 +153,7 @@ def test_tokens_end_with_an_account_and_with_its_password(ws: Workspace) -> None
     accounts.set_password(ws, "ann", PASSWORD)
     assert accounts.visitor(ws, token=second)[0] is None
     third = accounts.create_api_token(ws, "ann", "third")[0]
-    accounts.revoke_api_tokens(ws, "ann")
+    accounts.revoke_api_token(ws, "ann")
     assert accounts.visitor(ws, token=third)[0] is None
 
 
@@ -185,24 +184,24 @@ def test_a_member_added_by_many_at_once_is_one_member(ws: Workspace) -> None:
     campaign = make(ws)
     accounts.create_account(ws, "ann", "annotator", None)
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: membership.add_member(ws, campaign, "ann"), range(12)))
-    assert [a.name for a in membership.members(ws, campaign)] == ["ann"]
+        list(pool.map(lambda _: accounts.set_member(ws, campaign, "ann"), range(12)))
+    assert [a.name for a in accounts.members(ws, campaign)] == ["ann"]
 
 
 def test_a_campaign_does_not_exist_for_who_is_no_member(ws: Workspace) -> None:
     campaign, other = make(ws), make(ws, "Other")
     accounts.create_account(ws, "ann", "annotator", None)
     accounts.create_account(ws, "boss", "lead", None)
-    membership.add_member(ws, campaign, "ann", "boss")
-    membership.add_member(ws, campaign, "ann", "boss")
-    assert [a.name for a in membership.members(ws, campaign)] == ["ann"]
+    accounts.set_member(ws, campaign, "ann", "boss")
+    accounts.set_member(ws, campaign, "ann", "boss")
+    assert [a.name for a in accounts.members(ws, campaign)] == ["ann"]
     assert [c.slug for c in list_campaigns(ws, "ann")] == [campaign]
     assert [c.slug for c in list_campaigns(ws, "boss")] == [campaign, other]
     item = tasks(ws, other, "bob")[0].item
     for attempt in (lambda: next_tasks(ws, other, "ann"), lambda: cast_vote(ws, other, "ann", item, 0)):
         with pytest.raises(NotFoundError, match="there is no campaign"):
             attempt()
-    membership.remove_member(ws, campaign, "ann", "boss")
+    accounts.set_member(ws, campaign, "ann", "boss", member=False)
     assert list_campaigns(ws, "ann") == []
     assert [c.slug for c in list_campaigns(ws, "boss")] == [campaign, other]
     changes = [e.what for e in ledger(ws, campaign, kind="change", person="boss").entries]
@@ -228,13 +227,13 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     truth = [CLASSES[k] for k in truth_of(90)]
     rows: list[tuple[object, ...]] = [(k, who, truth[k]) for k in range(60) for who in ("zoe", "yan")]
     path = write(tmp_path / f"votes{suffix}", rows)
-    dry = imports.import_votes(ws, campaign, path, dry_run=True)
+    dry = exchange.import_votes(ws, campaign, path, dry_run=True)
     assert dry == {"read": 120, "stored": 120, "changed": 0, "unchanged": 0}
     assert status(ws, campaign).people == ()
-    assert imports.import_votes(ws, campaign, path) == dry
+    assert exchange.import_votes(ws, campaign, path) == dry
     assert advance(ws, campaign) == 6  # count, close and select, twice
     assert status(ws, campaign).summary.state == CampaignState.FINISHED
-    again = imports.import_votes(ws, campaign, path)
+    again = exchange.import_votes(ws, campaign, path)
     assert again == {"read": 120, "stored": 0, "changed": 0, "unchanged": 120}
     assert replay(ws, campaign).agrees
     decided = {e.item: e.label for e in ledger(ws, campaign, kind="decision").entries}
@@ -242,7 +241,7 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     item = next(iter(decided))
     other = next(c for c in CLASSES if c != truth[int(item or 0)])
     changed = [(item, "zoe", other), (item, "yan", other), (item, "xia", "-1")]
-    counts = imports.import_votes(
+    counts = exchange.import_votes(
         ws, campaign, write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed])
     )
     assert counts == {"read": 3, "stored": 1, "changed": 2, "unchanged": 0}
@@ -261,11 +260,11 @@ def test_a_file_with_one_bad_line_stores_nothing(ws: Workspace, tmp_path: Path) 
     ):
         path = write(tmp_path / "votes.csv", [(0, "zoe", "ham"), bad])
         with pytest.raises(InvalidInputError, match=message):
-            imports.import_votes(ws, campaign, path)
+            exchange.import_votes(ws, campaign, path)
     with pytest.raises(InvalidInputError, match="expected item, annotator and label"):
-        imports.import_votes(ws, campaign, write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
+        exchange.import_votes(ws, campaign, write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
     with pytest.raises(InvalidInputError, match="there is no file"):
-        imports.import_votes(ws, campaign, tmp_path / "none.csv")
+        exchange.import_votes(ws, campaign, tmp_path / "none.csv")
     assert ledger(ws, campaign, kind="vote").entries == ()
 
 
@@ -282,8 +281,8 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
     reopen(ws, campaign, held[0].item, "lead")
     resolve(ws, campaign, held[1].item, None, "lead")
     for suffix in ("csv", "jsonl", "parquet"):
-        labels = exports.export_labels(ws, campaign, tmp_path / f"labels.{suffix}")
-        votes = exports.export_votes(ws, campaign, tmp_path / f"votes.{suffix}")
+        labels = exchange.export_labels(ws, campaign, tmp_path / f"labels.{suffix}")
+        votes = exchange.export_votes(ws, campaign, tmp_path / f"votes.{suffix}")
         frame, ballots = read(labels).set_index("item"), read(votes)
         frame.index = frame.index.astype(str)
         assert len(frame) == 60
@@ -292,10 +291,10 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
         np.testing.assert_allclose(frame[[f"p_{c}" for c in CLASSES]].sum(axis=1), 1.0)
         assert len(ballots) == 3
         assert ballots["counts"].all()
-    taken = imports.import_votes(ws, campaign, tmp_path / "votes.csv")  # an export can be taken in again
+    taken = exchange.import_votes(ws, campaign, tmp_path / "votes.csv")  # an export can be taken in again
     assert taken["read"] == 3
     with pytest.raises(InvalidInputError, match="format"):
-        exports.export_labels(ws, campaign, tmp_path / "labels.doc")
+        exchange.export_labels(ws, campaign, tmp_path / "labels.doc")
     first = json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[0])
     assert first["item"] == "0"
 
@@ -303,7 +302,7 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
 def test_a_report_of_a_campaign(ws: Workspace) -> None:
     campaign = make(ws)
     label_all(ws, campaign, "ann", rounds=2)
-    page = exports.report(ws, campaign)
+    page = exchange.report(ws, campaign)
     assert "labelchef: Small" in page
     assert page.count("<svg") >= 4
     assert "<script" not in page

@@ -32,11 +32,10 @@ from labelchef.services.campaigns import (
     stop,
     summary,
 )
-from labelchef.services.labelling.decisions import reopen, resolve
-from labelchef.services.labelling.history import ledger
+from labelchef.services.labelling.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import media, next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.worker import Worker, advance, wait_for_change
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.store_support import CLASSES, PostgresServer, label_all, make, small_data, tasks, truth_of, wait_until, waits

@@ -12,16 +12,14 @@ from sklearn.metrics import f1_score
 from labelchef import LabelCleaner
 from labelchef.campaign import start
 from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.curves import DRAWS, drawn_areas
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.gain import Judged
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.gain import DRAWS, Judged, drawn_areas
 from labelchef.campaign.session import Session
-from labelchef.domain.comparisons import AS_ASKED, Cell, Comparison, Standing
+from labelchef.campaign.start import draw_judges
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import AS_ASKED, Cell, Comparison, Gain, Standing
 from labelchef.selectors.ranking import RankingSelector
 from labelchef.services import campaigns, trained
 from labelchef.services.compare import comparing, comparison_files

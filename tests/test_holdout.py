@@ -13,7 +13,7 @@ from labelchef import Gain, InvalidInputError, JudgeWarning, LabelCleaner, StopR
 from labelchef.annotators import GroundTruth, Suggestion
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.campaign.gain import Judged, gains
-from labelchef.campaign.holdout import draw_judges, holdout_size, share_size
+from labelchef.campaign.start import draw_judges, holdout_size, share_size
 from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, StoppingRule, TargetReached
 from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
 from labelchef.domain.arrays import Bools, Ints

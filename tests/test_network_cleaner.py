@@ -15,7 +15,7 @@ from torch import nn
 from labelchef import InvalidInputError, LabelCleaner
 from labelchef.annotators import SimulatedAnnotators, make_strategy
 from labelchef.campaign.choice import ALL_SELECTORS
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.start import draw_judges
 from labelchef.campaign.stopping import MaxRounds
 from labelchef.networks import (
     NETWORK_SELECTORS,

@@ -13,14 +13,13 @@ from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.services import campaigns, charts, trained
+from labelchef.services import campaigns, charts, exchange, trained
 from labelchef.services.clean import Answers, CleanOutcome, clean
-from labelchef.services.exchange import exports
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.progress import progress
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
@@ -155,12 +154,12 @@ def test_a_campaign_by_chance_from_the_first_item_to_the_report(ws: Workspace, t
     assert found.suggestion.shown == 0
     assert "change" in charts.available(found)
     assert b"realised" in charts.draw(ws, campaign, "change", "light").svg
-    page = exports.report(ws, campaign)
+    page = exchange.report(ws, campaign)
     assert not {"nan", "None", "NaN"} & set(cells(page))
-    exports.export_votes(ws, campaign, tmp_path / "votes.jsonl")
+    exchange.export_votes(ws, campaign, tmp_path / "votes.jsonl")
     votes = [strict(line) for line in (tmp_path / "votes.jsonl").read_text().splitlines()]
     assert {vote["suggested"] for vote in votes} == {None}
-    exports.export_labels(ws, campaign, tmp_path / "labels.jsonl")
+    exchange.export_labels(ws, campaign, tmp_path / "labels.jsonl")
     assert len([strict(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]) == 60
     assert replay(ws, campaign).agrees
 

@@ -10,13 +10,13 @@ import pytest
 
 from labelchef import LabelCleaner
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.holdout import draw_judges
+from labelchef.campaign.start import draw_judges
 from labelchef.campaign.tuning import GAMMAS, tune
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services.campaigns import create_campaign, settings
 from labelchef.services.clean import Answers, clean
-from labelchef.services.replaying import replay
+from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from tests.store_support import CLASSES, small_data

@@ -20,8 +20,8 @@ from labelchef.campaign import steps
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.gain import Judged
-from labelchef.campaign.history import history_frame
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
+from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules

@@ -21,7 +21,7 @@ from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
-from labelchef.services.people import accounts, membership
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions
@@ -79,7 +79,7 @@ def campaign(ws: Workspace, people: dict[str, Role]) -> CampaignSummary:
     """Ann and Bob are members, Eve is not."""
     made = make_campaign(ws)
     for name in ("ann", "bob"):
-        membership.add_member(ws, made.slug, name, "lead")
+        accounts.set_member(ws, made.slug, name, "lead")
     return made
 
 

@@ -18,7 +18,7 @@ from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.services import campaigns, worker
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import tasks, votes
-from labelchef.services.people import accounts, membership
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 
@@ -112,7 +112,7 @@ def test_items_and_people_may_have_slashes(
 def test_nobody_learns_of_others_votes(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
     made = make_campaign(ws, "Overlap", people=2, batch_size=3)
     for name in ("ann", "bob"):
-        membership.add_member(ws, made.slug, name, "lead")
+        accounts.set_member(ws, made.slug, name, "lead")
     ann, bob = as_person("ann"), as_person("bob")
     for task in held(ann, made, 3):
         vote(ann, made, task["item"], 2, note="my secret note")
@@ -129,7 +129,7 @@ def test_nobody_learns_of_others_votes(ws: Workspace, as_person: Sign, campaign:
 
 def test_a_blind_task_holds_nothing_of_the_model(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
     made = make_campaign(ws, "Blind", blind=True)
-    membership.add_member(ws, made.slug, "ann", "lead")
+    accounts.set_member(ws, made.slug, "ann", "lead")
     task = held(as_person("ann"), made)[0]
     assert task["blind"]
     assert task["suggestion"] is task["weak"] is task["influence"] is None

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sy
 
 from labelchef.domain.campaigns import Role
 from labelchef.services import campaigns
-from labelchef.services.labelling import history, tasks, votes
-from labelchef.services.people import accounts, membership
+from labelchef.services.labelling import decisions, tasks, votes
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import NASTY, PASSWORD, live, make_campaign
@@ -89,7 +89,7 @@ def laptop(ws: Workspace) -> Iterator[str]:
 def team(ws: Workspace, people: dict[str, Role]) -> Iterator[str]:
     made = make_campaign(ws, people=2, batch_size=2)
     for name in ("ann", "bob"):
-        membership.add_member(ws, made.slug, name, "lead")
+        accounts.set_member(ws, made.slug, name, "lead")
     with live(ws, ServeOptions(team=True)) as base:
         yield base
 
@@ -177,7 +177,7 @@ def test_the_next_item_is_there_before_the_vote_is_saved(ws: Workspace, laptop: 
         page.wait_for_timeout(20)
     waiting[1].continue_()
     saved(page)
-    assert len(history.ledger(ws, "animals", kind="vote").entries) == 2
+    assert len(decisions.ledger(ws, "animals", kind="vote").entries) == 2
 
 
 def test_a_vote_survives_a_lost_connection_and_counts_once(ws: Workspace, laptop: str, opened: Open) -> None:
@@ -202,7 +202,7 @@ def test_a_vote_survives_a_lost_connection_and_counts_once(ws: Workspace, laptop
     saved(page)
     assert len(set(tries)) == 1, "each time the same request"
     assert len(tries) == 3
-    assert len(history.ledger(ws, "animals", kind="vote").entries) == 1
+    assert len(decisions.ledger(ws, "animals", kind="vote").entries) == 1
 
 
 def test_skip_ambiguous_note_and_help(ws: Workspace, laptop: str, opened: Open) -> None:
@@ -216,7 +216,7 @@ def test_skip_ambiguous_note_and_help(ws: Workspace, laptop: str, opened: Open) 
     page.keyboard.press("Enter")
     press(page, "a")
     saved(page)
-    vote = history.ledger(ws, "animals", kind="vote").entries[0]
+    vote = decisions.ledger(ws, "animals", kind="vote").entries[0]
     assert vote.label is None
     assert vote.what["note"] == "1 or 2, who knows?"
     page.keyboard.press("?")
@@ -224,7 +224,7 @@ def test_skip_ambiguous_note_and_help(ws: Workspace, laptop: str, opened: Open) 
     page.keyboard.press("1")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
-    assert len(history.ledger(ws, "animals", kind="vote").entries) == 1, "keys in the help are no votes"
+    assert len(decisions.ledger(ws, "animals", kind="vote").entries) == 1, "keys in the help are no votes"
 
 
 def test_hostile_content_is_text(ws: Workspace, laptop: str, opened: Open) -> None:
@@ -248,7 +248,7 @@ def test_hiding_the_suggestion_is_written_down(ws: Workspace, laptop: str, opene
     assert item(page) == before, "there is nothing to accept"
     press(page, "1")
     saved(page)
-    assert history.ledger(ws, "animals", kind="vote").entries[0].what["blind"]
+    assert decisions.ledger(ws, "animals", kind="vote").entries[0].what["blind"]
 
 
 def test_two_annotators_disagree_and_the_lead_resolves(ws: Workspace, team: str, opened: Open, tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_the_mouse_and_the_tab_key_work_as_well(ws: Workspace, laptop: str, open
     page.locator(".class").nth(0).focus()
     press(page, "Enter")
     saved(page)
-    votes = history.ledger(ws, "animals", kind="vote").entries
+    votes = decisions.ledger(ws, "animals", kind="vote").entries
     assert votes[2].label == 1
     assert votes[1].label == votes[1].what["suggested"], "after a click, Enter is for the suggestion again"
     assert votes[0].label == 0, "on a button that has the focus, Enter presses it"

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary
-from labelchef.services.people import membership
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.policies import Guard, Policy
 from tests.web.conftest import Person, make_campaign
@@ -95,7 +95,7 @@ def test_a_member_of_one_campaign_sees_only_that_one(ws: Workspace, as_person: S
     assert [one["slug"] for one in ann.get("/api/campaigns").json()["entries"]] == [campaign.slug]
     assert ann.get(f"/api/campaigns/{other.id}").status_code == 404
     assert "Secret" not in ann.get("/", headers={"Accept": "text/html"}).text
-    membership.add_member(ws, other.slug, "ann", "lead")
+    accounts.set_member(ws, other.slug, "ann", "lead")
     assert ann.get(f"/api/campaigns/{other.slug}").status_code == 200
 
 

@@ -1,21 +1,135 @@
-"""The data of a campaign: one type, made from arrays (`CampaignData.of`), from files (`campaign.files`) or from the store.
+"""The data of a campaign: one type, made from arrays (`CampaignData.of`), from files (`read_files`) or from the store.
 
 Shapes: X (N, d), weak (N, C) rows on the simplex, clean (N,) class ids with −1 where none is known; X_val (n, d), y_val (n,)
 trusted samples; X_judge, X_test likewise, where there are any. A network takes inputs of any shape in place of (n, d).
 """
 
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.campaign.contents import Contents
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
 from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.campaigns import CampaignFiles, NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
+from labelchef.io import tables
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_LONGEST_KEY = 200
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Tables with the columns id, text, image, a row a sample; every other column is a field."""
+
+    items: pd.DataFrame | None = None
+    val_items: pd.DataFrame | None = None
+    media: Path | None = None
+    """The folder that the images are in."""
+
+    def check(self, n_train: int, n_val: int) -> None:
+        """Refuse tables of another length, ids that repeat, images that are not there."""
+        for frame, rows, what in ((self.items, n_train, "items"), (self.val_items, n_val, "val_items")):
+            if frame is not None:
+                _check_items(frame, rows, what, self.media)
+        both = set(self.keys(n_train)) & set(self.val_keys(n_train, n_val))
+        if both:
+            raise InvalidInputError(
+                f"the id {min(both)!r} names a training and a validation item; expected distinct ids", code="items"
+            )
+
+    def keys(self, n_train: int) -> list[str]:
+        """What training items are called: their ids, else row numbers."""
+        return _ids(self.items) or [str(k) for k in range(n_train)]
+
+    def val_keys(self, n_train: int, n_val: int) -> list[str]:
+        """What validation items are called: their ids, with 'val-' before them where training items use the same."""
+        ids = _ids(self.val_items)
+        if ids and not set(ids) & set(self.keys(n_train)):
+            return ids
+        return [f"val-{k}" for k in ids or range(n_val)]
+
+    def rows(self, clean: Ints, y_val: Ints, y_test: Ints | None) -> Iterator[NewItem]:
+        """The items of all splits, to be stored."""
+        yield from _rows(SplitName.TRAIN, self.keys(len(clean)), clean, self.items)
+        yield from _rows(SplitName.VALIDATION, self.val_keys(len(clean), len(y_val)), y_val, self.val_items)
+        if y_test is not None:
+            yield from _rows(SplitName.TEST, [f"test-{k}" for k in range(len(y_test))], y_test, None)
+
+    def images(self) -> list[str]:
+        """The images that items name, below the media folder."""
+        frames = [frame for frame in (self.items, self.val_items) if frame is not None]
+        return sorted({name for frame in frames for name in _image_names(frame)})
+
+
+def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) -> None:
+    if len(frame) != rows:
+        raise InvalidInputError(
+            f"{what} has {len(frame)} rows; expected {rows}, one for each row of its features", code="items"
+        )
+    keys = _ids(frame) or []
+    twice = [key for key, times in Counter(keys).items() if times > 1]
+    if twice:
+        raise InvalidInputError(f"{what}: the id {twice[0]!r} occurs twice; expected distinct ids", code="items")
+    wrong = next((k for k in keys if not 0 < len(k) <= _LONGEST_KEY or not k.isprintable() or k != k.strip()), None)
+    if wrong is not None:
+        raise InvalidInputError(
+            f"{what}: {wrong!r} cannot be an id; expected 1 to {_LONGEST_KEY} printable characters", code="items"
+        )
+    for name in _image_names(frame):
+        if media is None:
+            raise InvalidInputError(f"{what} names the image {name!r}, but no media folder was given", code="media")
+        path, file = PurePosixPath(name), media / name
+        inside = not path.is_absolute() and ".." not in path.parts and "\\" not in name
+        if not inside or path.suffix.lower() not in IMAGE_SUFFIXES:
+            raise InvalidInputError(
+                f"{what}: {name!r} is no image in the media folder; expected a path below it that ends in "
+                f"{', '.join(IMAGE_SUFFIXES)}",
+                code="media",
+            )
+        if not file.is_file() or not file.resolve().is_relative_to(media.resolve()):
+            raise InvalidInputError(f"{what}: there is no image {file}; check the media folder", code="media")
+
+
+def _image_names(frame: pd.DataFrame) -> list[str]:
+    values = map(_plain, frame["image"].tolist() if "image" in frame.columns else [])
+    return [str(value) for value in values if value not in (None, "")]
+
+
+def _ids(frame: pd.DataFrame | None) -> list[str] | None:
+    return None if frame is None or "id" not in frame.columns else [str(v) for v in frame["id"].tolist()]
+
+
+def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None) -> Iterator[NewItem]:
+    shown = [{}] * len(keys) if frame is None else frame.drop(columns="id", errors="ignore").to_dict("records")
+    for k, (key, label, values) in enumerate(zip(keys, labels.tolist(), shown, strict=True)):
+        fields = {str(name): _plain(value) for name, value in values.items()}
+        text, image = (fields.pop(name, None) for name in ("text", "image"))
+        yield NewItem(
+            split=split,
+            position=k,
+            key=key,
+            text=None if text in (None, "") else str(text),
+            image=None if image in (None, "") else str(image),
+            fields=fields or None,
+            label=None if label == UNRESOLVED else label,
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A field's value as JSON has it."""
+    if value is None or value != value or value in (math.inf, -math.inf):
+        return None
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
 
 Labelled: TypeAlias = tuple[NDArray[Any], Ints]
 """Samples, a row each, with trusted class ids (n,)."""
@@ -73,7 +187,7 @@ class CampaignData:
             weak=weak,
             names=names,
             validation=validation,
-            clean=_clean(y_clean, names, len(rows)),
+            clean=known_labels(y_clean, names, len(rows), "y_clean"),
             judge=_split(X_judge, y_judge, names, rows, "judge", read),
             test=_split(X_test, y_test, names, rows, "test", read),
             askable=as_mask(askable, len(rows), "askable"),
@@ -91,15 +205,14 @@ class CampaignData:
         return replace(self, X=features(self.X), validation=(features(X_val), y_val), judge=judge, test=test)
 
 
-def _clean(y_clean: Any, names: ClassNames, n_rows: int) -> Ints:
-    """Class ids known from the start (N,), −1 where none is."""
-    if y_clean is None:
+def known_labels(labels: Any, names: ClassNames, n_rows: int, name: str, code: str = "labels") -> Ints:
+    """Class ids that are known of the training samples (N,), −1 where none is."""
+    if labels is None:
         return np.full(n_rows, UNRESOLVED, dtype=np.int64)
-    given = names.encode(y_clean, "y_clean", allow_missing=True)
+    given = names.encode(labels, name, allow_missing=True)
     if len(given) != n_rows:
-        raise InvalidInputError(
-            f"y_clean has {len(given)} entries; expected {n_rows}, as X has, −1 where not clean", code="labels"
-        )
+        why = f"{name} has {len(given)} entries; expected {n_rows}, one for each row of X, −1 where no label is known"
+        raise InvalidInputError(why, code=code)
     return given
 
 
@@ -116,3 +229,50 @@ def _split(X: Any, y: Any, names: ClassNames, like: NDArray[Any], name: str, rea
         raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
     rows = read(X, f"X_{name}", like)
     return rows, as_evaluation_labels(y, names, len(rows), f"y_{name}", must_cover=name == "val")
+
+
+def read_files(files: CampaignFiles) -> CampaignData:
+    """Read every file, or say which one cannot be used and why."""
+    if (files.test_features is None) != (files.test_labels is None):
+        raise InvalidInputError("X_test and y_test belong together; one of the test files is missing", code="test")
+    return CampaignData.of(
+        tables.read_features(files.features, "features"),
+        tables.read_weak_labels(files.weak),
+        X_val=tables.read_features(files.val_features, "validation features"),
+        y_val=tables.read_labels(files.val_labels, "validation labels"),
+        X_test=None if files.test_features is None else tables.read_features(files.test_features, "test features"),
+        y_test=None if files.test_labels is None else tables.read_labels(files.test_labels, "test labels"),
+        y_clean=None if files.clean_labels is None else tables.read_labels(files.clean_labels, "clean labels"),
+        contents=Contents(
+            None if files.items is None else tables.read_items(files.items, "items"),
+            None if files.val_items is None else tables.read_items(files.val_items, "validation items"),
+            files.media,
+        ),
+    )
+
+
+def find_files(folder: Path) -> CampaignFiles:
+    """The files of a campaign by their conventional names in a folder."""
+    if not folder.is_dir():
+        raise InvalidInputError(f"there is no folder {folder}; check the path", code="folder")
+
+    rows, labels, items = tables.FEATURE_SUFFIXES, (".csv", ".npy", ".parquet", ".jsonl"), tables.ITEM_SUFFIXES
+    required = {"features": rows, "weak": labels, "val_features": rows, "val_labels": labels}
+    optional = {
+        "test_features": rows,
+        "test_labels": labels,
+        "clean_labels": labels,
+        "items": items,
+        "val_items": items,
+    }
+    found: dict[str, Any] = {}
+    for stem, suffixes in (required | optional).items():
+        paths = [folder / f"{stem}{suffix}" for suffix in suffixes]
+        found[stem] = next((path for path in paths if path.is_file()), None)
+        if found[stem] is None and stem in required:
+            raise InvalidInputError(
+                f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",
+                code="folder",
+            )
+    media = folder / "media"
+    return CampaignFiles(**found, media=media if media.is_dir() else None)

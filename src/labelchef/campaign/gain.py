@@ -1,4 +1,4 @@
-"""The gain of cleaning, with an interval: two models on the same labelled samples.
+"""The gain of cleaning, with an interval: two models on the same labelled samples; and curves of a metric against labels.
 
 y, a, b (n,) are the true classes and the predictions of the first and of the present model. Only the counts of the
 triples (y, a, b) matter for accuracy and F1, so the bootstrap draws counts:
@@ -11,8 +11,20 @@ do for paired shares): without it, the interval of two models that agree on all 
 F1 of class c is 2 TP_c / (T_c + P_c); the macro-F1 of a draw is its mean over the classes that occur in y or are predicted.
 
 The change of the loss is a mean of differences; its interval is Student's.
+
+A curve of a metric against the number of labels is linear between its points (a_t, v_t), t = 0 … T: after a_t labels were
+asked, the metric was v_t.
+
+    area = (1/a_T) ∫₀^{a_T} v(a) da = Σ_t w_t v_t,      w_t ≥ 0 the trapezoids' weights, Σ_t w_t = 1
+
+is the mean of the metric over the curve. How v_t varies with the samples it is measured on is drawn by the bootstrap:
+
+    m ~ Multinomial(n, 1/n each),      area* = Σ_t w_t metric(y, P_t; m)
+
+with P_t (n,) the classes predicted at t. Curves drawn from one seed share their m, so the difference of two is paired.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +34,10 @@ from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Metrics
 from labelchef.domain.validation import Gain
 
-_DRAWS = 2000
+_GAIN_DRAWS = 2000
+DRAWS = 1000
+"""Of the area of a curve."""
+_BLOCK = 50  # draws of a curve at a time, to bound memory: (block, n)
 LEVEL = 0.95
 """Confidence level of every interval."""
 
@@ -41,7 +56,7 @@ def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> 
     triples, counts = np.unique(np.stack([y, before.predicted, after.predicted], axis=1), axis=0, return_counts=True)
     extra, mass = _better_and_worse(y, n_classes)
     cells, weight = np.concatenate([triples, extra]), np.concatenate([counts, mass])
-    drawn = np.random.default_rng(seed).multinomial(len(y), weight / weight.sum(), size=_DRAWS).astype(np.float64)
+    drawn = np.random.default_rng(seed).multinomial(len(y), weight / weight.sum(), size=_GAIN_DRAWS).astype(np.float64)
     one, two = (drawn_metrics(drawn, cells[:, 0], cells[:, k], n_classes) for k in (1, 2))
     bounds = {name: between(two[name] - one[name]) for name in one}
     bounds["loss"] = _mean_bounds(after.losses - before.losses)
@@ -85,3 +100,57 @@ def _mean_bounds(change: Float64s) -> tuple[float, float]:
     n, mean = len(change), float(change.mean())
     half = float(student.ppf((1 + LEVEL) / 2, max(n - 1, 1)) * change.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     return mean - half, mean + half
+
+
+def area(asked: Sequence[float], values: Sequence[float], labels: float) -> float:
+    """Mean of the curve from the start to `labels` labels: the area under it divided by its width.
+
+    >>> area([0, 10, 20], [0.0, 1.0, 1.0], 20)
+    0.75
+    """
+    inside = [x for x in asked if x < labels]
+    grid = np.array([*inside, labels])
+    return float(np.trapezoid(np.interp(grid, asked, values), grid) / labels)
+
+
+def labels_to_reach(asked: Sequence[float], values: Sequence[float], level: float) -> float:
+    """Labels until the curve first reaches the level; infinity if it never does.
+
+    >>> labels_to_reach([0, 10, 20], [0.5, 0.7, 0.6], 0.6), labels_to_reach([0, 10], [0.5, 0.7], 0.8)
+    (5.0, inf)
+    """
+    above = np.flatnonzero(np.asarray(values) >= level)
+    if not above.size:
+        return float("inf")
+    k = int(above[0])
+    if k == 0:
+        return float(asked[0])
+    share = (level - values[k - 1]) / (values[k] - values[k - 1])
+    return float(asked[k - 1] + share * (asked[k] - asked[k - 1]))
+
+
+def drawn_areas(
+    y: Ints, curve: Sequence[Judged], asked: Sequence[float], metric: str, n_classes: int, seed: int
+) -> Float64s:
+    """(DRAWS,) areas of a curve on resampled samples; the same draws for the same seed and y."""
+    rng, n, weights = np.random.default_rng(seed), len(y), _weights(asked)
+    found = np.zeros(DRAWS)
+    for start in range(0, DRAWS, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        draws = rng.multinomial(n, np.full(n, 1 / n), size=_BLOCK).astype(np.float64)
+        for weight, point in zip(weights, curve, strict=True):
+            if metric == "loss":
+                found[part] += weight * (draws @ point.losses) / n
+            else:
+                found[part] += weight * drawn_metrics(draws, y, point.predicted, n_classes)[metric]
+    return found
+
+
+def _weights(asked: Sequence[float]) -> Float64s:
+    """The weight of each point in the area.
+
+    >>> _weights([0, 10, 20]).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    weights = np.convolve(np.diff(asked), [0.5, 0.5])
+    return np.asarray(weights / weights.sum())

@@ -96,19 +96,13 @@ def as_weak_labels(Y: Any, n_rows: int) -> Float64s:
         )
     if len(array) != n_rows:
         raise InvalidInputError(f"{name} has {len(array)} rows; expected {n_rows}, as X has", code="weak_labels")
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if bad.size:
-        raise InvalidInputError(
-            f"{name}[{bad[0]}] is {array[bad[0]].tolist()} ({bad.size} such rows); expected finite probabilities. "
-            "Where no source spoke, use equal probabilities",
-            code="weak_labels",
-        )
-    total = array.sum(axis=1)
-    bad = np.flatnonzero((array < -_SIMPLEX).any(axis=1) | (np.abs(total - 1.0) > _SIMPLEX))
+    with np.errstate(invalid="ignore"):
+        total = array.sum(axis=1)
+    bad = np.flatnonzero(~((array >= -_SIMPLEX).all(axis=1) & (np.abs(total - 1.0) <= _SIMPLEX)))  # NaN is bad too
     if bad.size:
         raise InvalidInputError(
             f"{name}[{bad[0]}] is {array[bad[0]].tolist()}, which sums to {total[bad[0]]:.6g} ({bad.size} such rows); "
-            "expected non-negative probabilities that sum to 1",
+            "expected non-negative, finite probabilities that sum to 1. Where no source spoke, use equal probabilities",
             code="weak_labels",
         )
     array = np.maximum(array, 0.0)

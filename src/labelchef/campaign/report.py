@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.history import history_frame
+from labelchef.campaign.metrics import history_frame
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.settings import Settings

@@ -26,10 +26,7 @@ class Progress:
 
 
 class StoppingRule(ABC):
-    """Base of all rules: `met` is whether to stop, `str()` describes the condition.
-
-    Metrics are those on the validation samples held out for judging.
-    """
+    """Base of all rules: `met` is whether to stop, `str()` describes it. Metrics are those of the samples that judge."""
 
     @property
     def reads_metrics(self) -> bool:
@@ -155,7 +152,6 @@ def _check_metric(metric: str) -> None:
 RULES: dict[str, Callable[..., StoppingRule]] = {
     rule.__name__: rule for rule in (MaxRounds, NoPredictedGain, Plateau, TargetReached)
 }
-"""Rules by name."""
 
 
 def parse_rule(text: str) -> StoppingRule:

@@ -35,8 +35,6 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
 
 GAMMAS = (1.0, 0.3, 0.1, 0.03)
-"""Values of gamma that are tried."""
-
 RELATIVE_L2 = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 """Values of l2 that are tried, divided by the mean squared length of a row of X."""
 

@@ -56,7 +56,7 @@ def init(
     person: Person = None,
 ) -> None:
     """Make a workspace, and in it a campaign from files."""
-    from labelchef.campaign.files import find_files
+    from labelchef.campaign.data import find_files
     from labelchef.services import campaigns as service
 
     if name is None and (files or folder is not None):
@@ -160,9 +160,9 @@ def export(
     what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
 ) -> None:
     """Write the present labels, or all votes, to a file."""
-    from labelchef.services.exchange import exports
+    from labelchef.services import exchange
 
-    writers = {"labels": exports.export_labels, "votes": exports.export_votes}
+    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes}
     if what not in writers:
         raise InvalidInputError(f"what is {what!r}; expected labels or votes", code="what")
     console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
@@ -176,9 +176,9 @@ def import_votes(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
 ) -> None:
     """Import votes of another tool. If a line cannot be used, nothing is stored."""
-    from labelchef.services.exchange import imports
+    from labelchef.services import exchange
 
-    counts = imports.import_votes(ws, campaign, file, dry_run=dry_run)
+    counts = exchange.import_votes(ws, campaign, file, dry_run=dry_run)
     said = ", ".join(f"{value} {key}" for key, value in counts.items())
     console.print(f"{'would be: ' if dry_run else ''}{said}")
     if not dry_run:
@@ -188,7 +188,7 @@ def import_votes(
 @takes(ws=workspace_options())
 def replay(campaign: Campaign, ws: "Workspace") -> None:
     """Run the whole history again from the ledger and compare the hashes."""
-    from labelchef.services import replaying
+    from labelchef.services import trained
 
     verdicts = {None: "–", True: "same", False: "DIFFERS"}
 
@@ -196,7 +196,7 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
         parts = [f"{name} {verdicts[getattr(one, name)]}" for name in ("selection", "labels", "metrics")]
         console.print(f"round {one.number}: {', '.join(parts)}")
 
-    outcome = replaying.replay(ws, campaign, show)
+    outcome = trained.replay(ws, campaign, show)
     console.print(outcome.message)
     if not outcome.agrees:
         raise typer.Exit(DIFFERS)
@@ -210,9 +210,9 @@ def report(
 ) -> None:
     """Write the report of a campaign: plots and tables in one HTML file."""
     from labelchef.io.artefacts import write_text
-    from labelchef.services.exchange import exports
+    from labelchef.services import exchange
 
-    page = exports.report(ws, campaign)
+    page = exchange.report(ws, campaign)
     try:
         write_text(out, page)
     except OSError as error:

@@ -65,7 +65,7 @@ def clean(
 
     Writes cleaned_labels.csv, model.npz, history.csv, rounds.jsonl, summary.json and report.html to --out.
     """
-    from labelchef.campaign.files import read_files
+    from labelchef.campaign.data import read_files
     from labelchef.cli.progress import LiveProgress, show_outcome
     from labelchef.services import clean as service
 

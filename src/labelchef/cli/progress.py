@@ -14,9 +14,8 @@ from rich.text import Text
 
 from labelchef.campaign.metrics import value_of
 from labelchef.cli.options import console
-from labelchef.domain.comparisons import Cell
 from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.domain.validation import note_on
+from labelchef.domain.validation import Cell, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
 
 _SHOWN = 12

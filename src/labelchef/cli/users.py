@@ -25,13 +25,13 @@ def add(
 ) -> None:
     """Make an account; the password is asked for, or read from standard input."""
     from labelchef.services import campaigns
-    from labelchef.services.people import accounts, membership
+    from labelchef.services.people import accounts
 
     for one in campaign or []:
         campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
     made = accounts.create_account(ws, name, role, _password())
     for one in campaign or []:
-        membership.add_member(ws, one, name)
+        accounts.set_member(ws, one, name)
     console.print(f"{made.name} is {made.role}")
 
 

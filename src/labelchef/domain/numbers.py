@@ -16,10 +16,12 @@ def check_whole(value: Any, name: str, least: int = 1, *, code: str | None = Non
     Traceback (most recent call last):
     labelchef.domain.errors.InvalidInputError: epochs is 2.5; expected a whole number of at least 1
     """
-    _check(value, name, int, code, "", least=least)
+    check_number(value, name, kind=int, code=code, least=least)
 
 
-def check_number(value: Any, name: str, *, instead: str = "", code: str | None = None, **bounds: float) -> None:
+def check_number(
+    value: Any, name: str, *, kind: type = float, instead: str = "", code: str | None = None, **bounds: float
+) -> None:
     """A finite number within bounds: least, most, above, below. `instead` names another allowed value, for the message.
 
     >>> check_number(0.5, "damping", least=0.0)
@@ -27,14 +29,9 @@ def check_number(value: Any, name: str, *, instead: str = "", code: str | None =
     Traceback (most recent call last):
     labelchef.domain.errors.InvalidInputError: tol is 0.0; expected a number above 0 and below 1
     """
-    _check(value, name, float, code, instead, **bounds)
-
-
-def _check(value: Any, name: str, kind: type, code: str | None, instead: str, **bounds: float) -> None:
     if as_number(value, kind, **bounds) is None:
-        raise InvalidInputError(
-            f"{name} is {value!r}; expected {allowed_numbers(kind, **bounds)}{instead}", code=code or name
-        )
+        why = f"{name} is {value!r}; expected {allowed_numbers(kind, **bounds)}{instead}"
+        raise InvalidInputError(why, code=code or name)
 
 
 def as_number(

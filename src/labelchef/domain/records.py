@@ -147,20 +147,13 @@ class ConstructionDiagnostics:
 
 @dataclass(frozen=True)
 class LabelChange:
-    """Labels and weights of a few samples, before and after: what a constructor needs to update the model.
-
-    Any change is allowed, from weak to clean as well as back (`inverse`).
-    """
+    """Labels and weights of a few samples, before and after, in any direction: what a constructor needs to update the model."""
 
     indices: Ints
     Y_old: Float64s
     weight_old: Float64s
     Y_new: Float64s
     weight_new: Float64s
-
-    def inverse(self) -> "LabelChange":
-        """The change that takes this one back."""
-        return LabelChange(self.indices, self.Y_new, self.weight_new, self.Y_old, self.weight_old)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The two parts of validation, and gains with their confidence intervals.
+"""The two parts of validation, gains with their confidence intervals, and the records of a comparison of selectors.
 
 The *steering* part of validation is used by the selection: influence, early stopping, trusted examples. The *judging*
 part is not: targets, stopping rules and reported gains use that one.
@@ -32,7 +32,6 @@ class Gain:
     low: float
     high: float
     samples: int
-    """The number of judging samples."""
     rarest: int
     """The number of samples of the rarest class; 0 if a class has none."""
 
@@ -43,10 +42,7 @@ class Gain:
 
     @property
     def doubt(self) -> str | None:
-        """Why there are too few samples to judge, or None.
-
-        A wide interval that does not contain 0 is accepted.
-        """
+        """Why there are too few samples to judge, or None; a wide interval that does not contain 0 is accepted."""
         if self.samples < FEWEST:
             return f"{self.samples} samples"
         if self.rarest < FEWEST_OF_A_CLASS and self.metric.startswith("f1"):
@@ -69,3 +65,75 @@ def note_on(gain: Gain | None) -> str:
         return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
     few = "" if gain.doubt is None else f" They are too few to judge by ({gain.doubt})."
     return f"Validation figures are those of {gain.samples} samples that the selection never saw; the others steer it.{few}"
+
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the labels after which the metric is given."""
+AS_ASKED = "as asked"
+"""The name of the campaign's own order in a comparison."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A replay that is running: `asked` of `labels` are done, it is the `repeat`-th of `repeats` of its selector, from 1."""
+
+    selector: str
+    repeat: int
+    repeats: int
+    asked: int
+    labels: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The result of a selector; the mean over its repeats where it draws random numbers."""
+
+    selector: str
+    repeats: int
+    curve: tuple[float, ...]
+    """The metric at each point of `Comparison.asked`."""
+    after: tuple[float, ...]
+    """The metric after `SHARES` of the labels."""
+    area: float
+    """Mean of the metric over the curve."""
+    area_half: float | None
+    """Half the width of its 95 % interval over the repeats."""
+    labels_to_reach: float | None
+    """Labels until the campaign's final level; None if it is not reached."""
+    suggestion_share: float | None
+    """Share of suggestions that equal the answer; None where none were made."""
+    seconds: float
+    """Seconds of selection in one replay."""
+    difference: Gain | None
+    """Difference of the area from that of the campaign's own order; None for that order itself."""
+
+    @property
+    def verdict(self) -> str | None:
+        """Whether the area differs from that of the campaign's own order, as far as the judging samples can show."""
+        gain = self.difference
+        if gain is None:
+            return None
+        if gain.doubt is not None:
+            return f"too small to judge ({gain.doubt})"
+        if gain.low <= 0.0 <= gain.high:
+            return "not told apart"
+        return "better" if (gain.low > 0.0) != (gain.metric == "loss") else "worse"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of all selectors, the best area first."""
+
+    campaign: str
+    metric: str
+    split: str
+    """The split of the metric: 'test', 'validation' (its judging samples) or, where there is neither, 'steering'."""
+    samples: int
+    labels: int
+    unanswered: int
+    batch_size: int
+    asked: tuple[int, ...]
+    level: float
+    """The metric at the end of the campaign's own order."""
+    standings: tuple[Standing, ...]
+    notes: tuple[str, ...]

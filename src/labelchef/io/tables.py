@@ -36,36 +36,28 @@ def read_weak_labels(path: Path) -> pd.DataFrame:
     data = _read(path, "weak labels", TABLE_SUFFIXES)
     if not isinstance(data, pd.DataFrame):
         if data.ndim != 2:
-            raise InvalidInputError(
-                f"weak labels: {path} has shape {data.shape}; expected (samples, classes)", code="file"
-            )
+            raise _unusable(f"weak labels: {path} has shape {data.shape}; expected (samples, classes)")
         data = pd.DataFrame(np.asarray(data))
     data.columns = pd.Index([str(column) for column in data.columns])
     if "-1" in data.columns:
-        raise InvalidInputError(
-            f"weak labels: {path} has a class named -1, which stands for 'no label'; rename it", code="file"
-        )
+        raise _unusable(f"weak labels: {path} has a class named -1, which stands for 'no label'; rename it")
     return data
 
 
 def read_labels(path: Path, what: str) -> list[str | None]:
-    """One label a sample as text, None where there is none (-1 or empty).
-
-    From a one-dimensional array, or a table's column 'label'.
-    """
+    """One label a sample as text, None for none (-1 or empty); from a flat array, or a table's column 'label'."""
     data = _read(path, what, TABLE_SUFFIXES, as_text=True)
     if isinstance(data, pd.DataFrame):
         if "label" not in data.columns:
-            raise InvalidInputError(
+            raise _unusable(
                 f"{what}: {path} has the columns {list(data.columns)[:10]}; expected one named 'label' "
-                "(the first line of a CSV names the columns)",
-                code="file",
+                "(the first line of a CSV names the columns)"
             )
         return _answers(data["label"])
     if data.ndim == 2 and data.shape[1] == 1:
         data = data[:, 0]
     if data.ndim != 1:
-        raise InvalidInputError(f"{what}: {path} has shape {data.shape}; expected one label a sample", code="file")
+        raise _unusable(f"{what}: {path} has shape {data.shape}; expected one label a sample")
     return _answers(data)
 
 
@@ -83,9 +75,8 @@ def read_votes(path: Path) -> pd.DataFrame:
     data = _read_vote_table(path, "file")
     items = pd.to_numeric(data["item"], errors="coerce")
     if items.isna().any() or (items != items.round()).any() or (items < 0).any():
-        raise InvalidInputError(
-            f"votes: {path} has items that are no row numbers; expected rows of the training set, counted from 0",
-            code="file",
+        raise _unusable(
+            f"votes: {path} has items that are no row numbers; expected rows of the training set, counted from 0"
         )
     votes = pd.DataFrame(
         {
@@ -125,7 +116,7 @@ def read_items(path: Path, what: str) -> pd.DataFrame:
     data: pd.DataFrame = _read(path, what, ITEM_SUFFIXES, as_text=True)
     data.columns = pd.Index([str(column) for column in data.columns])
     if data.columns.has_duplicates:
-        raise InvalidInputError(f"{what}: {path} names a column twice; expected distinct names", code="file")
+        raise _unusable(f"{what}: {path} names a column twice; expected distinct names")
     return data
 
 
@@ -134,10 +125,7 @@ FORMATS = ("csv", "jsonl", "parquet")
 
 
 def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
-    """Write a table whole, in the format of the file's ending or the one named.
-
-    In a CSV, text that a spreadsheet would run as a formula is made harmless.
-    """
+    """Write a table whole, in the format of the file's ending or the one named; for CSV see `csv_text`."""
     kind = format or path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
@@ -155,6 +143,10 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
     return path
 
 
+def _unusable(why: str) -> InvalidInputError:
+    return InvalidInputError(why, code="file")
+
+
 def _answers(values: Any) -> list[str | None]:
     """Labels as text, whole numbers without a decimal point; -1, empty and missing mean none."""
     return [None if text in _NO_LABEL else text for text in map(_text, values.tolist())]
@@ -168,11 +160,9 @@ def _text(value: Any) -> str:
 def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = False) -> Any:
     suffix = path.suffix.lower()
     if suffix not in suffixes:
-        raise InvalidInputError(
-            f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}", code="file"
-        )
+        raise _unusable(f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}")
     if not path.is_file():
-        raise InvalidInputError(f"{what}: there is no file {path}; check the path", code="file")
+        raise _unusable(f"{what}: there is no file {path}; check the path")
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": lambda p: np.load(p, mmap_mode="r", allow_pickle=False),
         ".npz": _read_npz,
@@ -189,10 +179,9 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
             f"{path}: reading Parquet needs pyarrow; pip install 'labelchef[parquet]'", code="parquet"
         ) from None
     except Exception as error:  # whatever a reader meets in a file that is not what its name says
-        raise InvalidInputError(
+        raise _unusable(
             f"{what}: {path} cannot be read as {suffix}: {error}. The file may be cut off or of another format; "
-            "write it again",
-            code="file",
+            "write it again"
         ) from None
 
 
@@ -203,14 +192,12 @@ def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
     data = pd.read_csv(path, dtype=str, keep_default_na=False) if as_text else pd.read_csv(path)
     numbers = pd.to_numeric(pd.Series(data.columns), errors="coerce").notna()
     if numbers.all() and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
-        raise InvalidInputError(
-            f"{path} begins with numbers ({list(data.columns)[:3]}…); expected a first line that names the columns",
-            code="file",
+        raise _unusable(
+            f"{path} begins with numbers ({list(data.columns)[:3]}…); expected a first line that names the columns"
         )
     if str(data.columns[0]).startswith("Unnamed:"):
-        raise InvalidInputError(
-            f"{path} has a first column without a name, as row numbers have; write it without them (index=False)",
-            code="file",
+        raise _unusable(
+            f"{path} has a first column without a name, as row numbers have; write it without them (index=False)"
         )
     return data
 
@@ -222,10 +209,9 @@ def _check_fields(path: Path) -> None:
         expected = len(next(lines, []))
         for fields in lines:
             if fields and len(fields) != expected:
-                raise InvalidInputError(
+                raise _unusable(
                     f"{path}, line {lines.line_num} has {len(fields)} fields; expected {expected}, as the first line has. "
-                    "The file may be cut off",
-                    code="file",
+                    "The file may be cut off"
                 )
 
 
@@ -260,7 +246,5 @@ def as_written(text: str) -> str:
 def _read_npz(path: Path) -> Any:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         if len(archive.files) != 1:
-            raise InvalidInputError(
-                f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own", code="file"
-            )
+            raise _unusable(f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own")
         return archive[archive.files[0]]

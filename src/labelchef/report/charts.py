@@ -13,7 +13,7 @@ import pandas as pd
 import vl_convert
 
 from labelchef.domain.arrays import Float64s
-from labelchef.domain.comparisons import AS_ASKED
+from labelchef.domain.validation import AS_ASKED
 
 
 @dataclass(frozen=True)

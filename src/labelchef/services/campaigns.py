@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.files import find_files, read_files
+from labelchef.campaign.data import CampaignData, find_files, read_files
 from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.start import check, with_strengths
 from labelchef.campaign.steps import Rules

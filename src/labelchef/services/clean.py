@@ -19,8 +19,8 @@ import pandas as pd
 import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_voters
 from labelchef.campaign import steps
-from labelchef.campaign.data import CampaignData
-from labelchef.campaign.history import history_frame
+from labelchef.campaign.data import CampaignData, known_labels
+from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.session import Session
@@ -103,7 +103,10 @@ def clean(
         require_report()
     watcher = watcher or Watcher()
     check(data, settings)
-    items = Items(range(len(data.X)), list(data.names.names), data.weak, _truth(data, answers.truth))
+    truth = None
+    if answers.truth is not None:
+        truth = known_labels(answers.truth, data.names, len(data.X), "truth", "truth")
+    items = Items(range(len(data.X)), list(data.names.names), data.weak, truth)
     annotator = _annotator(data, answers, settings, items.truth)
     with writing_to(folder, "make room or name another --out", kind=InvalidInputError):
         asked, settings = settings.lasting(), _settled(folder, data, settings, resume)
@@ -131,16 +134,6 @@ def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watche
     except KeyboardInterrupt:
         ledger.recover()
         return StopReason.INTERRUPTED, "interrupted; the rounds done are kept, go on with --resume"
-
-
-def _truth(data: CampaignData, labels: list[Any] | None) -> Ints | None:
-    if labels is None:
-        return None
-    ids = data.names.encode(labels, "truth", allow_missing=True)
-    if len(ids) != len(data.X):
-        why = f"truth has {len(ids)} labels; expected {len(data.X)}, one for each training sample"
-        raise InvalidInputError(why, code="truth")
-    return ids
 
 
 def _annotator(data: CampaignData, answers: Answers, settings: Settings, truth: Ints | None) -> Annotator:

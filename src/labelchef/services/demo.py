@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.contents import Contents
-from labelchef.campaign.data import CampaignData
+from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.arrays import Floats
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
+from labelchef.io.artefacts import IDENTITY, LEDGER
 from labelchef.io.digits import DigitsData, load_digits_demo
 from labelchef.report import require_report
 from labelchef.services.clean import Answers, CleanOutcome, Watcher, clean
@@ -21,15 +21,7 @@ if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 NAME = "Digits"
-_FILES = [
-    "cleaned_labels.csv",
-    "model.npz",
-    "history.csv",
-    "summary.json",
-    "report.html",
-    "rounds.jsonl",
-    "campaign.json",
-]
+_FILES = ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json", "report.html", LEDGER, IDENTITY)
 _PIXELS = 96
 
 

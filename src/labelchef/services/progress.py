@@ -21,6 +21,7 @@ from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
 """(item, attempt) → the label that was decided, None if the item was left unresolved."""
+_STORED = ("validation", "steering", "test", "predicted_change", "realised_change")
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,8 @@ def _round(
     times = [t for s in batch for t in seconds.get((s.item_id, s.attempt), ())]
     return RoundProgress(
         **common(RoundProgress, turn),
-        validation=outcome["validation"],
-        steering=outcome["steering"],
+        **{name: outcome[name] for name in _STORED},
         gain=None if gains is None else gains[metric],
-        test=outcome.get("test"),
-        predicted_change=outcome["predicted_change"],
-        realised_change=outcome["realised_change"],
         asked=len(batch),
         resolved=sum(label is not None for label in labels),
         suggested=len(suggested),

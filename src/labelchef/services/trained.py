@@ -1,6 +1,6 @@
-"""The trained state of campaigns in this process: a cache over their ledgers, and the steps that move it on."""
+"""The trained state of campaigns in this process: a cache over their ledgers, the steps that move it on, and the replay."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -8,9 +8,9 @@ import numpy as np
 from sqlalchemy import Connection
 
 from labelchef.aggregation import MajorityVote
+from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.inputs import ClassNames
-from labelchef.campaign.rebuild import rebuild
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Stepper, due
@@ -116,7 +116,7 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         ws.forget(campaign.id)
         data = data_of(ws, campaign)
         past = ledger_of(ws, campaign).rounds()[1:]
-        found = Trained(data, campaign.settings, rebuild(data, campaign.settings, past))
+        found = Trained(data, campaign.settings, rebuild.rebuild(data, campaign.settings, past))
         ws.trained[campaign.id] = found
     return found
 
@@ -142,3 +142,33 @@ def require_model(connection: Connection, campaign: CampaignRow) -> None:
     """Refuse what needs a model while there is none."""
     if round_table.last_round(connection, campaign.id) is None:
         raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")
+
+
+@dataclass(frozen=True)
+class ReplayOutcome:
+    """What a replay came to."""
+
+    agrees: bool
+    message: str
+    rounds: tuple[rebuild.ReplayedRound, ...]
+
+
+def replay(
+    ws: Workspace, campaign: str, on_round: Callable[[rebuild.ReplayedRound], None] | None = None
+) -> ReplayOutcome:
+    """Fit again, select again, decide again as the ledger says, and compare every round.
+
+    Nothing is written, and nothing depends on the result; a worker may run meanwhile.
+    """
+    row = find(ws, campaign)
+    past = list(ledger_of(ws, row).past())
+    compared: list[rebuild.ReplayedRound] = []
+    for found in rebuild.replay(data_of(ws, row), row.settings, past) if past else ():
+        compared.append(found)
+        if on_round is not None:
+            on_round(found)
+    wrong = [one.number for one in compared if not one.agrees]
+    message = f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
+    if wrong:
+        message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
+    return ReplayOutcome(not wrong, message, tuple(compared))

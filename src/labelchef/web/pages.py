@@ -14,7 +14,7 @@ from labelchef.services import campaigns as service
 from labelchef.services import charts
 from labelchef.services import progress as measuring
 from labelchef.services.compare import comparing
-from labelchef.services.labelling import history
+from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
@@ -174,7 +174,7 @@ def lead_ledger(
     """Votes, decisions and changes, with filters."""
     filters = {"kind": kind, "item": item, "person": person}
     given = {name: value or None for name, value in filters.items()}
-    page = history.ledger(ws, campaign, after=after, limit=50, **given)
+    page = decisions.ledger(ws, campaign, after=after, limit=50, **given)
     return _lead(request, ws, campaign, "ledger", page=page, filters=filters)
 
 

@@ -13,10 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
-from labelchef.domain.comparisons import Comparison, Standing
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import Comparison, Gain, Standing
 from labelchef.services.people.accounts import ApiTokenInfo
-from labelchef.services.replaying import ReplayOutcome
+from labelchef.services.trained import ReplayOutcome
 from labelchef.web.policies import Who
 
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]

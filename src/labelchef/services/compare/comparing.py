@@ -16,19 +16,17 @@ import numpy as np
 from scipy.stats import t as student
 
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.curves import area, drawn_areas, labels_to_reach
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.gain import LEVEL, Judged, between
+from labelchef.campaign.gain import LEVEL, Judged, area, between, drawn_areas, labels_to_reach
 from labelchef.campaign.metrics import value_of
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, new_session
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import DecisionKind, Origin
-from labelchef.domain.comparisons import AS_ASKED, SHARES, Cell, Comparison, Standing
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import FEWEST, Gain
+from labelchef.domain.validation import AS_ASKED, FEWEST, SHARES, Cell, Comparison, Gain, Standing
 from labelchef.ledger.sql import votes_table
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from labelchef.domain.comparisons import SHARES, Comparison, Standing
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.validation import SHARES, Comparison, Standing
 from labelchef.io.artefacts import write_text
 from labelchef.io.tables import csv_text
 from labelchef.services.shared import writing_to

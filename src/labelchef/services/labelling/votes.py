@@ -9,6 +9,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
 from labelchef.services.people.access import Part, taking_part
+from labelchef.services.shared import common
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import NewVote, storable
@@ -72,20 +73,9 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
         if place is None or place.selection.attempt != vote.attempt:
             why = f"your last vote, on item {vote.key!r}, belongs to an earlier time it was asked; it stays"
             raise ConflictError(why, code="nothing_to_undo")
-        new = NewVote(
-            campaign_id=vote.campaign_id,
-            item_id=vote.item_id,
-            attempt=vote.attempt,
-            round_id=vote.round_id,
-            person=vote.person,
-            account_id=account_id,
-            label=None,
-            blind=vote.blind,
-            suggested=vote.suggested,
-            source="undo",
-            retracted=True,
-            request_id=request_id,
-        )
+        taken_back = {"label": None, "note": None, "seconds": None, "source": "undo", "retracted": True}
+        again = {"account_id": account_id, "request_id": request_id}
+        new = NewVote(**(common(NewVote, vote) | taken_back | again))
         vote_table.insert_vote(connection, vote, new)
         _count(part, place, -1)
         if place.is_open or place.waits:

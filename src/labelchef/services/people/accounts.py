@@ -1,4 +1,4 @@
-"""Accounts, passwords, sessions and tokens.
+"""Accounts, passwords, sessions and tokens; and the accounts that take part in a campaign.
 
 Only digests of secrets are stored. Passwords are hashed by argon2 (pwdlib), outside of any transaction.
 """
@@ -22,10 +22,10 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.people.access import check_person
+from labelchef.services.people.access import changing, check_person, looking
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import account_table
+from labelchef.store import account_table, campaign_table
 from labelchef.store.rows import AccountRow
 
 if TYPE_CHECKING:
@@ -187,20 +187,19 @@ def list_api_tokens(ws: Workspace, name: str) -> list[ApiTokenInfo]:
     return [ApiTokenInfo(row.token_hash[:16], row.label, moment(row.created_at)) for row in rows]
 
 
-def revoke_api_token(ws: Workspace, name: str, token: str) -> None:
-    """Make a token useless."""
+def revoke_api_token(ws: Workspace, name: str, token: str | None = None) -> None:
+    """Make a token of an account useless; without `token`, all of them."""
     with ws.writing() as connection:
-        rows = account_table.tokens_of(connection, row_of(connection, name).id)
-        found = next((row for row in rows if row.token_hash[:16] == token), None)
+        account_id = row_of(connection, name).id
+        if token is None:
+            account_table.revoke_tokens(connection, account_id, time.time())
+            return
+        found = next(
+            (row for row in account_table.tokens_of(connection, account_id) if row.token_hash[:16] == token), None
+        )
         if found is None:
             raise NotFoundError(f"there is no token {token!r} of {name!r}", code="token")
         account_table.revoke_token(connection, found.id, time.time())
-
-
-def revoke_api_tokens(ws: Workspace, name: str) -> None:
-    """Make all tokens of an account useless."""
-    with ws.writing() as connection:
-        account_table.revoke_tokens(connection, row_of(connection, name).id, time.time())
 
 
 def visitor(
@@ -219,6 +218,21 @@ def visitor(
             return None, False
         member = campaign is not None and account_table.takes_part(connection, campaign, row.id)
         return account_of(row), member or row.role == Role.LEAD
+
+
+def members(ws: Workspace, campaign: str) -> list[Account]:
+    """The accounts that take part in a campaign, by name."""
+    with looking(ws, campaign) as (connection, row):
+        return [account_of(row_of(connection, name)) for name in account_table.member_names(connection, row.id)]
+
+
+def set_member(ws: Workspace, campaign: str, name: str, by: str = "lead", *, member: bool = True) -> None:
+    """Let an account label in a campaign, or take it off; its votes stay."""
+    with changing(ws, campaign) as (connection, row):
+        account = row_of(connection, name)
+        if account_table.is_member(connection, row.id, account.id) != member:
+            account_table.set_member(connection, row.id, account.id, member=member)
+            campaign_table.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
 
 
 def _begin(connection: Connection, row: AccountRow) -> SignedIn:

@@ -11,11 +11,10 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
-from labelchef.domain.comparisons import Comparison
-from labelchef.services import campaigns, replaying
+from labelchef.domain.validation import Comparison
+from labelchef.services import campaigns, exchange, trained
 from labelchef.services.compare import comparing
-from labelchef.services.exchange import exports, imports
-from labelchef.services.replaying import ReplayOutcome
+from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
@@ -53,13 +52,13 @@ _TABLE: dict[str, Any] = {
 @routes.get("/export/labels", **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
-    return _file(ws, campaign, "labels", exports.export_labels, format)
+    return _file(ws, campaign, "labels", exchange.export_labels, format)
 
 
 @routes.get("/export/votes", **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
-    return _file(ws, campaign, "votes", exports.export_votes, format)
+    return _file(ws, campaign, "votes", exchange.export_votes, format)
 
 
 def _file(ws: Workspace, campaign: str, what: str, write: Callable[..., Path], format: TableFormat) -> FileResponse:
@@ -86,7 +85,7 @@ def import_votes(
 ) -> ImportView:
     """Import votes of another tool. If one line cannot be used, nothing is stored."""
     with upload_folder() as folder:
-        counts = imports.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
+        counts = exchange.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
     return ImportView(counts=counts, dry_run=dry_run)
 
 
@@ -100,13 +99,13 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
     """The report as one HTML file."""
     name = f"{campaigns.summary(ws, campaign).slug}-report.html"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Security-Policy": FILE_POLICY}
-    return HTMLResponse(exports.report(ws, campaign), headers=headers)
+    return HTMLResponse(exchange.report(ws, campaign), headers=headers)
 
 
 @routes.post("/replay")
 def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     """Run the history again from the ledger and compare the hashes."""
-    return replaying.replay(ws, campaign)
+    return trained.replay(ws, campaign)
 
 
 @routes.post(

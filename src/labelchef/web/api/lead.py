@@ -7,8 +7,8 @@ from fastapi import Query
 
 from labelchef.domain.campaigns import Account, CampaignStatus, CampaignSummary, ConflictItem, LedgerEntry, Page
 from labelchef.services import campaigns as service
-from labelchef.services.labelling import decisions, history
-from labelchef.services.people import membership
+from labelchef.services.labelling import decisions
+from labelchef.services.people import accounts
 from labelchef.web.forms import AccountPath, CampaignPath, ChangedSettings, ItemForm, ResolveForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import ITEM, Api, Lead, Store
@@ -84,22 +84,22 @@ def ledger(
     person: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Page[LedgerEntry]:
     """Votes, decisions and changes, newest first."""
-    return history.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
+    return decisions.ledger(ws, campaign, after=after, limit=limit, kind=kind, item=item, person=person)
 
 
 @routes.get("/members")
 def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[Account]:
     """The members of a campaign, by name."""
-    return part_of(membership.members(ws, campaign), lambda one: (one.name,), after, limit)
+    return part_of(accounts.members(ws, campaign), lambda one: (one.name,), after, limit)
 
 
 @routes.put("/members/{name:path}", _ACCOUNT, status_code=204)
 def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Let an account label in this campaign."""
-    membership.add_member(ws, campaign, name, who.name)
+    accounts.set_member(ws, campaign, name, who.name)
 
 
 @routes.delete("/members/{name:path}", _ACCOUNT, status_code=204)
 def remove_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Take an account out of this campaign; its votes stay."""
-    membership.remove_member(ws, campaign, name, who.name)
+    accounts.set_member(ws, campaign, name, who.name, member=False)

@@ -127,4 +127,4 @@ def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Acco
 @people.delete("/{name:path}/tokens", _ACCOUNT, status_code=204)
 def revoke_tokens(name: str, _: Lead, ws: Store) -> None:
     """Revoke all API tokens of an account."""
-    accounts.revoke_api_tokens(ws, name)
+    accounts.revoke_api_token(ws, name)

@@ -1,1 +1,0 @@
-"""Files in and out: campaigns, labels, votes, the report."""
