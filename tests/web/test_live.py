@@ -26,7 +26,7 @@ class Versions(Signal):
             raise NotFoundError("gone", code="campaign")
         return self.now.get(campaign, 1)
 
-    def sleep(self, seconds: float, since: int | None = None) -> None:
+    def sleep(self, seconds: float, since: int) -> None:
         with self._counting:
             self._sleeping += 1
             self.most = max(self.most, self._sleeping)
