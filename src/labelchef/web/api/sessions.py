@@ -1,9 +1,10 @@
-"""Signing in and out, accounts, API tokens."""
+"""Whether the server works; signing in and out, accounts, API tokens."""
 
 from dataclasses import asdict
 
 from fastapi import Request, Response
 
+import labelchef
 from labelchef.domain.campaigns import Account, Page
 from labelchef.services.people import accounts
 from labelchef.services.people.accounts import ApiTokenInfo
@@ -11,12 +12,24 @@ from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignIn
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Anyone, Api, Lead, Options, SignedIn, Store, csrf_token, set_cookie
 from labelchef.web.problems import WebError
-from labelchef.web.views import NewTokenView, SessionView
+from labelchef.web.views import HealthView, NewTokenView, SessionView
 
+server = Api("server")
 routes = Api("session")
 people = Api("people", "/accounts")
 _ACCOUNT = (404, "account", "no such account")
 _THROTTLED = (429, "throttled", "too many wrong passwords; Retry-After says when to try again")
+_ENDED = "the worker has ended, so rounds do not continue"
+
+
+@server.get("/health", (503, "worker", _ENDED))
+def health(request: Request, _: Anyone, ws: Store) -> HealthView:
+    """Whether the server, its database and its worker work; 503 if one does not."""
+    worker = getattr(request.app.state, "worker", None)
+    if worker is not None and not worker.alive:
+        raise WebError(503, f"{_ENDED}; the log says why. Restart the server", code="worker")
+    accounts.has_lead(ws)
+    return HealthView(status="ok", version=labelchef.__version__)
 
 
 @routes.post(
