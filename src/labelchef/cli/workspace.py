@@ -64,9 +64,7 @@ def init(
 
     if name is None and (files or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME …", code="name")
-    found = None
-    if name is not None:
-        found = find_files(folder) if folder is not None else _files(files)
+    found = None if name is None else find_files(folder) if folder is not None else _files(files)
     with workspace(home, database, make=True) as ws:
         console.print(f"workspace: {ws.home}")
         if name is None or found is None:
@@ -319,10 +317,8 @@ def _password() -> str:
 def _files(given: dict[str, Path]) -> CampaignFiles:
     missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
     if missing:
-        raise InvalidInputError(
-            f"{missing[0]} is missing; give --features, --weak, --val-features and --val-labels, or a --folder with them",
-            code="file",
-        )
+        needed = "--features, --weak, --val-features and --val-labels, or a --folder with them"
+        raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
     return CampaignFiles(**given)
 
 
