@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
-from labelchef.cli.campaigns import COMMANDS
 from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, STRATEGIES, console, file_options, setting_options, takes
 from labelchef.cli.serve import serve as serve_command
-from labelchef.cli.users import users
+from labelchef.cli.workspace import COMMANDS, users
 from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
@@ -114,8 +113,8 @@ def demo(
 
 
 app.command()(serve_command)
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+for _command in COMMANDS:
+    app.command({"next_items": "next"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
@@ -142,12 +142,12 @@ def workspace_options(*, make: bool = False) -> Group:
     return Group(parameters, lambda given: workspace(**given, make=make))
 
 
-def show_table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a plain table."""
+def plain_table(titles: Iterable[str | Column], rows: Iterable[Iterable[object]]) -> Table:
+    """A table without lines."""
     table = Table(*titles, box=None, header_style="bold", pad_edge=False)
     for row in rows:
         table.add_row(*map(str, row))
-    console.print(table)
+    return table
 
 
 def _parameter(name: str, annotation: object, default: object = inspect.Parameter.empty) -> inspect.Parameter:

@@ -9,11 +9,11 @@ import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from labelchef.campaign.metrics import value_of
-from labelchef.cli.options import console
+from labelchef.cli.options import console, plain_table
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import Cell, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
@@ -76,9 +76,7 @@ class LiveProgress:
 
     def _render(self) -> Any:
         columns = [Column(title, justify="right") for title in self._titles()]
-        table = Table(*columns, box=None, header_style="bold", pad_edge=False)
-        for row in self._rows[-_SHOWN if self._running else 0 :]:
-            table.add_row(*row)
+        table = plain_table(columns, self._rows[-_SHOWN if self._running else 0 :])
         return Group(table, Text(self._status, style="dim"))
 
 

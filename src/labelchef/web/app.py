@@ -161,20 +161,14 @@ def _announce(server: uvicorn.Server, ready: Callable[[str], None], address: str
 def _listening(options: ServeOptions) -> Iterator[socket.socket]:
     """The socket, bound before anything else is done."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.socket(
-        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )  # asyncio sets TCP_NODELAY only where TCP is named
-    try:
+    # asyncio sets TCP_NODELAY only where TCP is named
+    with contextlib.closing(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.host.strip("[]"), options.port))
         except (OSError, UnicodeError, TypeError) as error:
-            raise InvalidInputError(
-                f"port {options.port} of {options.host} cannot be used: {getattr(error, 'strerror', None) or error}; name "
-                "another --port or --host",
-                code="port",
-            ) from None
+            why = getattr(error, "strerror", None) or error
+            told = f"port {options.port} of {options.host} cannot be used: {why}; name another --port or --host"
+            raise InvalidInputError(told, code="port") from None
         listener.listen(2048)
         yield listener
-    finally:
-        listener.close()

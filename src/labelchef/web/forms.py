@@ -88,13 +88,18 @@ else:
 class NextForm(Form):
     """How many items to reserve: one to show, the others to have them loaded."""
 
-    n: int = Field(2, ge=1, le=10)
+    n: int = Field(2, ge=1, le=10, description="Items to reserve next.")
 
 
-class VoteForm(Form):
-    """A vote on an item."""
+class ItemForm(Form):
+    """An item by its key."""
 
     item: Key
+
+
+class VoteForm(ItemForm, NextForm):
+    """A vote on an item."""
+
     label: int | str | None = Field(
         description="Class by position (from 0) or by name; null: ambiguous.", examples=[0, "cat"]
     )
@@ -104,7 +109,6 @@ class VoteForm(Form):
         None, description="Use the same one for each attempt: the vote is stored once."
     )
     blind: bool = Field(False, description="Whether the person had switched the suggestion off.")
-    n: int = Field(2, ge=1, le=10, description="Items to reserve next.")
 
 
 class UndoForm(Form):
@@ -113,12 +117,6 @@ class UndoForm(Form):
     request_id: RequestId | None = Field(
         None, description="Use the same one for each attempt: only one vote is taken back."
     )
-
-
-class ItemForm(Form):
-    """An item by its key."""
-
-    item: Key
 
 
 class SkipForm(ItemForm, NextForm):

@@ -80,10 +80,8 @@ class Hub:
     def release(self) -> None:
         """Answer all requests that wait, so that the server can stop; call from the event loop's thread."""
         self._closed = True
-        for waiting in self._waiting.values():
-            for told in waiting:
-                if not told.done():
-                    told.set_result(-1)
+        for campaign in self._waiting:
+            self._tell(campaign, -1)
 
     def close(self) -> None:
         """End the watcher's thread."""

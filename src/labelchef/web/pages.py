@@ -110,14 +110,8 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     metric = service.settings(ws, campaign).target_metric
     closed = [one for one in service.rounds(ws, campaign) if one.validation]
     score = closed[-1].validation.get(metric) if closed and closed[-1].validation else None
-    return render(
-        request,
-        "label.html",
-        campaign=shown_to(who, service.summary(ws, campaign)),
-        tab="label",
-        metric=metric,
-        score=score,
-    )
+    summary = shown_to(who, service.summary(ws, campaign))
+    return render(request, "label.html", campaign=summary, tab="label", metric=metric, score=score)
 
 
 @routes.get("/c/{campaign}/progress")

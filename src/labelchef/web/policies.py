@@ -155,6 +155,7 @@ Options = Annotated[ServeOptions, Depends(_state("options"))]
 Changes = Annotated[Hub, Depends(_state("hub"))]
 
 ITEM = (404, "item", "no such item in this campaign")
+ACCOUNT = (404, "account", "no such account")
 _ALWAYS: list[Case] = [
     (413, "size", "the request is larger than the server takes"),
     (421, "host", "the request was sent to a host name this server does not answer to"),

@@ -1,6 +1,6 @@
 """Routes of the API, by what they are about."""
 
-from labelchef.web.api import campaigns, exchange, health, labelling, lead, sessions
+from labelchef.web.api import campaigns, exchange, labelling, lead, sessions
 
-_MODULES = (health, sessions, campaigns, labelling, lead, exchange)
-ROUTERS = (*(module.routes.router for module in _MODULES), sessions.people.router)
+_MODULES = (sessions, campaigns, labelling, lead, exchange)
+ROUTERS = (sessions.server.router, *(module.routes.router for module in _MODULES), sessions.people.router)

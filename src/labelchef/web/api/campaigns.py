@@ -95,13 +95,12 @@ async def changes(
     _: Member,
     hub: Changes,
     since: Annotated[
-        int | None, Query(ge=-1, le=2**53, description="The version known; left out: answer at once.")
-    ] = None,
+        int, Query(ge=-1, le=2**53, description="The version known; -1 or left out: answer at once.")
+    ] = -1,
     timeout: Annotated[float, Query(ge=0, le=25, description="Seconds to wait at most.")] = 25.0,
 ) -> VersionView:
     """Wait until the campaign changes: a long poll. Answers at once if its version is not `since`."""
-    known = -1 if since is None else since
-    return VersionView(version=await hub.changed(campaign, known, 0.0 if since is None else timeout))
+    return VersionView(version=await hub.changed(campaign, since, timeout))
 
 
 @routes.get(

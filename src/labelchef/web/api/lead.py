@@ -11,12 +11,11 @@ from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
 from labelchef.web.forms import AccountPath, CampaignPath, ChangedSettings, ItemForm, ResolveForm
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import ITEM, Api, Lead, Store
+from labelchef.web.policies import ACCOUNT, ITEM, Api, Lead, Store
 from labelchef.web.views import with_address
 
 routes = Api("lead", "/campaigns/{campaign}")
 _STATE = (409, "state", "the campaign is not in a state for this")
-_ACCOUNT = (404, "account", "no such account")
 
 
 @routes.patch("/settings", (422, "settings", "a value that is not allowed"))
@@ -93,13 +92,13 @@ def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, li
     return part_of(accounts.members(ws, campaign), lambda one: (one.name,), after, limit)
 
 
-@routes.put("/members/{name:path}", _ACCOUNT, status_code=204)
+@routes.put("/members/{name:path}", ACCOUNT, status_code=204)
 def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Let an account label in this campaign."""
     accounts.set_member(ws, campaign, name, who.name)
 
 
-@routes.delete("/members/{name:path}", _ACCOUNT, status_code=204)
+@routes.delete("/members/{name:path}", ACCOUNT, status_code=204)
 def remove_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
     """Take an account out of this campaign; its votes stay."""
     accounts.set_member(ws, campaign, name, who.name, member=False)

@@ -1,22 +1,34 @@
-"""Signing in and out, accounts, API tokens."""
+"""Whether the server works; signing in and out, accounts, API tokens."""
 
 from dataclasses import asdict
 
 from fastapi import Request, Response
 
+import labelchef
 from labelchef.domain.campaigns import Account, Page
 from labelchef.services.people import accounts
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import Anyone, Api, Lead, Options, SignedIn, Store, csrf_token, set_cookie
+from labelchef.web.policies import ACCOUNT, Anyone, Api, Lead, Options, SignedIn, Store, csrf_token, set_cookie
 from labelchef.web.problems import WebError
-from labelchef.web.views import NewTokenView, SessionView
+from labelchef.web.views import HealthView, NewTokenView, SessionView
 
+server = Api("server")
 routes = Api("session")
 people = Api("people", "/accounts")
-_ACCOUNT = (404, "account", "no such account")
 _THROTTLED = (429, "throttled", "too many wrong passwords; Retry-After says when to try again")
+_ENDED = "the worker has ended, so rounds do not continue"
+
+
+@server.get("/health", (503, "worker", _ENDED))
+def health(request: Request, _: Anyone, ws: Store) -> HealthView:
+    """Whether the server, its database and its worker work; 503 if one does not."""
+    worker = getattr(request.app.state, "worker", None)
+    if worker is not None and not worker.alive:
+        raise WebError(503, f"{_ENDED}; the log says why. Restart the server", code="worker")
+    accounts.has_lead(ws)
+    return HealthView(status="ok", version=labelchef.__version__)
 
 
 @routes.post(
@@ -109,7 +121,7 @@ def create_account(form: AccountForm, _: Lead, ws: Store) -> Account:
 
 @people.patch(
     "/{name:path}",
-    _ACCOUNT,
+    ACCOUNT,
     (409, "account", "you cannot deactivate your own account"),
     (409, "last_lead", "the last active lead cannot be deactivated"),
 )
@@ -124,7 +136,7 @@ def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Acco
     return accounts.find_account(ws, name)
 
 
-@people.delete("/{name:path}/tokens", _ACCOUNT, status_code=204)
+@people.delete("/{name:path}/tokens", ACCOUNT, status_code=204)
 def revoke_tokens(name: str, _: Lead, ws: Store) -> None:
     """Revoke all API tokens of an account."""
     accounts.revoke_api_token(ws, name)

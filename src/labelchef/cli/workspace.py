@@ -1,6 +1,7 @@
-"""The commands of campaigns in a workspace; each calls one service function and prints what it returns."""
+"""The commands of a workspace, its campaigns and accounts; each calls one service function and prints what it returns."""
 
 import json
+import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +16,8 @@ from labelchef.cli.options import (
     Home,
     console,
     file_options,
+    plain_table,
     setting_options,
-    show_table,
     takes,
     workspace,
     workspace_options,
@@ -37,7 +38,9 @@ Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `l
 Person = Annotated[
     str | None, typer.Option("--as", envvar="LABELCHEF_PERSON", help="Your name; the default is your login.")
 ]
+Name = Annotated[str, typer.Argument(help="Name of the account.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
 _CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
 _FOLDER = "Folder with features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
@@ -61,9 +64,7 @@ def init(
 
     if name is None and (files or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME …", code="name")
-    found = None
-    if name is not None:
-        found = find_files(folder) if folder is not None else _files(files)
+    found = None if name is None else find_files(folder) if folder is not None else _files(files)
     with workspace(home, database, make=True) as ws:
         console.print(f"workspace: {ws.home}")
         if name is None or found is None:
@@ -95,7 +96,7 @@ def status(
         _print_json([asdict(one) for one in found])
     elif found:
         rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
-        show_table(("campaign", "state", "round", "asked", "of", "what"), rows)
+        console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
     else:
         console.print("no campaign yet; make one with `labelchef init NAME --folder FOLDER`")
 
@@ -137,9 +138,8 @@ def vote(
     from labelchef.services.labelling import tasks, votes
 
     if sum([undo, skip, ambiguous, label is not None]) != 1 or (item is None) != undo:
-        raise InvalidInputError(
-            "expected an item and one of: a class name, --ambiguous, --skip; or --undo alone", code="label"
-        )
+        told = "expected an item and one of: a class name, --ambiguous, --skip; or --undo alone"
+        raise InvalidInputError(told, code="label")
     who = _who(person)
     if item is None:
         console.print(f"taken back; item {votes.undo_vote(ws, campaign, who).item} is yours again")
@@ -242,9 +242,7 @@ def compare(
         found = service(ws, campaign, names, batch_size, repeats=repeats, on_cell=watch.tell)
     console.print(comparison_files.title(found))
     rows = [comparison_files.cells(one) for one in found.standings]
-    if not console.is_terminal:
-        console.width = _PIPED
-    show_table(comparison_files.headers(found), rows)
+    console.print(plain_table(comparison_files.headers(found), rows), width=None if console.is_terminal else _PIPED)
     for note in found.notes:
         console.print(note)
     if out is not None:
@@ -252,26 +250,75 @@ def compare(
         console.print(f"{', '.join(written)}: {out.resolve()}")
 
 
-COMMANDS = {
-    "init": init,
-    "status": status,
-    "next": next_items,
-    "vote": vote,
-    "export": export,
-    "import-votes": import_votes,
-    "replay": replay,
-    "report": report,
-    "compare": compare,
-}
+COMMANDS = (init, status, next_items, vote, export, import_votes, replay, report, compare)
+
+
+@users.command()
+@takes(ws=workspace_options(make=True))
+def add(
+    name: Name,
+    ws: "Workspace",
+    role: Annotated[str, typer.Option(help="lead or annotator.")] = "annotator",
+    campaign: Annotated[list[str] | None, typer.Option(help="A campaign to take part in; may be given again.")] = None,
+) -> None:
+    """Make an account; the password is asked for, or read from standard input."""
+    from labelchef.services import campaigns
+    from labelchef.services.people import accounts
+
+    for one in campaign or []:
+        campaigns.summary(ws, one)  # an unknown campaign is refused before an account is made
+    made = accounts.create_account(ws, name, role, _password())
+    for one in campaign or []:
+        accounts.set_member(ws, one, name)
+    console.print(f"{made.name} is {made.role}")
+
+
+@users.command("list")
+@takes(ws=workspace_options())
+def list_users(ws: "Workspace") -> None:
+    """All accounts."""
+    from labelchef.services.people import accounts
+
+    found = accounts.list_accounts(ws)
+    rows = [(one.name, one.role, "yes" if one.active else "no", f"{one.created_at:%Y-%m-%d}") for one in found]
+    console.print(plain_table(("name", "role", "active", "since"), rows))
+
+
+@users.command()
+@takes(ws=workspace_options())
+def deactivate(name: Name, ws: "Workspace") -> None:
+    """Deactivate an account; its votes stay."""
+    from labelchef.services.people import accounts
+
+    accounts.set_active(ws, name, False)
+    console.print(f"{name} cannot sign in any more")
+
+
+@users.command()
+@takes(ws=workspace_options())
+def token(
+    name: Name, ws: "Workspace", label: Annotated[str, typer.Option(help="What the token is for.")] = "command line"
+) -> None:
+    """Make an API token; it is shown only once."""
+    from labelchef.services.people import accounts
+
+    typer.echo(accounts.create_api_token(ws, name, label)[0])
+
+
+def _password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first = str(typer.prompt("password", hide_input=True))
+    if first != typer.prompt("again", hide_input=True):
+        raise InvalidInputError("the two passwords differ; try again", code="password")
+    return first
 
 
 def _files(given: dict[str, Path]) -> CampaignFiles:
     missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
     if missing:
-        raise InvalidInputError(
-            f"{missing[0]} is missing; give --features, --weak, --val-features and --val-labels, or a --folder with them",
-            code="file",
-        )
+        needed = "--features, --weak, --val-features and --val-labels, or a --folder with them"
+        raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
     return CampaignFiles(**given)
 
 
@@ -330,7 +377,7 @@ def _show_status(seen: CampaignStatus) -> None:
     for one in seen.rounds:
         scores = ((f"{split[metric]:.3f}" if split else "") for split in (one.validation, one.test))
         rows.append((one.number, one.kind, one.state, one.spent, *scores))
-    show_table(("round", "kind", "state", "asked", f"val {metric}", f"test {metric}"), rows)
+    console.print(plain_table(("round", "kind", "state", "asked", f"val {metric}", f"test {metric}"), rows))
     closed = [one for one in seen.rounds if one.validation is not None]
     if closed:
         gain = (closed[-1].gain or {}).get(metric)
