@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,21 @@ def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
     assert revisions == ["0200_one_ledger"]
     migrate(ws.database)
+
+
+def test_a_database_that_the_first_schema_made_is_brought_to_this_version(tmp_path: Path) -> None:
+    """The file is what the first release of this schema made, and stays as it is.
+
+    If this fails, tables changed without a step in store/migrations; a database of a user would not be changed either.
+    """
+    path = tmp_path / "labelchef.db"
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript((Path(__file__).parent / "schemas" / "0200_one_ledger.sql").read_text())
+    with open_workspace(tmp_path) as ws:
+        with ws.reading() as connection:
+            options = {"compare_type": True, "target_metadata": METADATA}
+            assert compare_metadata(MigrationContext.configure(connection, opts=options), METADATA) == []
+        label_all(ws, make(ws), "ann")
 
 
 def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path, postgres: PostgresServer) -> None:
