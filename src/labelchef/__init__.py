@@ -16,7 +16,7 @@ from labelchef.domain.validation import Gain
 if TYPE_CHECKING:
     from labelchef.cleaner import CleaningResult, LabelCleaner
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Batch",
