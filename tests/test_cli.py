@@ -213,7 +213,7 @@ BAD: dict[str, tuple[list[object], str]] = {
     "error rate": (["--error-rate", 3, "--truth", "TRUTH", "--strategy", "one"], "between 0 and 1"),
     "half a test": (["--test-features", "TEST"], "belong together"),
     "unknown class": (["--val-labels", "ODD"], "expected one of the classes 'ham', 'spam'"),
-    "short truth": (["--truth", "ODD2"], "one for each training sample"),
+    "short truth": (["--truth", "ODD2"], "one for each row of X"),
     "not a number": (["--budget", "many"], "unable to parse string as an integer"),
     "unknown option": (["--colour", "red"], "colour"),
     "folder is a file": (["--out", "FILE"], "cannot be written"),

@@ -41,7 +41,9 @@ def test_a_selector_by_name_from_files_and_folders(ws: Workspace, as_person: Sig
     )
     assert made.status_code == 201, made.text
     assert campaigns.settings(ws, made.json()["slug"]).selector == "random"
-    made = lead.client.post("/api/campaigns", files=files, data={"name": "A baseline", "selector": "infl_d"})
+    made = lead.client.post(
+        "/api/campaigns", files=files, data={"name": "A baseline", "settings": '{"selector": "infl_d"}'}
+    )
     assert made.status_code == 201, made.text
     upload_files(tmp_path / "imports" / "one")
     form = {"name": "Field", "folder": str(tmp_path / "imports" / "one"), "settings": {"selector": "cleanlab_quality"}}

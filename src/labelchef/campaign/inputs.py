@@ -3,14 +3,13 @@
 Every refusal says what came, what was expected and what to do.
 """
 
-import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
-from labelchef.domain.errors import InvalidInputError, MissingClassWarning
+from labelchef.domain.errors import InvalidInputError, MissingClassWarning, warn_caller
 from labelchef.domain.records import UNRESOLVED
 
 _SIMPLEX = 1e-4  # room for labels that were rounded on their way through a file
@@ -210,11 +209,10 @@ def as_evaluation_labels(y: Any, classes: ClassNames, n_rows: int, name: str, *,
     missing = sorted(set(range(len(classes))) - set(ids.tolist()))
     if must_cover and missing:
         absent = ", ".join(repr(classes.names[c]) for c in missing[:10])
-        warnings.warn(
+        warn_caller(
             f"{name} has no sample of {absent}: cleaning cannot be steered towards what is never validated. "
             "Add at least a few samples of each class",
             MissingClassWarning,
-            stacklevel=4,
         )
     return ids
 

@@ -5,7 +5,6 @@ and the more so the fewer they are. The samples held out for judging are drawn b
 """
 
 import copy
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +19,7 @@ from labelchef.constructors import Constructor, DescentSettings, make_constructo
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Bools, Ints
-from labelchef.domain.errors import JudgeWarning
+from labelchef.domain.errors import JudgeWarning, warn_caller
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import AUTO, Settings, fixed
 from labelchef.domain.validation import FEWEST, FEWEST_OF_A_CLASS
@@ -53,7 +52,7 @@ def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:
     """Refuse a metric that the data do not have; warn where too few samples judge."""
     check_metric(settings.target_metric, len(data.names))
     steering, judging = split_validation(data, settings)
-    check_judges(judging[1], steering[1], settings.holdout, read=rules.reads_metrics, stacklevel=5)
+    check_judges(judging[1], steering[1], settings.holdout, read=rules.reads_metrics)
 
 
 def holdout_size(per_class: Ints) -> Ints:
@@ -98,7 +97,7 @@ def draw_judges(y: Ints, n_classes: int, holdout: float | str, seed: int) -> Boo
     return judges
 
 
-def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: bool, stacklevel: int = 3) -> None:
+def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: bool) -> None:
     """Warn if no samples judge, or too few. `read` says whether a target or stopping rule reads the metrics.
 
     `holdout=0` is a choice of the user: it is warned about only if something reads the metrics.
@@ -120,7 +119,7 @@ def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: b
             f"too small to judge: {len(judging)} validation samples are held out, {rarest} of the rarest class; expected "
             f"{FEWEST} and {FEWEST_OF_A_CLASS} or more. {remedy}"
         )
-    warnings.warn(said, JudgeWarning, stacklevel=stacklevel)
+    warn_caller(said, JudgeWarning)
 
 
 def judges_of(data: CampaignData, settings: Settings) -> Bools:

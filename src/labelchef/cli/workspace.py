@@ -242,7 +242,9 @@ def compare(
         found = service(ws, campaign, names, batch_size, repeats=repeats, on_cell=watch.tell)
     console.print(comparison_files.title(found))
     rows = [comparison_files.cells(one) for one in found.standings]
-    console.print(plain_table(comparison_files.headers(found), rows), width=None if console.is_terminal else _PIPED)
+    if not console.is_terminal:
+        console.width = _PIPED
+    console.print(plain_table(comparison_files.headers(found), rows))
     for note in found.notes:
         console.print(note)
     if out is not None:

@@ -4,6 +4,10 @@ Every error says what came, what was expected and what to do, and carries a stab
 line and other front ends can report it without parsing the message.
 """
 
+import sys
+import warnings
+from pathlib import Path
+
 
 class LabelchefError(Exception):
     """Base of every error raised on purpose by labelchef.
@@ -58,6 +62,14 @@ class StoreError(LabelchefError):
 
 class LabelchefWarning(UserWarning):
     """Base of every warning raised by labelchef."""
+
+
+def warn_caller(message: str, category: type[LabelchefWarning]) -> None:
+    """Warn, and name the line of the first caller outside of this package."""
+    package, frame, level = str(Path(__file__).parents[1]), sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class ConvergenceWarning(LabelchefWarning):
