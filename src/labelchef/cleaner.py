@@ -5,6 +5,7 @@ make the first model and how they predict.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,7 +55,7 @@ class CleaningResult:
     """The same in full: what was asked, voted, decided and changed."""
 
 
-class Cleaner(BaseEstimator):  # type: ignore[misc]
+class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     """What every cleaner can do once it is fitted. Its parameters are settings, and objects in place of names."""
 
     selector: Any
@@ -106,9 +107,9 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         return self._begin(data, on_step)
 
+    @abstractmethod
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         """Check the parameters, then the data, which `given(read=…)` returns; train the first model and hold its session."""
-        raise NotImplementedError
 
     def query(self, batch_size: int | None = None) -> Batch:
         """The samples to look at next, most helpful first; fewer than asked for if fewer are left.
@@ -225,9 +226,9 @@ class Cleaner(BaseEstimator):  # type: ignore[misc]
         """
         return self._fitted().judged(split)
 
+    @abstractmethod
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
-        raise NotImplementedError
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
         """Class names (n,)."""

@@ -1,4 +1,4 @@
-"""INFL on a network, by forward mode: no gradient of a single sample, no memory of N × parameters (method note, section 2).
+"""INFL on a network, by forward mode: no gradient of a single sample, no memory of N × parameters.
 
     g_val = ∇_w of the mean validation cross-entropy                                       (M,)
     A     = (1/N) Σ r_i J_iᵀ (diag P_i − P_i P_iᵀ) J_i + (λ + damping) I                   curvature "ggn"
