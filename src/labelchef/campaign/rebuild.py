@@ -1,7 +1,8 @@
 """From a ledger back to a trained state: the only code that applies past rounds.
 
 `rebuild` is what a restart needs: the first model, the labels as they stand, and one fit to them. What the rounds selected
-is not computed again; the records come from the ledger. Its cost does not depend on the number of rounds, reading aside.
+is not computed again; the records come from the ledger. More rounds cost more to read (0.1 ms each), and the one fit takes a few
+more sweeps when more labels have changed (`python -m benchmarks restart`).
 
 `replay` computes every round again, as it was computed then, and says where it comes out otherwise: after another version
 of a library, or on another machine, it may. Nothing depends on its result.
