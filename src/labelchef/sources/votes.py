@@ -1,0 +1,106 @@
+"""The votes of sources: labelling functions, rules, crowd workers, LLMs, an older model, weak labels as given.
+
+J sources vote on n samples of C classes. A hard vote is a class, a soft vote a distribution over the classes, and a source
+may say nothing on a sample. All of them are one sparse table,
+
+    T (n, J·C),   T[i, j·C + v] = weight of class v in the vote of source j on sample i
+
+so a hard vote is a single 1, a soft vote a few weights that sum to 1, and silence is an empty block. With a table of
+log-likelihoods L (J·C, C), the log-likelihood of all votes on every sample is T L; with beliefs Q (n, C), the expected counts
+of every source are Tᵀ Q.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, vstack
+
+from labelchef.domain.arrays import Bools, Float64s, Ints
+
+
+@dataclass(frozen=True)
+class SourceVotes:
+    """Checked votes of J sources on n samples; see `labelchef.sources.reading` for the forms that they are given in.
+
+    >>> votes = SourceVotes.hard(np.array([[0, -1], [1, 1], [-1, -1]]), 2, ("rule", "llm"))
+    >>> votes.n_rows, votes.n_sources, votes.counts.tolist(), votes.silent.tolist()
+    (3, 2, [2, 1], [False, False, True])
+    """
+
+    names: tuple[str, ...]
+    """What the J sources are called."""
+    n_classes: int
+    table: Any
+    """`csr_array` (n, J·C) in float64, sorted, without duplicates or explicit zeros."""
+
+    @classmethod
+    def hard(cls, votes: Ints, n_classes: int, names: tuple[str, ...] | None = None) -> "SourceVotes":
+        """From class ids (n, J), −1 for no vote."""
+        n, J = votes.shape
+        rows, sources = np.nonzero(votes >= 0)
+        columns = sources * n_classes + votes[rows, sources]
+        table = csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, J * n_classes))
+        return cls(names or tuple(f"source {j + 1}" for j in range(J)), n_classes, table)
+
+    @classmethod
+    def soft(cls, weak: Float64s, name: str) -> "SourceVotes":
+        """One source that gives a distribution for every sample, (n, C)."""
+        table = csr_array(weak)
+        table.eliminate_zeros()
+        return cls((name,), weak.shape[1], table)
+
+    @property
+    def n_rows(self) -> int:
+        """n."""
+        return int(self.table.shape[0])
+
+    @property
+    def n_sources(self) -> int:
+        """J."""
+        return len(self.names)
+
+    @cached_property
+    def presence(self) -> Any:
+        """`csr_array` (n, J): the weight with which a source votes on a sample, 1 or no entry."""
+        table, C = self.table, self.n_classes
+        shape = (self.n_rows, self.n_sources)
+        found = csr_array((table.data.copy(), table.indices // C, table.indptr.copy()), shape=shape)
+        found.sum_duplicates()
+        return found
+
+    @property
+    def counts(self) -> Ints:
+        """(J,) samples each source votes on."""
+        return np.bincount(self.presence.indices, minlength=self.n_sources)
+
+    @property
+    def silent(self) -> Bools:
+        """(n,) samples that no source votes on."""
+        return np.asarray(np.diff(self.table.indptr) == 0)
+
+    def rows(self, which: "Ints | Bools | slice") -> "SourceVotes":
+        """The same sources on some of the samples."""
+        return SourceVotes(self.names, self.n_classes, self.table[which])
+
+    def beside(self, other: "SourceVotes") -> "SourceVotes":
+        """These sources and the other ones, on the same samples."""
+        names = (*self.names, *other.names)
+        return SourceVotes(names, self.n_classes, csr_array(hstack([self.table, other.table], format="csr")))
+
+    def above(self, other: "SourceVotes") -> "SourceVotes":
+        """The same sources on these samples, then on the other ones."""
+        return SourceVotes(self.names, self.n_classes, csr_array(vstack([self.table, other.table], format="csr")))
+
+    @classmethod
+    def nothing(cls, names: tuple[str, ...], n_classes: int, n_rows: int) -> "SourceVotes":
+        """Silence of all these sources."""
+        return cls(names, n_classes, csr_array((n_rows, len(names) * n_classes)))
+
+    def shares(self, smoothing: float = 0.1) -> Float64s:
+        """(n, C): each class gets its votes plus `smoothing`, scaled to sum to 1; all equal where no source votes."""
+        n, C = self.n_rows, self.n_classes
+        found = csr_array((self.table.data, self.table.indices % C, self.table.indptr), shape=(n, C))
+        counts = found.toarray() + smoothing
+        return np.asarray(counts / counts.sum(axis=1, keepdims=True))
