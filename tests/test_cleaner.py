@@ -105,7 +105,7 @@ def test_inputs_are_neither_copied_nor_written(data: dict[str, Any]) -> None:
     X.flags.writeable = Y.flags.writeable = False
     cleaner = fit(data, X=X, Y_weak=Y)
     cleaner.run(lambda b: data["y"][b.indices])
-    assert np.shares_memory(cleaner._session.objective.engine._X, X)  # type: ignore[attr-defined]
+    assert np.shares_memory(cleaner._session.objective.engine._blocks[0][1], X)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(Y, data["Y_weak"])
 
 
