@@ -4,6 +4,7 @@ A session holds the state of a campaign. Two steps change it, `select` and `deci
 changes nothing: an interrupt in the middle of `decide` restores the labels.
 """
 
+import copy
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,14 @@ import numpy as np
 
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.gain import Judged, gains
+from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
+from labelchef.core.leave_one_out import leave_one_out_logits
 from labelchef.core.objective import Linear, Objective, Point
+from labelchef.core.softmax import cross_entropies, probabilities
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -91,6 +95,32 @@ class Split:
         return Judged(self.metrics(W), A.argmax(axis=1), losses)
 
 
+class CrossFitted(Split):
+    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
+
+    def __init__(self, X: Floats, y: Ints, n_classes: int, *, first_row: int, bias: bool) -> None:
+        super().__init__(X, y, n_classes, bias=bias)
+        self._rows = np.arange(first_row, first_row + len(y))
+        self._logits: tuple[Float64s, Float64s] | None = None
+
+    def follow(self, objective: Objective, construction: Construction) -> None:
+        """Take up a new model."""
+        point = construction.point
+        A = leave_one_out_logits(objective, point, self._rows, construction.keeper.factor)
+        self._logits = (point.W, A)
+
+    def settled(self, W: Float64s) -> Point:
+        """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
+        if self._settled is None or self._settled.W is not W:
+            assert self._logits is not None, "follow() comes first"
+            assert self._logits[0] is W, "only the present model is settled"
+            A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
+            gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
+            value = float(cross_entropies(A, Y).mean())
+            self._settled = Point(W, A[:, 1:] - A[:, :1], value, np.asarray(gradient))
+        return self._settled
+
+
 @dataclass
 class Session:
     """A campaign in memory. `start` makes the first model; then `select` and `decide` in turn."""
@@ -107,12 +137,14 @@ class Session:
     seed: int
     scorer: Selector | None = None
     """Scores every sample by itself; None for the plain form of the selector's measure."""
+    learner: Learner | None = None
+    """Where trusted samples train: the rows of the objective and of `labels` are then the N samples, and the trusted ones."""
     rounds: list[RoundRecord] = field(default_factory=list)
     fresh: bool = False
     """Whether it was resumed from records and has not moved since: what its solvers learned in the rounds is not there."""
     _construction: Construction | None = field(default=None, repr=False)
-    _first: Float64s | None = field(default=None, repr=False)
-    """The parameters of round 0."""
+    _first: dict[str, Judged] = field(default_factory=dict, repr=False)
+    """The model of round 0, sample by sample, on the parts that judge."""
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
@@ -132,8 +164,8 @@ class Session:
 
     @property
     def n_train(self) -> int:
-        """N."""
-        return self.objective.engine.n_rows
+        """N: the samples that can be asked about, without the trusted ones that train with them."""
+        return self.objective.engine.n_rows if self.learner is None else self.learner.n_items
 
     @property
     def parameters(self) -> Float64s:
@@ -142,37 +174,50 @@ class Session:
 
     @property
     def label_state(self) -> tuple[Float64s, Bools]:
-        """(N, C) labels as they stand, (N,) which of them are clean."""
-        return self.labels.Y, self.labels.cleaned
+        """(N, C) clean labels, and weak ones as given; (N,) which of them are clean."""
+        return self.labels.as_given[: self.n_train], self.labels.cleaned[: self.n_train]
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
+        if self.learner is not None:
+            self.objective = self.learner.adopt(self.objective, self.labels)
+            self.learner.believe(self.objective, self.labels)
         construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
+        self._follow_steering(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
         timing = {"construct": time.perf_counter() - began}
         record = self._record(construction, batch, Votes.of([]), decisions, _NOTHING, 0, 0, timing)
-        self._construction, self._first = construction, construction.point.W
+        self._construction = construction
+        self._first = {name: part.judged(construction.point.W) for name, part in self._judges.items()}
         self.rounds.append(record)
         return record
 
-    def gains(self, split: Split) -> dict[str, Gain]:
-        """The gain of each metric on `split`, from the first model to the present one."""
-        assert self._first is not None, "start() comes first"
-        before, after = split.judged(self._first), split.judged(self.parameters)
-        return gains(split.y, before, after, self.labels.n_classes, self.seed)
+    @property
+    def _judges(self) -> dict[str, Split]:
+        """'validation' (the samples that judge) and 'test', where there are such samples."""
+        judging = self.steering if self.judging is None and self.learner is not None else self.judging
+        parts = {"validation": judging, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _follow_steering(self, construction: Construction) -> None:
+        """Let the trusted samples that train be judged by models without them."""
+        if isinstance(self.steering, CrossFitted):
+            self.steering.follow(self.objective, construction)
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
-        """The gains on 'validation' (the samples that judge) and 'test', where there are such samples."""
-        parts = {"validation": self.judging, "test": self.test}
-        return {name: self.gains(part) for name, part in parts.items() if part is not None}
+        """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
+        assert self._first, "start() comes first"
+        return {
+            name: gains(part.y, self._first[name], part.judged(self.parameters), self.labels.n_classes, self.seed)
+            for name, part in self._judges.items()
+        }
 
     def judged(self, split: str) -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model sample by sample, on 'validation', 'test' or 'steering'; None without samples."""
-        parts = {"validation": self.judging, "test": self.test, "steering": self.steering}
-        if split not in parts:
-            raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(parts)}", code="split")
-        part = parts[split]
+        if split not in (known := ("validation", "test", "steering")):
+            raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(known)}", code="split")
+        part = self.steering if split == "steering" else self._judges.get(split)
         return None if part is None else (part.y, part.judged(self.parameters))
 
     def select(self, batch_size: int) -> Batch:
@@ -268,6 +313,7 @@ class Session:
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
             construction = self._follow(change)
+            self._follow_steering(construction)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
@@ -281,6 +327,8 @@ class Session:
             else:
                 self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
+        if self.learner is not None:
+            self.learner.look_ahead(self.objective, self.labels)
         return record
 
     def undo(self) -> bool:
@@ -313,19 +361,29 @@ class Session:
             items = np.array(list(final), dtype=np.int64)
             change = self.labels.assign(items, np.array(list(final.values()), dtype=np.int64))
             self.labels.attempts[items] = [attempts[item] for item in final]
+            if self.learner is not None and records:
+                self.learner.choice = records[-1].choice
             self._construction = self._follow(change)
+            self._follow_steering(self._construction)
         self.rounds.extend(records)
+        if self.learner is not None:
+            self.learner.look_ahead(self.objective, self.labels)
         self.fresh = len(records) > 0
 
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
         """Assign the labels; if anything in the `with` block fails, restore them and the state of the session."""
-        before, closed = (self._construction, self._selected, self._undoable), len(self.rounds)
+        before, closed = (self._construction, self._selected, self._undoable, self.objective), len(self.rounds)
+        learned = None if self.learner is None else copy.copy(self.learner)
+        believed = self.labels.belief
         try:
             with self.labels.assigned(decisions.items, decisions.labels) as change:
                 yield change
         except BaseException:
-            self._construction, self._selected, self._undoable = before
+            self._construction, self._selected, self._undoable, self.objective = before
+            if learned is not None:
+                self.learner = learned
+                self.labels.believe(*believed)
             del self.rounds[closed:]  # the list may be a ledger's too
             raise
 
@@ -335,6 +393,10 @@ class Session:
         return self.rounds[-1].spent if self.rounds else 0
 
     def _follow(self, change: LabelChange) -> Construction:
+        if self.learner is not None:
+            self.objective = self.learner.adopt(self.objective, self.labels)
+            self.learner.believe(self.objective, self.labels)
+            change = replace(change, everywhere=True)
         companion = None
         if self._carried is not None:
             companion = Companion(self._carried.V, self._carried.HV, lambda W: self.steering.at(W).gradient)
@@ -361,7 +423,7 @@ class Session:
             changed=changed,
             asked=asked,
             spent=self.spent + spent,
-            cleaned=int(np.count_nonzero(self.labels.cleaned)),
+            cleaned=int(np.count_nonzero(self.labels.cleaned[: self.n_train])),
             validation=steering if self.judging is None else self.judging.metrics(W),
             steering=steering,
             test=None if self.test is None else self.test.metrics(W),
@@ -369,4 +431,5 @@ class Session:
             realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
+            choice=None if self.learner is None else self.learner.choice,
         )

@@ -8,6 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.learning import Choice
 
 UNRESOLVED = -1
 """The class id that stands for 'no decision': annotators tied, abstained or called the item ambiguous."""
@@ -147,13 +148,17 @@ class ConstructionDiagnostics:
 
 @dataclass(frozen=True)
 class LabelChange:
-    """Labels and weights of a few samples, before and after, in any direction: what a constructor needs to update the model."""
+    """Labels and weights of a few samples, before and after, in any direction: what a constructor needs to update the model.
+
+    With `everywhere`, any other label may have changed too, and so may l2: sources learned from the answers.
+    """
 
     indices: Ints
     Y_old: Float64s
     weight_old: Float64s
     Y_new: Float64s
     weight_new: Float64s
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -261,3 +266,5 @@ class RoundRecord:
     """Of the steering loss, from the record before to this one; NaN for round 0."""
     construction: ConstructionDiagnostics
     seconds: Mapping[str, float]
+    choice: Choice | None = None
+    """What the learner used; None where trusted samples do not train."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from labelchef.domain.learning import Choice
 from labelchef.domain.records import (
     Batch,
     ConstructionDiagnostics,
@@ -47,6 +48,7 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
         "realised_change": plain_number(record.realised_change),
         "construction": diagnostics_as_json(record.construction),
         "seconds": {k: float(v) for k, v in record.seconds.items()},
+        "choice": None if record.choice is None else record.choice.as_json(),
     }
 
 
@@ -80,6 +82,7 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
         seconds={str(k): float(v) for k, v in entry["seconds"].items()},
         predicted_change=float(predicted),
         realised_change=float(realised),
+        choice=None if entry.get("choice") is None else Choice.from_json(entry["choice"]),
     )
 
 
