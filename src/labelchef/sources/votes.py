@@ -22,7 +22,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 
 @dataclass(frozen=True)
 class SourceVotes:
-    """Checked votes of J sources on n samples; see `labelchef.sources.reading` for the forms that they are given in.
+    """Checked votes of J sources on n samples; see `labelchef.campaign.votes` for the forms that they are given in.
 
     >>> votes = SourceVotes.hard(np.array([[0, -1], [1, 1], [-1, -1]]), 2, ("rule", "llm"))
     >>> votes.n_rows, votes.n_sources, votes.counts.tolist(), votes.silent.tolist()
@@ -92,6 +92,16 @@ class SourceVotes:
     def above(self, other: "SourceVotes") -> "SourceVotes":
         """The same sources on these samples, then on the other ones."""
         return SourceVotes(self.names, self.n_classes, csr_array(vstack([self.table, other.table], format="csr")))
+
+    def among(self, names: tuple[str, ...]) -> "SourceVotes":
+        """The same votes in a table of these sources, in their order; those that are not here are silent."""
+        place = {name: j for j, name in enumerate(names)}
+        to = np.array([place[name] for name in self.names], dtype=np.int64)
+        table, C = self.table, self.n_classes
+        columns = to[table.indices // C] * C + table.indices % C
+        moved = csr_array((table.data, columns, table.indptr), shape=(self.n_rows, len(names) * C), copy=True)
+        moved.sort_indices()
+        return SourceVotes(names, C, moved)
 
     @classmethod
     def nothing(cls, names: tuple[str, ...], n_classes: int, n_rows: int) -> "SourceVotes":
