@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_list, as_mask, as_weak_labels
-from labelchef.campaign.votes import CastVotes, infer_classes, read_votes, with_weak_source
+from labelchef.campaign.votes import CastVotes, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles, NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
@@ -188,7 +188,7 @@ class CampaignData:
         """Data from arrays or frames; whatever is wrong with them is refused with what was expected.
 
         Without `Y_weak`, the weak labels are the shares of the votes, and without `classes` too, the classes are those of
-        `infer_classes`.
+        `CastVotes.classes`.
         """
         contents = contents or Contents()
         rows = read(X, "X", None)
@@ -251,7 +251,7 @@ def _class_names(
             code="weak_labels",
         )
     if classes is None:
-        return infer_classes(cast, y_val)
+        return cast.classes(y_val)
     given = as_list(classes, "classes")
     if len(given) < 2:
         raise InvalidInputError(f"the classes are {given}; expected two or more", code="classes")
@@ -290,7 +290,11 @@ def read_files(files: CampaignFiles) -> CampaignData:
         raise InvalidInputError("X_test and y_test belong together; one of the test files is missing", code="test")
     return CampaignData.of(
         tables.read_features(files.features, "features"),
-        tables.read_weak_labels(files.weak),
+        None if files.weak is None else tables.read_weak_labels(files.weak),
+        votes=None if files.source_votes is None else tables.read_source_votes(files.source_votes, "votes of sources"),
+        votes_val=None
+        if files.val_source_votes is None
+        else tables.read_source_votes(files.val_source_votes, "votes of sources on validation"),
         X_val=tables.read_features(files.val_features, "validation features"),
         y_val=tables.read_labels(files.val_labels, "validation labels"),
         X_test=None if files.test_features is None else tables.read_features(files.test_features, "test features"),
@@ -310,8 +314,12 @@ def find_files(folder: Path) -> CampaignFiles:
         raise InvalidInputError(f"there is no folder {folder}; check the path", code="folder")
 
     rows, labels, items = tables.FEATURE_SUFFIXES, (".csv", ".npy", ".parquet", ".jsonl"), tables.ITEM_SUFFIXES
-    required = {"features": rows, "weak": labels, "val_features": rows, "val_labels": labels}
+    votes = tables.VOTE_SUFFIXES
+    required = {"features": rows, "val_features": rows, "val_labels": labels}
     optional = {
+        "weak": labels,
+        "source_votes": votes,
+        "val_source_votes": votes,
         "test_features": rows,
         "test_labels": labels,
         "clean_labels": labels,
@@ -327,5 +335,11 @@ def find_files(folder: Path) -> CampaignFiles:
                 f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",
                 code="folder",
             )
+    if found["weak"] is None and found["source_votes"] is None:
+        raise InvalidInputError(
+            f"{folder} holds no weak file and no source_votes file; expected weak.csv (a probability for each sample and class), "
+            "source_votes.csv (votes of sources), or both",
+            code="folder",
+        )
     media = folder / "media"
     return CampaignFiles(**found, media=media if media.is_dir() else None)

@@ -38,8 +38,10 @@ WEAK_SOURCE = "weak labels"
 """The name of the source that weak labels become where they are given beside votes."""
 _ROLES = {"item": ("item", "task", "row"), "source": ("source", "worker", "annotator"), "label": ("label",)}
 _PROBABILITY = ("probability", "weight")
+_NAME_THEM = "Name the classes: fit(…, classes=[…])"
 _LONGEST_NAME = 200
 _MOST_CLASSES = 10_000
+_MOST_SOURCES = 1_000_000
 _SOFT = ". Probabilities have the shape (samples, sources, classes), or (samples, classes) a source in a dict"
 _CELLS = 1 << 22  # of a dense table, read at a time
 
@@ -120,10 +122,7 @@ class CastVotes:
         if sources is not None:
             return votes.among(sources)
         if table.nnz == 0:
-            raise _unusable(
-                f"{self.what}: none of the {J} sources votes on any of the {n} samples; expected at least one vote. In a sparse "
-                "matrix a vote is class id + 1"
-            )
+            raise self._silent()
         idle = [name for name, count in zip(own, votes.counts.tolist(), strict=True) if count == 0]
         if idle:
             warn_caller(
@@ -132,6 +131,60 @@ class CastVotes:
                 SilentSourceWarning,
             )
         return votes
+
+    def classes(self, y_val: Any) -> ClassNames:
+        """The classes, where neither weak labels nor the user names them, from the labels of the votes and of validation.
+
+        Whole numbers in the votes, and probabilities in an array, number the classes 0 … C−1, C being the number of columns,
+        or one more than the largest; validation must then have whole numbers too. Otherwise all names that occur are
+        classes, sorted.
+
+        >>> CastVotes.of([["spam", None], ["ham", "spam"]], 2).classes(["spam", "eggs"]).names
+        ['eggs', 'ham', 'spam']
+        """
+        try:
+            trusted = {v for v in map(plain, as_list([] if y_val is None else y_val, "y_val")) if not is_missing(v)}
+        except TypeError:
+            raise _unusable("y_val holds entries that are no single labels; expected one class name a sample") from None
+        if not self.values:
+            raise self._silent()
+        fraction = next((value for value in self.values if _is_fraction(value)), None)
+        if fraction is not None:
+            raise _unusable(f"{self.what} holds {fraction}; expected class ids or names{_SOFT}")
+        both = trusted.union(self.values)
+        ids = all(_is_number(value) for value in self.values)
+        names: list[Any]
+        if trusted and all(isinstance(value, bool) for value in trusted):
+            names = [False, True]
+        elif ids and not all(_is_number(value) for value in trusted):
+            raise _unusable(
+                f"{self.what} has class ids, and y_val names such as {_some(sorted(trusted, key=repr))}; which is which is "
+                f"unknown. {_NAME_THEM}, or vote by name"
+            )
+        elif ids and not all(isinstance(value, str) for value in both):
+            count = self.width or 1 + max(int(value) for value in both)
+            as_text = bool(trusted) and all(isinstance(value, str) for value in trusted)
+            names = [str(c) if as_text else c for c in range(min(count, _MOST_CLASSES + 1))]
+        else:
+            try:
+                names = sorted(both, key=int if ids else None)
+            except TypeError:
+                raise _unusable(
+                    f"the labels {_some(sorted(both, key=repr))} of {self.what} and y_val have no order; expected labels of "
+                    f"one type. {_NAME_THEM}"
+                ) from None
+        if not 2 <= len(names) <= _MOST_CLASSES:
+            raise _unusable(
+                f"{self.what} and y_val have {len(names)} classes or more, {_some(names)}; expected 2 to {_MOST_CLASSES}. "
+                f"{_NAME_THEM}"
+            )
+        return ClassNames(names)
+
+    def _silent(self) -> InvalidInputError:
+        return _unusable(
+            f"{self.what}: none of the {len(self.sources)} sources votes on any of the {self.n_rows} samples; expected at least "
+            "one vote. In a sparse matrix a vote is class id + 1"
+        )
 
     def _own_sources(self, sources: tuple[str, ...] | None) -> tuple[str, ...]:
         if sources is None:
@@ -413,6 +466,8 @@ def _from_array(array: NDArray[Any], ballots: _Ballots) -> Sequence[str]:
 
 
 def _numbered(n_sources: int, ballots: _Ballots) -> Sequence[str]:
+    if n_sources > _MOST_SOURCES:
+        raise _unusable(f"{ballots.what} has {n_sources} sources; expected at most {_MOST_SOURCES}")
     ballots.named = False
     return [f"source {j + 1}" for j in range(n_sources)]
 
@@ -435,55 +490,6 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
-
-
-def infer_classes(votes: CastVotes, y_val: Any) -> ClassNames:
-    """The classes, where neither weak labels nor the user names them, from the labels of the votes and of validation.
-
-    Whole numbers in the votes, and probabilities in an array, number the classes 0 … C−1, C being the number of columns, or one
-    more than the largest; validation must then have whole numbers too. Otherwise all names that occur are classes, sorted.
-
-    >>> votes = CastVotes.of([["spam", None], ["ham", "spam"]], 2)
-    >>> infer_classes(votes, ["spam", "eggs"]).names
-    ['eggs', 'ham', 'spam']
-    """
-    try:
-        trusted = {v for v in map(plain, as_list([] if y_val is None else y_val, "y_val")) if not is_missing(v)}
-    except TypeError:
-        raise _unusable("y_val holds entries that are no single labels; expected one class name a sample") from None
-    voted = set(votes.values)
-    remedy = "Name the classes: fit(…, classes=[…])"
-    fraction = next((value for value in votes.values if _is_fraction(value)), None)
-    if fraction is not None:
-        raise _unusable(f"{votes.what} holds {fraction}; expected class ids or names{_SOFT}")
-    ids = all(_is_number(value) for value in voted)
-    names: list[Any]
-    if trusted and all(isinstance(value, bool) for value in trusted):
-        names = [False, True]
-    elif ids and not all(_is_number(value) for value in trusted):
-        raise _unusable(
-            f"{votes.what} has class ids, and y_val names such as {_some(sorted(trusted, key=repr))}; which is which is unknown. "
-            f"{remedy}, or vote by name"
-        )
-    elif ids and not all(isinstance(value, str) for value in voted | trusted):
-        count = votes.width or 1 + max(int(value) for value in voted | trusted)
-        if count > _MOST_CLASSES:
-            raise _unusable(
-                f"the largest class id of {votes.what} and y_val is {count - 1}; expected class ids from 0 on. {remedy}"
-            )
-        as_text = bool(trusted) and all(isinstance(value, str) for value in trusted)
-        names = [str(c) if as_text else c for c in range(count)]
-    else:
-        try:
-            names = sorted(voted | trusted, key=int if ids else None)
-        except TypeError:
-            raise _unusable(
-                f"the labels of {votes.what} and y_val, {_some(sorted(voted | trusted, key=repr))}, have no order; expected labels of one type. "
-                f"{remedy}"
-            ) from None
-    if len(names) < 2:
-        raise _unusable(f"{votes.what} and y_val name the classes {names}; expected two or more. {remedy}")
-    return ClassNames(names)
 
 
 def with_weak_source(votes: SourceVotes, weak: Float64s) -> SourceVotes:

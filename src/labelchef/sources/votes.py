@@ -10,11 +10,13 @@ log-likelihoods L (J·C, C), the log-likelihood of all votes on every sample is 
 of every source are Tᵀ Q.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, vstack
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
@@ -102,6 +104,24 @@ class SourceVotes:
         moved = csr_array((table.data, columns, table.indptr), shape=(self.n_rows, len(names) * C), copy=True)
         moved.sort_indices()
         return SourceVotes(names, C, moved)
+
+    def arrays(self) -> "dict[str, NDArray[Any]]":
+        """Plain arrays that hold these votes, to be stored or compared; `of_arrays` reads them."""
+        table = self.table
+        positions = {name: np.asarray(getattr(table, name), dtype=np.int64) for name in ("indices", "indptr")}
+        return {"sources": np.array(self.names), "weights": np.asarray(table.data), **positions}
+
+    @classmethod
+    def of_arrays(cls, arrays: "Mapping[str, NDArray[Any]]", n_classes: int) -> "SourceVotes":
+        """From what `arrays` gave.
+
+        >>> votes = SourceVotes.hard(np.array([[0, -1], [1, 1]]), 2)
+        >>> SourceVotes.of_arrays(votes.arrays(), 2).table.toarray().tolist() == votes.table.toarray().tolist()
+        True
+        """
+        names = tuple(arrays["sources"].tolist())
+        shape = (len(arrays["indptr"]) - 1, len(names) * n_classes)
+        return cls(names, n_classes, csr_array((arrays["weights"], arrays["indices"], arrays["indptr"]), shape=shape))
 
     @classmethod
     def nothing(cls, names: tuple[str, ...], n_classes: int, n_rows: int) -> "SourceVotes":
