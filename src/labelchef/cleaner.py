@@ -76,10 +76,12 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     def fit(
         self,
         X: Any,
-        Y_weak: Any,
+        Y_weak: Any = None,
         *,
+        votes: Any = None,
         X_val: Any,
         y_val: Any,
+        votes_val: Any = None,
         X_judge: Any = None,
         y_judge: Any = None,
         X_test: Any = None,
@@ -98,12 +100,20 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         that is not askable is never selected. `on_step` is told of the progress: (iteration, gradient norm, tolerance) by
         the solver, (epoch, gradient norm, NaN) by a descent, (epoch, training loss, validation loss) by a network.
 
+        `votes` are those of J sources on the training samples (rules, labelling functions, crowd workers, LLMs), with `Y_weak`
+        or in its place: an (N, J) table of class ids or names with −1 or None for no vote, a long table (item, source,
+        label), a SciPy sparse matrix of class id + 1, probabilities (N, J, C), or a dict of sources;
+        `labelchef.campaign.votes` has the forms in full. Without `Y_weak`, the weak labels are the shares of the votes;
+        with it, it is one more source. `votes_val` are votes of the same sources on the validation samples. Without
+        `Y_weak` and `classes`, the classes are the labels that occur in `votes` and `y_val`, sorted; votes by class id, or as
+        probabilities, number them 0 … C−1, and `y_val` must then hold such numbers.
+
         Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
         own (`X_judge`, `y_judge`) all of it steers.
         """
         data = partial(
-            CampaignData.of, X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge,
-            X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
+            CampaignData.of, X, Y_weak, votes=votes, votes_val=votes_val, X_val=X_val, y_val=y_val, X_judge=X_judge,
+            y_judge=y_judge, X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
         )  # fmt: skip
         return self._begin(data, on_step)
 

@@ -209,11 +209,14 @@ def _begin(folder: Path, data: CampaignData, asked: dict[str, Any], settings: Se
 
 
 def fingerprint(data: CampaignData) -> str:
-    """A digest of the data: labels whole, of the training features a few thousand rows spread over all."""
+    """A digest of the data: labels and votes whole, of the training features a few thousand rows spread over all."""
     digest = hashlib.sha256(repr((data.X.shape, data.names.names)).encode())
     few = data.X[:: max(1, len(data.X) // 4096)]
     for array in (few, data.weak, data.clean, *data.validation, *(data.test or ())):
         digest.update(np.ascontiguousarray(array).tobytes())
+    for split, votes in (("votes", data.votes), ("votes_val", data.votes_val)):
+        for name, part in ({} if votes is None else votes.arrays()).items():
+            digest.update(f"{split} {name} {part.shape} {part.dtype}".encode() + part.tobytes())
     return digest.hexdigest()
 
 
