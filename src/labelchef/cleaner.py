@@ -34,6 +34,7 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.learning import Choice
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import Gain
@@ -64,8 +65,6 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     batch_size: int
     target_metric: str
     random_state: Any
-    gamma_: float
-    l2_: float
     tuned_: Tuned | None
     classes_: "np.ndarray[Any, Any]"
     _session: Session
@@ -261,6 +260,23 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         return self._fitted().labels.cleaned.copy()
 
     @property
+    def choice_(self) -> Choice | None:
+        """What the learner uses now: source model, gamma, strengths, and the trials; None where trusted samples only steer."""
+        learner = self._fitted().learner
+        return None if learner is None else learner.choice
+
+    @property
+    def gamma_(self) -> float:
+        """The weight of a weak sample."""
+        choice = self.choice_
+        return float(self._ledger.settings.gamma) if choice is None else choice.gamma
+
+    @property
+    def l2_(self) -> float:
+        """The strength of the L2 penalty."""
+        return self._fitted().objective.l2
+
+    @property
     def suggests_(self) -> bool:
         """Whether the selector suggests labels; where not, `suggested` is −1 and strategies two and three have no voter."""
         return self._fitted().selector.suggests
@@ -280,7 +296,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         self._session, self._names = session, data.names
         self._ledger = MemoryLedger(settings, session.rounds)
         self._last_query = None
-        self.gamma_, self.l2_, self.tuned_ = float(settings.gamma), float(settings.l2), tuned
+        self.tuned_ = tuned
         self.classes_ = data.names.as_array()
         return self
 
@@ -330,13 +346,20 @@ class LabelCleaner(Cleaner):
     ----------
     selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`; 'increm_infl' is the paper's
     constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`
+    trusted : 'train': trusted samples train the model, and each is judged by the model without it; 'steer': they only steer
+        the selection and judge, as in the paper
+    sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto'
+        chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
+    preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
+        selector='infl', look_ahead=False, holdout=0
     gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
-        the validation samples that steer
+        the clean samples
     l2 : L2 strength, > 0, applied to all parameters, the intercept included; 'auto' chooses it along with gamma
     budget : samples to ask in `run`, None for no limit
     batch_size : samples a round
-    holdout : share of validation that judges and that selection never sees, drawn by class; 'auto' takes half of 100
-        samples and more; 0 is the paper's behaviour: all of validation steers, and its figures are optimistic
+    holdout : share of the trusted samples that judge and are used for nothing else, drawn by class; 'auto' takes none where
+        trusted samples train, else half of 100 samples and more; 0 with trusted='steer' is the paper's behaviour: its figures
+        are optimistic
     target, target_metric : `run` stops once this metric is reached on the validation samples that judge
     stop : a further stopping rule, see `labelchef.campaign.stopping`; also as text, such as 'MaxRounds(50)'
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
@@ -356,7 +379,8 @@ class LabelCleaner(Cleaner):
     classes_ : class names in the order of the columns
     history_ : a row a round so far
     gamma_, l2_ : the strengths in use, given or chosen
-    tuned_ : what was tried to choose them (`labelchef.campaign.tuning.Tuned`), None if both were given
+    choice_ : the source model and the strengths that were chosen, with the trials; None with trusted='steer'
+    tuned_ : with trusted='steer', what was tried to choose gamma and l2; None if both were given
 
     Examples
     --------
@@ -375,8 +399,11 @@ class LabelCleaner(Cleaner):
     ('budget spent', 40)
     """
 
-    selector: str | Selector = "expected_infl"
+    selector: str | Selector = "margin"
     constructor: str | Constructor = "newton"
+    trusted: str = "train"
+    sources: str = "auto"
+    preset: str = "default"
     gamma: float | str = "auto"
     l2: float | str = "auto"
     budget: int | None = 100

@@ -117,7 +117,7 @@ class Learner:
         self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0))
 
-    def posterior(self, objective: Objective, labels: LabelTable, log_p: Float64s) -> Float64s:
+    def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
         """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
         return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -281,6 +281,7 @@ class Session:
             self.steering.examples,
             self.rounds,
             self.labels.Y_weak,
+            believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
         )
 
     def decide(

@@ -137,9 +137,12 @@ class NaiveBayes:
 
 @dataclass(frozen=True)
 class Joint:
-    """The classifier as prior, rates from clean samples and, with weight `rho`, from the beliefs themselves."""
+    """The classifier as prior, rates from clean samples and, with weight `rho`, from the beliefs themselves.
 
-    rho: float = 0.1
+    `rho` None takes (clean samples) / (weak samples), at most 1: all beliefs together count as much as the clean samples.
+    """
+
+    rho: float | None = None
     alpha: float = 2.0
     kappa: float = 0.4
     alternations: int = 3
@@ -148,9 +151,11 @@ class Joint:
     def believe(self, evidence: Evidence) -> Belief:
         """`alternations` of θ and q."""
         votes, clean, weak = evidence.votes, evidence.clean, evidence.weak
-        row_weight = np.where(weak, self.rho, 1.0)
+        n_weak = int(weak.sum())
+        rho = min(1.0, (len(weak) - n_weak) / max(1, n_weak)) if self.rho is None else self.rho
+        row_weight = np.where(weak, rho, 1.0)
         P = np.exp(evidence.log_p)
-        sizes = evidence.class_counts + self.rho * P[weak].sum(axis=0) + 1.0
+        sizes = evidence.class_counts + rho * P[weak].sum(axis=0) + 1.0
         pseudo = _prior(self.alpha, self.kappa, votes.n_classes)
         Q = _with_clean(_softmax(evidence.log_p + np.log(_softened(evidence.given))), evidence)
         rates, found = np.empty(0), []
@@ -158,7 +163,7 @@ class Joint:
             rates = (_counts(votes, Q, row_weight) + pseudo) / sizes
             L = np.log(rates)
             Q, (free, known) = _beliefs(votes, evidence.log_p, L, clean)
-            found.append(known + self.rho * free + float((pseudo * L).sum()) - float((rates * sizes).sum()))
+            found.append(known + rho * free + float((pseudo * L).sum()) - float((rates * sizes).sum()))
         return Belief(Q, np.ones(len(Q), dtype=bool), rates, tuple(found))
 
 
