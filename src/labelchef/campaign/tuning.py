@@ -205,8 +205,11 @@ def folds_of(y: Ints, most: int, rng: np.random.Generator) -> list[tuple[Ints, I
 
 def fewer_columns(rows: Floats, most: int = COLUMNS) -> Floats:
     """The rows projected on the `most` directions of largest variance; unchanged if there are no more columns than that."""
-    if rows.shape[1] <= most:
-        return rows
+    return rows if rows.shape[1] <= most else principal_axes(rows, most)
+
+
+def principal_axes(rows: Floats, most: int) -> Floats:
+    """The rows in coordinates along their `most` main directions: orthogonal columns."""
     R = rows.astype(np.float64)
     if R.shape[1] <= R.shape[0]:
         return np.ascontiguousarray(R @ np.linalg.eigh(R.T @ R)[1][:, -most:])

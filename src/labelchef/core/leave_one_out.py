@@ -49,7 +49,7 @@ def leave_one_out_logits(
     and for more than `LARGEST_DENSE` parameters; else the Hessian is formed. Rows of weight zero keep their logits.
     """
     D, C = objective.shape
-    if C > 2 and D * (C - 1) <= LARGEST_DENSE:
+    if C > 2 and D * (C - 1) <= LARGEST_DENSE and factor is None:
         found = dense(objective, point, rows)
         if found is not None:
             return found

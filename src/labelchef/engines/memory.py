@@ -37,6 +37,11 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """A context in which BLAS uses one thread: its threads spin after each small product, on cores that others need."""
+    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
 def _block(X: Floats, bytes_a_row: int) -> int:
     """Rows to copy at a time."""
     return max(1, min(_LARGE_BLOCK, max(_SMALL_BLOCK, X.nbytes // 16)) // bytes_a_row)
@@ -158,8 +163,8 @@ class MemoryEngine(Engine):
         return g, np.ascontiguousarray(E)
 
     def small_products(self) -> AbstractContextManager[object]:
-        """See `Engine.small_products`: BLAS threads spin for a while after each product, on cores that a sweep needs."""
-        return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+        """See `Engine.small_products`."""
+        return one_blas_thread()
 
     def secant_solve(self, solve: Callable[[Float64s], Float64s], pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
         """See `Engine.secant_solve`: the two-loop recursion."""

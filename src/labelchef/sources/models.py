@@ -121,7 +121,7 @@ class Product:
 class NaiveBayes:
     """Class frequencies times the rates that clean samples show; no classifier."""
 
-    alpha: float = 2.0
+    alpha: float = 1.0
     kappa: float = 0.4
     name: ClassVar[str] = "naive_bayes"
 
@@ -139,11 +139,12 @@ class NaiveBayes:
 class Joint:
     """The classifier as prior, rates from clean samples and, with weight `rho`, from the beliefs themselves.
 
-    `rho` None takes (clean samples) / (weak samples), at most 1: all beliefs together count as much as the clean samples.
+    `rho` None takes half of (clean samples) / (weak samples), at most 1: all beliefs together count half as much as the clean
+    samples.
     """
 
     rho: float | None = None
-    alpha: float = 2.0
+    alpha: float = 1.0
     kappa: float = 0.4
     alternations: int = 3
     name: ClassVar[str] = "joint"
@@ -152,7 +153,7 @@ class Joint:
         """`alternations` of θ and q."""
         votes, clean, weak = evidence.votes, evidence.clean, evidence.weak
         n_weak = int(weak.sum())
-        rho = min(1.0, (len(weak) - n_weak) / max(1, n_weak)) if self.rho is None else self.rho
+        rho = min(1.0, 0.5 * (len(weak) - n_weak) / max(1, n_weak)) if self.rho is None else self.rho
         row_weight = np.where(weak, rho, 1.0)
         P = np.exp(evidence.log_p)
         sizes = evidence.class_counts + rho * P[weak].sum(axis=0) + 1.0
