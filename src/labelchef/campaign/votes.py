@@ -234,7 +234,8 @@ class CastVotes:
         else:
             weights = weights[order]
             same &= classes[1:] == classes[:-1]
-            differ = ~(np.abs(weights[1:] - weights[:-1]) <= SIMPLEX)
+            with np.errstate(invalid="ignore"):
+                differ = ~(np.abs(weights[1:] - weights[:-1]) <= SIMPLEX)
             self._refuse(place[1:][same & differ], "different probabilities of one class", "one")
         first = np.append(True, ~same)[: len(place)]
         place, classes, weights = place[first], classes[first], weights[first]
@@ -475,13 +476,16 @@ def _numbered(n_sources: int, ballots: _Ballots) -> Sequence[str]:
 def _as_array(given: Any, what: str) -> NDArray[Any]:
     """An array; lists keep the types of their entries, masked entries are None."""
     if np.ma.isMaskedArray(given):
-        return np.asarray(np.ma.filled(given.astype(object), None))
+        array = np.ma.getdata(given).astype(object)
+        array[np.ma.getmaskarray(given)] = None
+        return array
     if hasattr(given, "to_numpy"):
         return np.asarray(given.to_numpy())
     if hasattr(given, "__array__"):
         return np.asarray(given)
+    entries = as_list(given, what)
     try:
-        return np.array(as_list(given, what), dtype=object)
+        return np.array(entries, dtype=object)
     except ValueError:
         raise _unusable(f"{what} has rows of different lengths; expected one entry a source and sample") from None
 
