@@ -210,6 +210,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "source twice": (pd.DataFrame([[0, 1]] * 4, columns=["a", "a"]), "two sources are called 'a'"),
     "source without a name": (pd.DataFrame([[0, 1]] * 4, columns=["a", ""]), "'' cannot name a source"),
     "half a long table": (pd.DataFrame({"item": [0], "label": ["ham"]}), "expected item, source and label in a long table"),
+    "ids in a wide table": (pd.DataFrame({"id": ["m"] * 4, "a": [0] * 4}), "a column a source, and no other, in a wide one"),
     "entries that are lists": ({"a": [[0], [0, 1], [0], [0]]}, "no single labels"),
 }  # fmt: skip
 

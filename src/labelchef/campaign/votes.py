@@ -397,10 +397,10 @@ def _from_frame(given: Any, ballots: _Ballots, keys: Sequence[str] | None) -> Se
     there = [name for name in roles.values() if name is not None]
     if len(there) == len(_ROLES):
         return _from_long(given, roles, ballots, keys)
-    if len(there) == 2:
+    if len(there) == 2 or any(name in names for name in ("id", *_ROLES["item"])):
         raise _unusable(
             f"{ballots.what} has the columns {_some(names)}; expected item, source and label in a long table, or a column a "
-            "source in a wide one"
+            "source, and no other, in a wide one, whose rows are those of the features"
         )
     ballots.check_rows(len(given))
     for j, column in enumerate(given.columns):
