@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from labelchef.io.artefacts import read_model
+from labelchef.sources import SourceVotes
 
 
 def labelchef(*arguments: object, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -107,6 +108,43 @@ def test_recorded_votes_and_suggestions_alone(files: Path, tmp_path: Path) -> No
     )
     line = json.loads((tmp_path / "c" / "rounds.jsonl").read_text().splitlines()[0])
     assert {v[1] for v in line["votes"]} == {"suggestion", "person 1", "person 2"}
+
+
+def test_a_campaign_on_votes_of_sources(files: Path, tmp_path: Path) -> None:
+    """Votes in place of weak labels, and beside them; other votes are another campaign."""
+    rng = np.random.default_rng(1)
+    truth = pd.read_csv(files / "truth.csv")["label"].to_numpy()
+    right = rng.random((250, 3)) < [0.9, 0.7, 0.6]
+    other = np.where(truth == "ham", "spam", "ham")
+    votes = pd.DataFrame(np.where(right, truth[:, None], other[:, None]), columns=["rule", "llm", "worker 7"])
+    votes[rng.random((250, 3)) < 0.2] = None
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    val = pd.read_csv(files / "val.csv")["label"]
+    pd.DataFrame({"item": range(70), "source": "llm", "label": val}).to_json(
+        tmp_path / "val_votes.jsonl", orient="records", lines=True
+    )
+    given = inputs(files, tmp_path / "a")
+    without = [*given[:2], *given[4:]]
+    own = ["--source-votes", tmp_path / "votes.csv", "--budget", 10, "--no-report"]
+    of_val = ["--val-source-votes", tmp_path / "val_votes.jsonl"]
+    labelchef("clean", *without, *own, *of_val)
+    labels = pd.read_csv(tmp_path / "a" / "cleaned_labels.csv")
+    shares = SourceVotes.hard(votes.replace({"ham": 0, "spam": 1}).fillna(-1).to_numpy(np.int64), 2).shares()
+    weak = (labels["source"] == "weak").to_numpy()
+    np.testing.assert_allclose(labels.loc[weak, ["p_ham", "p_spam"]], shares[weak])
+    labelchef("clean", *without, *own, *of_val, "--budget", 20, "--resume")
+    fewer = labelchef("clean", *without, *own, "--resume", check=2)
+    assert "other data" in fewer.stderr
+    votes.iloc[::-1].to_csv(tmp_path / "votes.csv", index=False)
+    assert "other data" in labelchef("clean", *without, *own, *of_val, "--resume", check=2).stderr
+    both = labelchef("clean", *inputs(files, tmp_path / "b"), *own)
+    assert "10" in both.stdout
+    nothing = labelchef("clean", *without[:-1], tmp_path / "c", check=2)
+    assert "--weak or --source-votes is missing" in nothing.stderr
+    assert not (tmp_path / "c").exists()
+    pd.DataFrame({"idle": [""] * 250, "rule": votes["rule"]}).to_csv(tmp_path / "votes.csv", index=False)
+    idle = labelchef("clean", *without[:-1], tmp_path / "d", *own)
+    assert "warning votes: 'idle' (1 of 2 sources) votes on no sample" in idle.stderr
 
 
 def test_a_target_and_given_labels(files: Path, tmp_path: Path) -> None:
@@ -225,6 +263,9 @@ BAD: dict[str, tuple[list[object], str]] = {
     "learning rate": (["--constructor", "retrain", "--learning-rate", -1], "learning_rate is -1.0; expected a number above 0"),
     "constructor": (["--constructor", "magic"], "constructor is 'magic'; expected one of: newton, retrain, deltagrad_l"),
     "votes beyond": (["--votes", "FAR", "--strategy", "one"], "votes on item 999"),
+    "votes of sources beyond": (["--source-votes", "FAR"], "there is no sample '999', which has a vote"),
+    "short votes of sources": (["--source-votes", "SHORT"], "votes has 1 rows; expected 250"),
+    "votes of sources on validation alone": (["--val-source-votes", "SHORT"], "votes_val was given without votes"),
 }  # fmt: skip
 
 
@@ -235,7 +276,9 @@ def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, wha
     (tmp_path / "odd.csv").write_text("label\n" + "eggs\n" * 70)
     (tmp_path / "odd2.csv").write_text("label\nham\n")
     (tmp_path / "far.csv").write_text("item,annotator,label\n999,a,ham\n")
+    (tmp_path / "short.csv").write_text("rule,llm\nham,spam\n")
     places = {
+        "SHORT": tmp_path / "short.csv",
         "CORRUPT": tmp_path / "corrupt.npy", "TRUTH": files / "truth.csv", "TEST": files / "test.npy",
         "ODD": tmp_path / "odd.csv", "ODD2": tmp_path / "odd2.csv", "FILE": tmp_path / "file", "FAR": tmp_path / "far.csv",
     }  # fmt: skip

@@ -19,6 +19,8 @@ from labelchef.services import campaigns, worker
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
+from labelchef.services.people.access import find
+from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 
@@ -360,6 +362,24 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     escaping = [("features", ("../../features.npy", f[1])) if n == "features" else (n, f) for n, f in files]
     assert lead.client.post("/api/campaigns", files=escaping, data=form).status_code == 201
     assert not (ws.home.parent / "features.npy").exists()
+
+
+def test_a_campaign_from_uploaded_votes_of_sources(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
+    lead = as_person("lead")
+    files = {n: (p.name, p.read_bytes()) for n, p in upload_files(tmp_path / "up").items() if n != "weak"}
+    names = [str(name) for name in small_data().names.names]
+    votes = "\n".join(["rule,llm", *(f"{names[k % 3]},{names[k % 2]}" for k in range(len(small_data().X)))])
+    files["source_votes"] = ("votes.csv", votes.encode())
+    made = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    assert made.status_code == 201, made.text
+    kept = data_of(ws, find(ws, made.json()["slug"]))
+    assert kept.votes is not None
+    assert kept.votes.names == ("rule", "llm")
+    assert kept.names.names == sorted(names)
+    files["val_source_votes"] = ("votes.csv", b"rule,other\n")
+    refused = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "votes")
+    assert "votes_val has" in refused.json()["detail"]
 
 
 def test_a_campaign_from_a_folder_below_the_import_root(ws: Workspace, as_person: Sign, people: Any) -> None:

@@ -234,7 +234,8 @@ class CastVotes:
         else:
             weights = weights[order]
             same &= classes[1:] == classes[:-1]
-            differ = ~(np.abs(weights[1:] - weights[:-1]) <= SIMPLEX)
+            with np.errstate(invalid="ignore"):
+                differ = ~(np.abs(weights[1:] - weights[:-1]) <= SIMPLEX)
             self._refuse(place[1:][same & differ], "different probabilities of one class", "one")
         first = np.append(True, ~same)[: len(place)]
         place, classes, weights = place[first], classes[first], weights[first]
@@ -396,10 +397,10 @@ def _from_frame(given: Any, ballots: _Ballots, keys: Sequence[str] | None) -> Se
     there = [name for name in roles.values() if name is not None]
     if len(there) == len(_ROLES):
         return _from_long(given, roles, ballots, keys)
-    if len(there) == 2:
+    if len(there) == 2 or any(name in names for name in ("id", *_ROLES["item"])):
         raise _unusable(
             f"{ballots.what} has the columns {_some(names)}; expected item, source and label in a long table, or a column a "
-            "source in a wide one"
+            "source, and no other, in a wide one, whose rows are those of the features"
         )
     ballots.check_rows(len(given))
     for j, column in enumerate(given.columns):
@@ -475,13 +476,16 @@ def _numbered(n_sources: int, ballots: _Ballots) -> Sequence[str]:
 def _as_array(given: Any, what: str) -> NDArray[Any]:
     """An array; lists keep the types of their entries, masked entries are None."""
     if np.ma.isMaskedArray(given):
-        return np.asarray(np.ma.filled(given.astype(object), None))
+        array = np.ma.getdata(given).astype(object)
+        array[np.ma.getmaskarray(given)] = None
+        return array
     if hasattr(given, "to_numpy"):
         return np.asarray(given.to_numpy())
     if hasattr(given, "__array__"):
         return np.asarray(given)
+    entries = as_list(given, what)
     try:
-        return np.array(as_list(given, what), dtype=object)
+        return np.array(entries, dtype=object)
     except ValueError:
         raise _unusable(f"{what} has rows of different lengths; expected one entry a source and sample") from None
 
