@@ -26,7 +26,6 @@ Shapes: x_j a row of X (n, D), with weight w_j; a_j, p_j, y_j rows of A, P, Y (n
 """
 
 import numpy as np
-from scipy.linalg import lapack
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import FrozenCurvature, freeze
@@ -111,7 +110,7 @@ def _amplified(B: Float64s, covariance: Float64s, residual: Float64s) -> Float64
 
 
 def _inverse_hessian(objective: Objective, point: Point) -> Float64s | None:
-    """H̃⁻¹ as (k, D, k, D), by Cholesky."""
+    """H̃⁻¹ as (k, D, k, D); None unless H̃ is positive definite."""
     engine, xp, (D, C) = objective.engine, objective.engine.xp, objective.shape
     P = probabilities(with_reference(point.logits, xp), xp)
     r, k, N = engine.placed(objective.labels).weight, C - 1, engine.n_rows
@@ -123,9 +122,9 @@ def _inverse_hessian(objective: Objective, point: Point) -> Float64s | None:
             H[c, :, e] = (G if c == e else -G) / N + (float(c == e) - 1.0 / C) * objective.l2 * np.eye(D)
             H[e, :, c] = H[c, :, e]
     flat = H.reshape(k * D, k * D)
-    factor, failed = lapack.dpotrf(flat, lower=1, overwrite_a=0)
-    if failed:
-        return None
-    inverse, _ = lapack.dpotri(factor, lower=1)
-    lower = np.tril(inverse)
-    return np.asarray((lower + np.tril(lower, -1).T).reshape(k, D, k, D))
+    with engine.small_products():
+        try:
+            np.linalg.cholesky(flat)
+        except np.linalg.LinAlgError:
+            return None
+        return np.asarray(np.linalg.inv(flat).reshape(k, D, k, D))
