@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.io.artefacts import read_model
+from labelchef import load_model
 from labelchef.sources import SourceVotes
 
 
@@ -68,16 +68,20 @@ def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
     assert labels["source"].value_counts().to_dict() == {"weak": 220, "cleaned": 30}
     assert set(labels["label"]) == {"ham", "spam"}
     np.testing.assert_allclose(labels[["p_ham", "p_spam"]].sum(axis=1), 1.0)
-    W, classes, settings = read_model(out / "model.npz")
-    assert W.shape == (6, 2)
-    assert classes == ["ham", "spam"]
-    assert settings["budget"] == 30
+    model = load_model(out / "model.npz")
+    assert model.coef.shape == (5, 2)
+    assert model.classes_.tolist() == ["ham", "spam"]
+    with np.load(out / "model.npz", allow_pickle=False) as archive:
+        assert json.loads(str(archive["meta"]))["settings"]["budget"] == 30
     history = pd.read_csv(out / "history.csv")
     assert history["spent"].tolist() == [0, 10, 20, 30]
     assert len((out / "rounds.jsonl").read_text().splitlines()) == 3
     summary = json.loads((out / "summary.json").read_text())
     assert summary["stopped_because"] == "budget spent"
     assert summary["after"]["test"]["accuracy"] == pytest.approx(history["test_accuracy"].iloc[-1])
+    X, y = np.load(files / "test.npy"), np.load(files / "test_y.npy", allow_pickle=False)
+    assert model.score(X, y) == pytest.approx(summary["after"]["test"]["accuracy"])
+    assert not (out / "model.onnx").exists()
     page = (out / "report.html").read_text()
     assert page.count("<svg") == 6
     assert "Agreement with the true label" in page
@@ -341,6 +345,27 @@ def test_brackets_in_names_are_shown_as_they_are(files: Path, tmp_path: Path) ->
     assert missing.returncode == 2
     assert missing.stdout == ""
     assert "pip install 'labelchef[report]'" in missing.stderr
+
+
+def test_the_model_as_onnx(files: Path, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    out = tmp_path / "out"
+    labelchef("clean", *inputs(files, out), "--no-report", "--budget", 10, "--onnx")
+    X = np.load(files / "test.npy").astype(np.float32)
+    session = runtime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    label, probabilities = session.run(["label", "probabilities"], {"X": X})
+    model = load_model(out / "model.npz")
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-6)
+    assert label.tolist() == model.predict(X).tolist()
+    code = (
+        "import sys; sys.modules['onnx'] = None; "
+        f"sys.argv[1:] = {[str(part) for part in inputs(files, tmp_path / 'none')]!r}; sys.argv[1:1] = ['clean', '--onnx']; "
+        "from labelchef.cli.main import run; run()"
+    )
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "pip install 'labelchef[onnx]'" in missing.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_help_and_version() -> None:

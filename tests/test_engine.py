@@ -1,10 +1,12 @@
 """The compiled sweeps against plain NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from scipy.special import log_softmax, softmax
 
 from labelchef.core.contrasts import contrast, expand, with_reference
@@ -144,7 +146,7 @@ def test_saturated_logits_stay_finite() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_two_arrays_are_one_set_of_rows(dtype: type) -> None:
     rng = np.random.default_rng(3)
-    X = rng.normal(size=(700, 9)).astype(dtype)
+    X: NDArray[np.floating[Any]] = rng.normal(size=(700, 9)).astype(dtype)
     labels = RowLabels(rng.dirichlet(np.ones(3), 700), rng.random(700))
     W, V = rng.normal(size=(2, 10)), rng.normal(size=(2, 10))
     one, two = MemoryEngine(X, bias=True), MemoryEngine(X[:650], bias=True, more=X[650:])

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -235,19 +234,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         half()
     assert json.loads(path.read_text()) == {"a": 1.5, "b": [0, 1]}
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
-
-
-def test_models_round_trip(tmp_path: Path) -> None:
-    W = np.random.default_rng(0).normal(size=(4, 3))
-    names: list[Any] = ["a", 2, "c"]
-    artefacts.write_model(tmp_path / "m.npz", W, names, {"gamma": 0.8})
-    read, classes, settings = artefacts.read_model(tmp_path / "m.npz")
-    np.testing.assert_array_equal(read, W)
-    assert classes == names
-    assert settings == {"gamma": 0.8}
-    (tmp_path / "m.npz").write_bytes((tmp_path / "m.npz").read_bytes()[:100])
-    with pytest.raises(InvalidInputError, match="no labelchef model"):
-        artefacts.read_model(tmp_path / "m.npz")
 
 
 def ledger_line(number: int) -> str:

@@ -20,20 +20,23 @@ from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, as_rows
+from labelchef.campaign.final import final_classifier
 from labelchef.campaign.gain import Judged
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.campaign.tuning import Tuned
+from labelchef.classifier import LinearClassifier, feature_names_of
 from labelchef.constructors import Constructor, make_constructor
 from labelchef.constructors.protocol import OnStep
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.features import as_features
 from labelchef.domain.learning import Choice
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
@@ -54,6 +57,8 @@ class CleaningResult:
     message: str
     rounds: tuple[RoundRecord, ...]
     """The same in full: what was asked, voted, decided and changed."""
+    model: Any
+    """The final classifier, as `finish()` gives it: `LinearClassifier`, or `networks.NetworkClassifier`."""
 
 
 class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
@@ -71,6 +76,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     _ledger: MemoryLedger
     _names: ClassNames
     _last_query: tuple[Batch, float] | None = None
+    _feature_names: list[str] | None
+    """The columns of X, if it was a frame with names."""
 
     def fit(
         self,
@@ -114,7 +121,9 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             CampaignData.of, X, Y_weak, votes=votes, votes_val=votes_val, X_val=X_val, y_val=y_val, X_judge=X_judge,
             y_judge=y_judge, X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
         )  # fmt: skip
-        return self._begin(data, on_step)
+        self._begin(data, on_step)
+        self._feature_names = feature_names_of(X)
+        return self
 
     @abstractmethod
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
@@ -209,7 +218,11 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             require_suggestions(session.selector)
         self._ledger.settings = self._settings()  # read again, so that a user may raise the budget between runs
         reason, message = steps.run(self._ledger, session, voters, aggregator, self._rules(), on_round)
-        return CleaningResult(self.history_, reason, message, tuple(session.rounds))
+        return CleaningResult(self.history_, reason, message, tuple(session.rounds), self.finish())
+
+    @abstractmethod
+    def finish(self) -> Any:
+        """The final classifier, in the manner of scikit-learn, without any of the training data; this cleaner stays as it is."""
 
     def gain(self, metric: str | None = None, *, split: str = "validation") -> Gain | None:
         """What cleaning has brought so far: the model now against the first one, with a 95 % interval.
@@ -441,6 +454,14 @@ class LabelCleaner(Cleaner):
         """Class probabilities (n, C)."""
         W = self.W_  # first: it refuses a cleaner that is not fitted
         return linear_probabilities(as_features(X, columns=self._n_features), W, bias=self._bias)
+
+    def finish(self) -> LinearClassifier:
+        """The final classifier: softmax regression fitted from scratch to the labels as they stand.
+
+        It does not depend on the order of rounds, only on data, labels and settings. `save` and `to_onnx` write it to a file,
+        and it can be pickled. This cleaner stays as it is: labelling may go on. It costs as much as the first model.
+        """
+        return final_classifier(self._fitted(), self._names, bias=self._bias, feature_names=self._feature_names)
 
     @property
     def W_(self) -> Float64s:  # noqa: N802

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary, Role
+from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import tasks, votes
@@ -281,6 +283,29 @@ def test_exports(as_person: Sign, campaign: CampaignSummary, format: str) -> Non
         assert answer.status_code == 200
         assert f'filename="{campaign.slug}-{what}.{format}"' in answer.headers["content-disposition"]
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_model_goes_out(
+    ws: Workspace, as_person: Sign, campaign: CampaignSummary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead, where = as_person("lead"), f"{base(campaign)}/export/model"
+    for format, begins in (("npz", b"PK"), ("onnx", b"\x08")):
+        answer = lead.get(where, params={"format": format})
+        assert answer.status_code == 200
+        assert f'filename="{campaign.slug}-model.{format}"' in answer.headers["content-disposition"]
+        assert answer.content.startswith(begins)
+        assert f"/export/model?format={format}" in lead.get(f"/c/{campaign.slug}/lead/export").text
+    assert lead.get(where, params={"format": "pkl"}).status_code == 422
+    assert as_person("ann").get(where).status_code == 403
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    missing = lead.get(where, params={"format": "onnx"})
+    assert (missing.status_code, missing.json()["code"]) == (422, "onnx")
+    page = lead.get(f"/c/{campaign.slug}/lead/export").text
+    assert "format=npz" in page
+    assert "format=onnx" not in page
+    untrained = campaigns.create_campaign(ws, "No model yet", small_data(), Settings(gamma=0.5, l2=0.01), "lead")
+    early = lead.get(f"{base(untrained)}/export/model")
+    assert (early.status_code, early.json()["code"]) == (409, "preparing")
 
 
 def test_report_and_replay(as_person: Sign, campaign: CampaignSummary) -> None:

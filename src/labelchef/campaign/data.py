@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_list, as_mask, as_weak_labels
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
 from labelchef.campaign.votes import CastVotes, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles, NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.features import as_features
 from labelchef.domain.records import UNRESOLVED
 from labelchef.io import tables
 from labelchef.sources import SourceVotes

@@ -67,6 +67,7 @@ def clean(
     strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
 ) -> None:
     """Run a whole cleaning campaign from files.
@@ -82,7 +83,9 @@ def clean(
     answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
     data = read_files(campaign_files(files))
     with LiveProgress(settings.target_metric) as live:
-        outcome = service.clean(data, answers, settings, out, report=report, resume=resume, watcher=live.watcher())
+        outcome = service.clean(
+            data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
+        )
     show_outcome(outcome, settings.target_metric)
     if outcome.stopped_because == "interrupted":
         raise typer.Exit(INTERRUPTED)

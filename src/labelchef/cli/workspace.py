@@ -157,16 +157,16 @@ def vote(
 @takes(ws=workspace_options())
 def export(
     campaign: Campaign,
-    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet.")],
+    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx.")],
     ws: "Workspace",
-    what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
+    what: Annotated[str, typer.Option(help="labels; votes: the whole ledger of them; or the final model.")] = "labels",
 ) -> None:
-    """Write the present labels, or all votes, to a file."""
+    """Write the present labels, all votes or the final model to a file."""
     from labelchef.services import exchange
 
-    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes}
+    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes, "model": exchange.export_model}
     if what not in writers:
-        raise InvalidInputError(f"what is {what!r}; expected labels or votes", code="what")
+        raise InvalidInputError(f"what is {what!r}; expected labels, votes or model", code="what")
     console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
 
 

@@ -11,10 +11,12 @@ from sqlalchemy import Connection
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
+from labelchef.campaign.final import final_classifier
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Stepper, due
+from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
@@ -132,6 +134,13 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         found = Trained(data, campaign.settings, rebuild.rebuild(data, campaign.settings, past))
         ws.trained[campaign.id] = found
     return found
+
+
+def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
+    """The final model after the last closed round, by a session of its own; the cache and the ledger stay as they are."""
+    data, settings = data_of(ws, campaign), campaign.settings
+    session = rebuild.rebuild(data, settings, ledger_of(ws, campaign).rounds()[1:])
+    return final_classifier(session, data.names, bias=settings.fit_intercept)
 
 
 def step(ws: Workspace, campaign: str) -> bool:
