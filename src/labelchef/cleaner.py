@@ -25,6 +25,7 @@ from labelchef.campaign.gain import Judged
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.session import Session
+from labelchef.campaign.source_report import sources_frame
 from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import StoppingRule
@@ -265,12 +266,24 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def labels_(self) -> Float64s:
         """(N, C) training labels as they stand."""
-        return self._fitted().labels.Y.copy()
+        return self._fitted().label_state[0].copy()
+
+    @property
+    def posterior_(self) -> Float64s:
+        """(N, C): what is now believed of every training sample, from model, sources and people."""
+        session = self._fitted()
+        return session.posterior()[: session.n_train]
+
+    @property
+    def sources_(self) -> pd.DataFrame:
+        """A row a source: coverage, accuracy and confusion with intervals, conflicts, weight, use, and what muting it would
+        change (`labelchef.domain.learning.SourceFacts`); empty where trusted samples only steer."""
+        return sources_frame(self._fitted())
 
     @property
     def cleaned_(self) -> Bools:
         """(N,) which samples have a clean label."""
-        return self._fitted().labels.cleaned.copy()
+        return self._fitted().label_state[1].copy()
 
     @property
     def choice_(self) -> Choice | None:
@@ -387,7 +400,9 @@ class LabelCleaner(Cleaner):
     Attributes
     ----------
     W_ : (D, C) parameters, the intercept in the last row
-    labels_ : (N, C) training labels as they stand: weak, or one-hot once cleaned
+    labels_ : (N, C) training labels as they stand: weak as given, or one-hot once cleaned
+    posterior_ : (N, C) what is believed of every training sample, from model, sources and people
+    sources_ : a frame, a row a source: coverage, accuracy, confusion, conflicts, weight, and what muting it would change
     cleaned_ : (N,) which samples have a clean label
     classes_ : class names in the order of the columns
     history_ : a row a round so far

@@ -36,7 +36,7 @@ from labelchef.sources import SourceVotes
 from labelchef.sources.models import MODELS, DawidSkene, Evidence, NaiveBayes, make_source_model
 
 GAMMAS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
-RELATIVE = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+RELATIVE = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Values of λ and μ that are tried, divided by the mean squared length of a row."""
 
 ROWS, COLUMNS = 2000, 256

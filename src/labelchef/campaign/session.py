@@ -24,7 +24,7 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.leave_one_out import leave_one_out_logits
 from labelchef.core.objective import Linear, Objective, Point
-from labelchef.core.softmax import cross_entropies, probabilities
+from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -176,6 +176,13 @@ class Session:
     def label_state(self) -> tuple[Float64s, Bools]:
         """(N, C) clean labels, and weak ones as given; (N,) which of them are clean."""
         return self.labels.as_given[: self.n_train], self.labels.cleaned[: self.n_train]
+
+    def posterior(self) -> Float64s:
+        """(rows, C): what is believed of every row, from model, sources and people; trusted samples come after the N samples."""
+        A = with_reference(self.objective.engine.host(self.construction.point.logits))
+        if self.learner is None:
+            return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
+        return self.learner.posterior(self.labels, log_probabilities(A))
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""

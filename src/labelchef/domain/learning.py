@@ -19,6 +19,39 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class SourceFacts:
+    """What is known of a source.
+
+    Intervals are 95 % intervals of Jeffreys from clean samples; (0, 1) where it has no vote on a clean sample.
+    """
+
+    name: str
+    votes: int
+    """Samples it votes on, of those that can be asked about."""
+    coverage: float
+    """Their share."""
+    clean_votes: int
+    """Clean samples it votes on, trusted or answered."""
+    accuracy: float
+    """Share of its votes that are right: as believed of all samples it votes on, clean or not; NaN without votes."""
+    accuracy_low: float
+    accuracy_high: float
+    conflicts: float
+    """Share of its votes that differ from those of another source on the same sample; NaN without votes."""
+    weight: float
+    """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
+    use: str
+    """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts), 'counted' (like any other source), or
+    'not used'."""
+    muting: float
+    """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used."""
+    confusion: tuple[tuple[float, ...], ...]
+    """[class][vote]: share of its votes on samples of a class, as believed."""
+    confusion_low: tuple[tuple[float, ...], ...]
+    confusion_high: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Choice:
     """What the learner uses until it is chosen anew.
 
