@@ -377,7 +377,7 @@ class LabelCleaner(Cleaner):
     sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto'
         chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
     preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
-        selector='infl', look_ahead=False, holdout=0
+        selector='infl', look_ahead=False, holdout=0, tol=1e-5
     gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
         the clean samples
     l2 : L2 strength, > 0, applied to all parameters, the intercept included; 'auto' chooses it along with gamma
@@ -442,7 +442,7 @@ class LabelCleaner(Cleaner):
     look_ahead: bool = True
     holdout: float | str = "auto"
     fit_intercept: bool = True
-    tol: float = 1e-5
+    tol: float = 1e-3
     learning_rate: float | None = None
     epochs: int | None = None
     minibatch: int | None = None

@@ -140,14 +140,14 @@ class Learner:
         rng = np.random.default_rng([self.seed, _DRAW])
         order, cleaned = rng.permutation(self.n_items), labels.cleaned
         weak = np.sort(order[~cleaned[order]][:ROWS])
-        answered = order[cleaned[order]][: max(0, CLEAN - (len(cleaned) - self.n_items))]
-        clean = np.concatenate([np.arange(self.n_items, len(cleaned))[:CLEAN], np.sort(answered)])
+        trusted = np.arange(self.n_items, len(cleaned))[:CLEAN]
+        clean = np.concatenate([trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
         rows: Ints = np.concatenate([weak, clean])
         X = objective.engine.rows(rows)
         times = np.count_nonzero(~cleaned[: self.n_items]) / max(1, len(weak))
         X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
         y = labels.clean_ids[clean]
-        return Sample(X, self.votes.rows(rows), self.given[rows], y, times, self.bias, self.seed)
+        return Sample(X, self.votes.rows(rows), self.given[rows], y, len(trusted), times, self.bias, self.seed)
 
 
 def _done(choice: Choice) -> "Future[Choice]":

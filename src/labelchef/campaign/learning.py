@@ -8,7 +8,8 @@ source model (`sources.models`). The classifier that source models take for thei
 
 A trial (source model, γ, λ) is scored by cross-entropy on held-out clean samples at the best temperature, like the trials of
 `tuning`. It is cross-fitted: the clean model, the source model and the learner of a fold are all made without the fold. γ = 0, no
-weak labels at all, is among the trials.
+weak labels at all, is among the trials. With 50 trusted samples and more, only they score: answered samples were asked because
+they are hard, and on hard samples weak labels look worse than they are.
 
 M of the weak samples are drawn if there are more than `ROWS`; each then counts N/M times. The search takes one value after
 the other: μ; then for every source model λ, coarsely, at a middle γ; for the best two of them γ, and λ again.
@@ -30,6 +31,7 @@ from labelchef.core.softmax import log_probabilities
 from labelchef.core.solvers import minimise
 from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
+from labelchef.domain.validation import FEWEST
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
@@ -59,7 +61,9 @@ class Sample:
     given: Float64s
     """(M + m, C) weak labels as given; not read of the clean rows."""
     y: Ints
-    """(m,) labels of the clean rows."""
+    """(m,) labels of the clean rows, the trusted ones first."""
+    n_trusted: int
+    """How many of them are trusted. The others were answered because a selector asked: they are no fair sample."""
     times: float
     """How many weak samples each of the M stands for."""
     bias: bool
@@ -69,6 +73,11 @@ class Sample:
     def n_weak(self) -> int:
         """M."""
         return len(self.X) - len(self.y)
+
+    @property
+    def scored(self) -> slice:
+        """Which clean rows score: the trusted ones if there are enough of them, else all."""
+        return slice(self.n_trusted if self.n_trusted >= FEWEST else None)
 
 
 def choose(
@@ -146,7 +155,7 @@ class _Search:
                 W = warm[k] = parts[k].fit(self._one_hot[kept], np.ones(len(kept)), strength, warm[k])
                 A[held] = clean.X[held] @ W
                 found.append(W)
-            temperature, loss = best_temperature(A, y)
+            temperature, loss = best_temperature(A[self.sample.scored], y[self.sample.scored])
             if loss <= best[0]:
                 best = (loss, strength, temperature, found)
         self.clean_loss, self.clean_strength, self.temperature = best[:3]
@@ -188,7 +197,7 @@ class _Search:
             weight[:M] *= gamma
             W = self._warm[model, k] = self._rows.fit(Y, weight, strength, self._warm.get((model, k)))
             A[held] = self._rows.X[M + held] @ W
-        return best_temperature(A, y)[1]
+        return best_temperature(A[self.sample.scored], y[self.sample.scored])[1]
 
 
 @dataclass(frozen=True)

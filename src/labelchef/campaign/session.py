@@ -4,7 +4,6 @@ A session holds the state of a campaign. Two steps change it, `select` and `deci
 changes nothing: an interrupt in the middle of `decide` restores the labels.
 """
 
-import copy
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -382,7 +381,7 @@ class Session:
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
         """Assign the labels; if anything in the `with` block fails, restore them and the state of the session."""
         before, closed = (self._construction, self._selected, self._undoable, self.objective), len(self.rounds)
-        learned = None if self.learner is None else copy.copy(self.learner)
+        learned = None if self.learner is None else replace(self.learner)
         believed = self.labels.belief
         try:
             with self.labels.assigned(decisions.items, decisions.labels) as change:

@@ -40,6 +40,7 @@ PAPER: Mapping[str, Any] = {
     "selector": "infl",
     "look_ahead": False,
     "holdout": 0.0,
+    "tol": 1e-5,
 }
 """The preset 'paper'."""
 
@@ -183,7 +184,7 @@ class Settings:
     )  # fmt: skip
     fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
     tol: float = _option(
-        1e-5, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",
+        1e-3, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",
         above=0, advanced=True,
     )  # fmt: skip
     engine: str = _option(
