@@ -211,6 +211,13 @@ BAD: dict[str, tuple[Any, str]] = {
     "source without a name": (pd.DataFrame([[0, 1]] * 4, columns=["a", ""]), "'' cannot name a source"),
     "half a long table": (pd.DataFrame({"item": [0], "label": ["ham"]}), "expected item, source and label in a long table"),
     "ids in a wide table": (pd.DataFrame({"id": ["m"] * 4, "a": [0] * 4}), "a column a source, and no other, in a wide one"),
+    "unknown class that no one votes for": (
+        {"a": [0] * 4, "b": pd.DataFrame(np.nan, range(4), ["ham", "bacon"])}, "a class of soft votes is 'bacon'; expected one",
+    ),
+    "arrays of different widths": ([np.zeros((2, 3)), np.zeros((2, 4))] * 2, "rows of different lengths"),
+    "flat, sparse": (sparse.coo_array([1, 1, 1, 1]), r"votes has shape \(4,\)"),
+    "a column of a frame": (pd.Series([0, 1, 0, 1]), r"votes has shape \(4,\)"),
+    "millions of sources": (sparse.csr_array((4, 2_000_000)), "has 2000000 sources; expected at most"),
     "entries that are lists": ({"a": [[0], [0, 1], [0], [0]]}, "no single labels"),
 }  # fmt: skip
 

@@ -212,8 +212,9 @@ class CastVotes:
             return names.vote(value, self.what)
         except InvalidInputError:
             pass
-        first = int(np.argmax(self.labels == k))
-        where = f"{self.what}: the vote of {self.sources[self.columns[first]]!r} on sample {self.rows[first]}"
+        where = f"{self.what}: a class of soft votes"
+        for first in np.flatnonzero(self.labels == k)[:1].tolist():
+            where = f"{self.what}: the vote of {self.sources[self.columns[first]]!r} on sample {self.rows[first]}"
         try:
             return names.vote(value, where)
         except InvalidInputError as error:
@@ -229,35 +230,37 @@ class CastVotes:
         place, classes = place[order], classes[order]
         same = place[1:] == place[:-1]
         if weights is None:
-            self._refuse(place[1:][same & (classes[1:] != classes[:-1])], "different labels", "one")
+            self._refuse(
+                place[1:][same & (classes[1:] != classes[:-1])], "different labels", "one", "Decide between them first"
+            )
             weights = np.ones(len(classes))
         else:
             weights = weights[order]
             same &= classes[1:] == classes[:-1]
             with np.errstate(invalid="ignore"):
                 differ = ~(np.abs(weights[1:] - weights[:-1]) <= SIMPLEX)
-            self._refuse(place[1:][same & differ], "different probabilities of one class", "one")
+            came = "different probabilities of one class"
+            self._refuse(place[1:][same & differ], came, "one", "Decide between them first")
         first = np.append(True, ~same)[: len(place)]
         place, classes, weights = place[first], classes[first], weights[first]
         found, vote = np.unique(place, return_inverse=True)
         total = np.bincount(vote, weights, len(found))
         right = (np.abs(total - 1.0) <= SIMPLEX) | (total == 0.0)
         right &= np.bincount(vote, ~(weights >= -SIMPLEX), len(found)) == 0
-        self._refuse(
-            found[~right], "probabilities that are negative or do not sum to 1", "a distribution over the classes"
-        )
+        came, expected = "probabilities that are negative or do not sum to 1", "a distribution over the classes"
+        self._refuse(found[~right], came, expected, "Scale them first, or leave a vote out with NaN for all classes")
         kept = weights > 0.0
         place, classes, weights, vote = place[kept], classes[kept], weights[kept], vote[kept]
         weights = weights / np.bincount(vote, weights, len(found))[vote]
         return place // J, place % J, classes, weights
 
-    def _refuse(self, places: Ints, came: str, expected: str) -> None:
+    def _refuse(self, places: Ints, came: str, expected: str, remedy: str) -> None:
         if len(places):
             J = len(self.sources)
             shown = ", ".join(f"{self.sources[p % J]!r} on sample {p // J}" for p in places[:3].tolist())
             raise _unusable(
                 f"{self.what}: {came} from {shown} ({len(places)} such votes); expected {expected} from a source on a sample. "
-                "Decide between them first"
+                f"{remedy}"
             )
 
 
