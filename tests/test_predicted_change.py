@@ -1,7 +1,8 @@
 """The predicted change of a record, compared with the change that an independent refit finds.
 
-Trusted samples steer. With expected influence, 12 rounds of 10, a third of the answers drawn by chance, the rank correlation found is
-0.98 and more and the mean error 9 to 15 % of the change. The sum of `batch.influence`, which ignores the answers, errs by 47 to 88 %.
+Trusted samples steer. With expected influence, 12 rounds of 10, a third of the answers drawn by chance, the rank correlation
+found is 0.98 and more and the mean error 9 to 15 % of the change. The sum of `batch.influence`, which ignores the answers, errs
+by 47 to 88 %.
 """
 
 import json
