@@ -67,19 +67,21 @@ class Learner:
     choice: Choice | None = None
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
+    clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """(n, C) logits of the trusted samples, each under the clean model without it."""
     belief: Belief | None = field(default=None, repr=False)
-    _next: "Future[Choice] | None" = field(default=None, repr=False)
+    _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """A choice that is being computed is waited for: a thread cannot be copied."""
-        return {**self.__dict__, "_next": None if self._next is None else _done(self._next.result())}
+        return {**self.__dict__, "_next": self._awaited()}
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
         if self.choice is None:
             self.choice = self._chosen(objective, labels)
         elif self._next is not None:
-            self.choice, self._next = self._next.result(), None
+            self.choice, self._next = self._awaited(), None
         return self.under_choice(objective)
 
     def under_choice(self, objective: Objective) -> Objective:
@@ -104,10 +106,7 @@ class Learner:
         """Fit the clean model, learn the sources, and give the weak samples the labels and weights that follow."""
         assert self.choice is not None, "a choice comes first"
         choice, clean = self.choice, labels.clean_ids
-        rows = np.flatnonzero(clean >= 0)
-        X = objective.engine.rows(rows)
-        fit = CleanFit(X[:, :-1] if self.bias else X, clean[rows], labels.n_classes, bias=self.bias)
-        self.clean_parameters = fit.at(choice.clean_strength)
+        self.clean_parameters, self.clean_held_out = self.clean_model(objective, labels, np.flatnonzero(clean >= 0))
         if choice.model == NO_SOURCES:
             self.belief = None
             labels.believe(labels.Y_weak, np.zeros(len(clean)))
@@ -117,6 +116,14 @@ class Learner:
         self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0))
 
+    def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
+        """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
+        assert self.choice is not None, "a choice comes first"
+        X, n = objective.engine.rows(rows), len(labels.cleaned) - self.n_items
+        y = labels.clean_ids[rows]
+        fit = CleanFit(X[:, :-1] if self.bias else X, y, labels.n_classes, bias=self.bias)
+        return fit.at(self.choice.clean_strength), fit.leave_one_out(np.arange(len(rows) - n, len(rows)))
+
     def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
         """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
         return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
@@ -124,6 +131,10 @@ class Learner:
     def _clean_logits(self, objective: Objective) -> RowArray:
         assert self.clean_parameters is not None
         return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+
+    def _awaited(self) -> Choice | None:
+        """The choice that comes next, once it is computed."""
+        return self._next.result() if isinstance(self._next, Future) else self._next
 
     def _fixed(self, objective: Objective) -> dict[str, Any]:
         strength = None if self.fixed.l2 is None else self.fixed.l2 * objective.engine.n_rows
@@ -148,9 +159,3 @@ class Learner:
         X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
         y = labels.clean_ids[clean]
         return Sample(X, self.votes.rows(rows), self.given[rows], y, len(trusted), times, self.bias, self.seed)
-
-
-def _done(choice: Choice) -> "Future[Choice]":
-    found: Future[Choice] = Future()
-    found.set_result(choice)
-    return found

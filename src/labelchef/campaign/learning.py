@@ -26,7 +26,8 @@ from scipy.optimize import minimize
 
 from labelchef.campaign.tuning import best_temperature, folds_of, mean_squared_length, principal_axes
 from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
-from labelchef.core.objective import Objective
+from labelchef.core.leave_one_out import kronecker
+from labelchef.core.objective import Objective, Point
 from labelchef.core.softmax import log_probabilities
 from labelchef.core.solvers import minimise
 from labelchef.domain.arrays import Float64s, Floats, Ints
@@ -269,6 +270,7 @@ class CleanFit:
         self._objective = Objective(MemoryEngine(np.ascontiguousarray(rows), bias=False), labels, 1.0)
         self._factor: FrozenCurvature | None = None
         self._warm: Float64s | None = None
+        self._last: tuple[Objective, Point] | None = None
 
     def at(self, strength: float, *, tol: float = 1e-4) -> Float64s:
         """W (D, C) for μ = `strength`."""
@@ -278,5 +280,11 @@ class CleanFit:
             self._factor = freeze(objective, start.logits)
         keeper = CurvatureKeeper(replace(self._factor, l2=objective.l2))
         found = minimise(objective, start, keeper, tol=tol, max_sweeps=200).point
-        self._warm = found.W
+        self._warm, self._last = found.W, (objective, found)
         return found.W if self._basis is None else np.asarray(self._basis @ found.W)
+
+    def leave_one_out(self, rows: Ints) -> Float64s:
+        """Logits (n, C) of these rows, each under the model without it, at the strength of the last fit."""
+        assert self._last is not None, "at() comes first"
+        objective, point = self._last
+        return kronecker(objective, point, rows, freeze(objective, point.logits))
