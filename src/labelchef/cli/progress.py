@@ -14,6 +14,7 @@ from rich.text import Text
 
 from labelchef.campaign.metrics import value_of
 from labelchef.cli.options import console, plain_table
+from labelchef.domain.learning import NO_SOURCES
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import Cell, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
@@ -134,7 +135,11 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
         console.print(f"gain on {split} ({gain.samples} samples): {gain}")
     if "validation" not in outcome.gains:
         console.print(note_on(None))
-    console.print(f"strengths: gamma {outcome.settings.gamma:g}, l2 {outcome.settings.l2:.3g}")
+    gamma, l2 = outcome.strengths
+    if outcome.choice is not None:
+        unused = outcome.choice.model == NO_SOURCES
+        console.print(f"weak labels: {'not used' if unused else f'source model {outcome.choice.model}'}")
+    console.print(f"strengths: gamma {gamma:g}, l2 {l2:.3g}")
     console.print(f"stopped: {outcome.message}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:

@@ -29,6 +29,7 @@ from labelchef.campaign.start import check, with_strengths
 from labelchef.classifier import LinearClassifier, require_onnx
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.learning import Choice
 from labelchef.domain.records import RoundRecord, StopReason
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import Gain
@@ -37,7 +38,7 @@ from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.report import render_report, require_report
 from labelchef.services.shared import writing_to
 
-FORMAT = 2
+FORMAT = 3
 """Of the folder; that of labelchef 0.1 was not numbered."""
 
 
@@ -62,7 +63,11 @@ class CleanOutcome:
     stopped_because: StopReason
     message: str
     settings: Settings
-    """As they were used: gamma and l2 are numbers, given or chosen."""
+    """As they were used; gamma and l2 are numbers where trusted samples only steer, given or chosen."""
+    strengths: tuple[float, float]
+    """gamma and l2 of the last model."""
+    choice: Choice | None = None
+    """What the learner used last; None where trusted samples only steer."""
     files: list[Path] = field(default_factory=list)
     gains: dict[str, Gain] = field(default_factory=dict)
     """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
@@ -132,7 +137,11 @@ def clean(
         if report:
             files.append(folder / "report.html")
             artefacts.write_text(files[-1], render_report(report_data(outcome, items)))
-    return CleanOutcome(folder, history_frame(session.rounds), reason, message, settings, [*files, ledger.path], gains)
+    choice = session.rounds[-1].choice
+    gamma = float(settings.gamma) if choice is None else choice.gamma
+    strengths, files = (gamma, session.objective.l2), [*files, ledger.path]
+    history = history_frame(session.rounds)
+    return CleanOutcome(folder, history, reason, message, settings, strengths, choice, files, gains)
 
 
 def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watcher: Watcher) -> tuple[StopReason, str]:
@@ -164,7 +173,7 @@ def _recorded(data: CampaignData, votes: pd.DataFrame, people: int) -> RecordedV
 
 
 def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool) -> Settings:
-    """The settings with gamma and l2 as numbers: those the folder began with, or chosen now.
+    """The settings; where trusted samples only steer, gamma and l2 are numbers, those the folder began with, or chosen now.
 
     A folder that holds another campaign, or none where one is to go on, is refused before any work is done.
     """
@@ -208,7 +217,7 @@ def _identity_in(path: Path) -> dict[str, Any]:
 
 
 def _begin(folder: Path, data: CampaignData, asked: dict[str, Any], settings: Settings) -> None:
-    """Say what this campaign is, before its first round is written: the settings as asked for, and gamma and l2 as used."""
+    """Say what this campaign is, before its first round is written: the settings as asked for, and gamma and l2 as settled."""
     if not (folder / artefacts.IDENTITY).exists():
         facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data)}
         artefacts.write_json(folder / artefacts.IDENTITY, {"format": FORMAT, "asked": asked, **facts})
@@ -264,6 +273,7 @@ def _write(
         "spent": last.spent,
         "cleaned": last.cleaned,
         "settings": settings,
+        "choice": None if last.choice is None else last.choice.as_json(),
         "versions": {"labelchef": labelchef.__version__, "python": platform.python_version()},
     }
     artefacts.write_json(files[3], summary)
