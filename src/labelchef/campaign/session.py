@@ -23,7 +23,7 @@ from labelchef.campaign.metrics import evaluate, measured
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
-from labelchef.core.leave_one_out import leave_one_out_logits
+from labelchef.core.leave_one_out import kronecker, projected
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
 from labelchef.core.solvers import Companion
@@ -117,11 +117,14 @@ class CrossFitted(Split):
         super().__init__(X, y, n_classes, bias=bias)
         self._rows = np.arange(first_row, first_row + len(y))
         self._logits: tuple[Float64s, Float64s] | None = None
+        self._inside: tuple[RowArray, Float64s] | None = None
 
     def follow(self, objective: Objective, construction: Construction) -> None:
         """Take up a new model."""
-        point = construction.point
-        A = leave_one_out_logits(objective, point, self._rows, construction.keeper.factor)
+        point, factor = construction.point, construction.keeper.factor
+        if self._inside is None or self._inside[0] is not factor.E:
+            self._inside = (factor.E, projected(objective, self._rows, factor))
+        A = kronecker(objective, point, self._rows, factor, self._inside[1])
         self._logits = (point.W, A)
 
     def settled(self, W: Float64s) -> Point:
@@ -170,6 +173,8 @@ class Session:
     """The model of round 0, sample by sample, on the parts that judge."""
     _trusted_only: tuple[Float64s, Float64s] | None = field(default=None, repr=False)
     """Parameters of the model of the trusted samples alone, and their held-out logits."""
+    _rulings: dict[str, Ruling] = field(default_factory=dict, repr=False)
+    """Of the baselines."""
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
@@ -215,7 +220,7 @@ class Session:
         if self.learner is not None:
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
-        construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
+        construction = self.from_scratch(on_step)
         self._judge(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
         timing = {"construct": time.perf_counter() - began}
@@ -224,6 +229,11 @@ class Session:
         self._first = {name: part.judged(construction.point.W) for name, part in self._judges.items()}
         self.rounds.append(record)
         return record
+
+    def from_scratch(self, on_step: Callable[[int, float, float], None] | None = None) -> Construction:
+        """A model of the labels as they stand, which depends on nothing else; the session stays as it is."""
+        start = None if self.learner is None else self.learner.first_parameters(self.objective, self.labels)
+        return self.constructor.initialise(self.objective, self.steering.losses, on_step, start)
 
     @property
     def _judges(self) -> dict[str, Split]:
@@ -261,8 +271,11 @@ class Session:
         """What was predicted of the audited samples before their answers, and the answers."""
         return audit_trail(self.rounds, self.labels.n_classes)
 
-    def _baselines(self) -> dict[str, dict[str, Metrics]]:
-        """What one would have without weak labels, on the parts that judge; each with its own temperature and decision rule."""
+    def _baselines(self, *, anew: bool) -> dict[str, dict[str, Metrics]]:
+        """What one would have without weak labels, on the parts that judge; each with a temperature and decision rule of its own.
+
+        These are chosen `anew` when the learner's choice is.
+        """
         learner = self.learner
         if learner is None or learner.clean_parameters is None:
             return {}
@@ -273,7 +286,9 @@ class Session:
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():
             prior = probabilities(held_out).mean(axis=0)
-            ruling = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
+            if anew or name not in self._rulings:
+                self._rulings[name] = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
+            ruling = self._rulings[name]
             for split, part in self._judges.items():
                 A = held_out if part is self.steering else with_reference(part.at(W).logits)
                 loss = float(cross_entropies(A / ruling.temperature, np.eye(A.shape[1])[part.y]).mean())
@@ -508,6 +523,7 @@ class Session:
         seconds: dict[str, float],
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
+        choice = None if self.learner is None else self.learner.choice
         steering = self.steering.metrics(W)
         return RoundRecord(
             number=len(self.rounds),
@@ -525,7 +541,7 @@ class Session:
             realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
-            choice=None if self.learner is None else self.learner.choice,
+            choice=choice,
             ruling=self.ruling,
-            baselines=self._baselines(),
+            baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
         )
