@@ -131,7 +131,7 @@ class CrossFitted(Split):
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
         if self._settled is None or self._settled.W is not W:
             assert self._logits is not None, "follow() comes first"
-            assert self._logits[0] is W, "only the present model is settled"
+            assert np.array_equal(self._logits[0], W), "only the present model is settled"
             A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
             gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
             value = float(cross_entropies(A, Y).mean())
@@ -412,7 +412,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before = self.labels.Y[decisions.items].argmax(axis=1)
+        before = self.labels.shown(decisions.items).argmax(axis=1)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -420,7 +420,7 @@ class Session:
         with self._as_one(decisions) as change:
             construction = self._follow(change)
             self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
-            after = self.labels.Y[decisions.items].argmax(axis=1)
+            after = self.labels.shown(decisions.items).argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
@@ -433,8 +433,8 @@ class Session:
             else:
                 self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
-        if self.learner is not None:
-            self.learner.look_ahead(self.objective, self.labels)
+            if self.learner is not None:
+                self.learner.look_ahead(self.objective, self.labels)
         return record
 
     def undo(self) -> bool:
