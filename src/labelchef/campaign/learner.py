@@ -15,7 +15,7 @@ the same choices whatever the time they take.
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -65,6 +65,8 @@ class Learner:
     """(N + n, C) weak labels as given; not read of the trusted rows."""
     n_items: int
     """N."""
+    closed_form: ClassVar[bool] = True
+    """Whether the model is at an optimum, so that what muting a source would change has a closed form."""
     bias: bool
     seed: int
     fixed: Fixed = field(default_factory=Fixed)

@@ -355,7 +355,7 @@ class Session:
         """Suggestion and influence of these samples in their order, each by itself, as if all of them could be asked."""
         if len(items) == 0:
             return Batch.without_predictions(items)
-        eligible = np.zeros(self.n_train, dtype=bool)
+        eligible = np.zeros(self.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
         return self._score(eligible).aligned(items)
 

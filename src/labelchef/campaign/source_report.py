@@ -83,12 +83,13 @@ def sources_frame(session: Session) -> pd.DataFrame:
 
 
 def muting(session: Session) -> Float64s:
-    """(J,) predicted changes of the cross-fitted loss, were each source muted; NaN where weak labels are not used."""
+    """(J,) predicted changes of the cross-fitted loss, were each source muted; NaN where weak labels are not used, and
+    for networks."""
     learner, objective, construction = session.learner, session.objective, session.construction
     assert learner is not None, "trusted samples train"
     assert learner.choice is not None, "start() comes first"
     votes, C = learner.votes, session.labels.n_classes
-    if learner.choice.model == NO_SOURCES or learner.belief is None:
+    if learner.choice.model == NO_SOURCES or learner.belief is None or not learner.closed_form:
         return np.full(votes.n_sources, np.nan)
     g, keeper = session.steering.settled(construction.point.W).gradient, replace(construction.keeper)
     solved = solve_spd(objective, construction.point, g, keeper, tol=_RESIDUAL, max_iterations=_ITERATIONS)

@@ -72,7 +72,8 @@ class SourceFacts:
     """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts), 'counted' (like any other source), or
     'not used'."""
     muting: float
-    """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used."""
+    """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
+    network."""
     confusion: tuple[tuple[float, ...], ...]
     """[class][vote]: share of its votes on samples of a class, as believed."""
     confusion_low: tuple[tuple[float, ...], ...]
