@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
+from labelchef.campaign.calibration import calibration_error
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import offsets_of, ruling_of
+from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
@@ -40,7 +42,7 @@ from labelchef.domain.records import (
     SelectionDiagnostics,
     Votes,
 )
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
@@ -100,6 +102,11 @@ class Split:
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
         return evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
+
+    def probabilities(self, W: Float64s) -> Float64s:
+        """(n, C) class probabilities at W."""
+        A = with_reference(self.settled(W).logits)
+        return np.asarray(probabilities(A if self.ruling is None else A / self.ruling.temperature))
 
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
@@ -177,7 +184,7 @@ class Session:
     """Of the baselines."""
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
-    _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
+    _selected: dict[tuple[int, int], Batch] = field(default_factory=dict, repr=False)
     _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
     """For each round that was not undone: its items, and the labels and attempts they had before."""
 
@@ -299,10 +306,26 @@ class Session:
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
         assert self._first, "start() comes first"
+        W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
-            name: gains(part.y, self._first[name], part.judged(self.parameters), self.labels.n_classes, self.seed)
+            name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
             for name, part in self._judges.items()
         }
+
+    def figures_by_split(self) -> dict[str, dict[str, Figure]]:
+        """Every metric of the present model with its interval, on 'validation' and 'test', where there are such samples."""
+        found = {}
+        for name, part in self._judges.items():
+            now, fitted = part.judged(self.parameters), isinstance(part, CrossFitted)
+            found[name] = figures(
+                part.y, now.predicted, self.labels.n_classes, seed=self.seed, cross_fitted=fitted, losses=now.losses
+            )
+        return found
+
+    def calibration(self) -> CalibrationError | None:
+        """The calibration error on the samples that judge; None where there are none."""
+        part = self._judges.get("validation")
+        return None if part is None else calibration_error(part.probabilities(self.parameters), part.y, seed=self.seed)
 
     def judged(self, split: str) -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model sample by sample, on 'validation', 'test' or 'steering'; None without samples."""
@@ -311,13 +334,15 @@ class Session:
         part = self.steering if split == "steering" else self._judges.get(split)
         return None if part is None else (part.y, part.judged(self.parameters))
 
-    def select(self, batch_size: int) -> Batch:
+    def select(self, batch_size: int, *, ahead: int = 0) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
 
-        Calling it again in the same round returns the same batch.
+        Calling it again in the same round returns the same batch. `ahead` of them are work ahead, which is not audited: a
+        sample is drawn, and predicted, in the round that asks it.
         """
-        if batch_size not in self._selected:
-            batch = self._audit(batch_size)
+        key = (batch_size, ahead)
+        if key not in self._selected:
+            batch = self._audit(batch_size - ahead)
             for tier in self.labels.tiers(MOST_ATTEMPTS):
                 eligible = tier.copy()
                 eligible[batch.indices] = False
@@ -325,8 +350,8 @@ class Session:
                 batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
                 if len(batch) >= batch_size:
                     break
-            self._selected[batch_size] = batch
-        return self._selected[batch_size]
+            self._selected[key] = batch
+        return self._selected[key]
 
     def _audit(self, batch_size: int) -> Batch:
         """The samples of a batch that are drawn by chance from those never asked; they come first."""
