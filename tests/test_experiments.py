@@ -433,3 +433,45 @@ def test_other_votes_of_the_crowd_clean_sentences(data_folder: Path) -> None:
     for item in range(0, 4999, 331):
         given = votes.loc[votes["item"] == item, "vote"].tolist()
         assert [*pool.votes[item].tolist(), *answers[item].tolist()] == given[:4]
+
+
+def test_trusted_samples_of_the_scoreboard_grow_and_nothing_else_moves() -> None:
+    small, middle, large = (data.sourced("digits", 1, n) for n in (30, 100, 300))
+    np.testing.assert_array_equal(large.X_val[:100], middle.X_val)
+    np.testing.assert_array_equal(middle.y_val[:30], small.y_val)
+    assert set(small.y_val) == set(range(10))
+    for part in ("X", "votes", "y", "X_test", "y_test"):
+        np.testing.assert_array_equal(getattr(small, part), getattr(large, part))
+    assert small.votes_val is not None
+    assert small.votes_val.shape == (30, 5)
+    right = [np.mean((small.votes[:, j] == small.y)[small.votes[:, j] >= 0]) for j in range(5)]
+    np.testing.assert_allclose(right, [0.85, 0.75, 0.65, 0.55, 0.1], atol=0.07)
+    with pytest.raises(ValueError, match="at least one of each of the 10 classes"):
+        data.sourced("digits", 1, 9)
+    with pytest.raises(ValueError, match="expected 1 to 300"):
+        data.sourced("digits", 1, 301)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", [name for name in data.SOURCED if name != "digits"])
+def test_sets_of_the_scoreboard_share_no_sample_between_their_parts(data_folder: Path, name: str) -> None:
+    pool = data._pool_of(name, data_folder)
+    rows = data.sourced_rows(pool, np.random.default_rng(0), 300)
+    everything = np.concatenate([rows.train, rows.val, rows.test])
+    assert len(np.unique(everything)) == len(everything) == len(pool.y)
+    found = data.sourced(name, 0, 300)
+    assert found.votes.shape[0] == len(found.X)
+    assert (found.votes_val is not None) == data.SOURCED[name].everywhere
+    assert len(found.y_test) >= data.LEAST_TEST
+
+
+@pytest.mark.data
+def test_a_crowd_workers_vote_stands_in_the_workers_column(data_folder: Path) -> None:
+    votes = pd.read_parquet(data_folder / "sentiment_polarity_mturk" / "votes.parquet")
+    table = data._pool_of("sentiment_polarity_mturk", data_folder).votes
+    assert table is not None
+    first = votes.drop_duplicates("item")
+    workers = sorted(first["annotator"].unique())
+    for item, worker, vote in first.iloc[::331].itertuples(index=False):
+        assert np.flatnonzero(table[item] >= 0).tolist() == [workers.index(worker)]
+        assert table[item, workers.index(worker)] == vote
