@@ -32,8 +32,8 @@ PEOPLE = 3
 COMPONENTS = 64
 MOST_TRUSTED = 300
 """Samples of the trusted part that `sourced` keeps for training: the test part begins after them, whatever is asked for."""
-LEAST_TEST = 300
-"""Where the trusted part would leave fewer to test on, trusted samples come from the training part."""
+LEAST_TEST = 150
+"""So many samples of the trusted part are tested on at least; where that leaves too few, training samples are trusted too."""
 
 
 @dataclass(frozen=True)
@@ -372,12 +372,10 @@ def sourced_rows(pool: real.Pool, rng: np.random.Generator, n_trusted: int) -> r
     if not 0 < n_trusted <= MOST_TRUSTED:
         raise ValueError(f"n_trusted is {n_trusted}; expected 1 to {MOST_TRUSTED}")
     train, held = rng.permutation(np.flatnonzero(~pool.trusted)), rng.permutation(np.flatnonzero(pool.trusted))
-    first = min(n_trusted, 30)
-    if len(held) >= MOST_TRUSTED + LEAST_TEST:
-        trusted = _with_every_class(held, pool.y, pool.n_classes, first, rng)
-        return real.Rows(train, trusted[:n_trusted], trusted[MOST_TRUSTED:])
-    trusted = _with_every_class(train, pool.y, pool.n_classes, first, rng)
-    return real.Rows(trusted[MOST_TRUSTED:], trusted[:n_trusted], held)
+    held = _with_every_class(held, pool.y, pool.n_classes, min(n_trusted, 30), rng)
+    own = min(MOST_TRUSTED, len(held) - LEAST_TEST)
+    trusted = np.concatenate([held[:own], train[: MOST_TRUSTED - own]])
+    return real.Rows(train[MOST_TRUSTED - own :], trusted[:n_trusted], held[own:])
 
 
 def _with_every_class(

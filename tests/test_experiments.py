@@ -457,6 +457,8 @@ def test_trusted_samples_of_the_scoreboard_grow_and_nothing_else_moves() -> None
 def test_sets_of_the_scoreboard_share_no_sample_between_their_parts(data_folder: Path, name: str) -> None:
     pool = data._pool_of(name, data_folder)
     rows = data.sourced_rows(pool, np.random.default_rng(0), 300)
+    assert pool.trusted[data.sourced_rows(pool, np.random.default_rng(0), 100).val].all()
+    assert pool.trusted[rows.test].all()
     everything = np.concatenate([rows.train, rows.val, rows.test])
     assert len(np.unique(everything)) == len(everything) == len(pool.y)
     found = data.sourced(name, 0, 300)
