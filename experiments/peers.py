@@ -37,7 +37,7 @@ from labelchef.domain.records import RoundRecord
 from labelchef.sources import vote_shares
 
 CANDIDATES = 2000
-"""Of the training samples, so many at random are offered to scikit-activeml and labelled by self-training: both are slow."""
+"""Of the training samples, so many at random are offered to scikit-activeml, self-training and label spreading, which are slow."""
 NEIGHBOURS = 10
 
 
@@ -84,10 +84,9 @@ class Campaign:
         return np.setdiff1d(np.arange(len(self.pool)), self.asked)
 
     @cached_property
-    def neighbours(self) -> Any:
-        """The graph (trusted + training) that labels spread over; a sparse matrix."""
-        features = np.vstack([self.trusted, self.pool])[:, :-1]
-        return kneighbors_graph(features, NEIGHBOURS, mode="connectivity")
+    def some(self) -> Ints:
+        """Training samples that self-training and label spreading may use."""
+        return np.random.default_rng([self.seed, 7]).permutation(len(self.pool))[:CANDIDATES]
 
 
 # which samples to ask
@@ -144,8 +143,7 @@ def no_weak(campaign: Campaign) -> regression.WeakOf | None:  # noqa: ARG001
 
 def self_trained(campaign: Campaign) -> regression.WeakOf:
     """Training samples that self-training (threshold 0.75) labels, from logistic regression of the strength chosen."""
-    offered = np.random.default_rng([campaign.seed, 7]).permutation(len(campaign.pool))[:CANDIDATES]
-    offered = np.setdiff1d(offered, campaign.asked)
+    offered = np.setdiff1d(campaign.some, campaign.asked)
     X = np.vstack([campaign.x, campaign.pool[offered]])[:, :-1]
     y = np.concatenate([campaign.y, np.full(len(offered), -1)])
     model = SelfTrainingClassifier(LogisticRegression(C=campaign.learner.c, max_iter=500), threshold=0.75, max_iter=10)
@@ -155,17 +153,17 @@ def self_trained(campaign: Campaign) -> regression.WeakOf:
 
 def spread(campaign: Campaign) -> regression.WeakOf:
     """Training samples with what label spreading (alpha 0.2, ten neighbours) gives them from the clean rows."""
-    n_trusted, graph = len(campaign.trusted), campaign.neighbours
-    places = np.concatenate([np.arange(n_trusted), n_trusted + np.asarray(campaign.asked, dtype=np.int64)])
-    left = campaign.left
-    features = np.zeros((graph.shape[0], 1))
+    left = np.setdiff1d(campaign.some, campaign.asked)
+    n_clean = len(campaign.y)
+    features = np.vstack([campaign.x, campaign.pool[left]])[:, :-1]
+    graph = kneighbors_graph(features, NEIGHBOURS, mode="connectivity")
 
     def weak(kept: Ints) -> Rows:
-        y = np.full(graph.shape[0], -1)
-        y[places[kept]] = campaign.y[kept]
+        y = np.full(len(features), -1)
+        y[kept] = campaign.y[kept]
         model = LabelSpreading(kernel=lambda *_: graph.copy(), alpha=0.2, max_iter=30, tol=1e-3).fit(features, y)
         found = np.zeros((len(left), campaign.problem.n_classes))
-        found[:, model.classes_.astype(np.int64)] = model.label_distributions_[n_trusted + left]
+        found[:, model.classes_.astype(np.int64)] = model.label_distributions_[n_clean:]
         reached = np.isfinite(found).all(axis=1) & (found.sum(axis=1) > 0)
         return Rows(campaign.pool[left[reached]], found[reached], np.ones(int(reached.sum())))
 
