@@ -36,8 +36,8 @@ from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.records import RoundRecord
 from labelchef.sources import vote_shares
 
-CANDIDATES = 2000
-"""Of the training samples, so many at random are offered to scikit-activeml, self-training and label spreading, which are slow."""
+CANDIDATES = 1000
+"""Of the training samples, so many at random are offered to scikit-activeml, self-training, label spreading: they are slow."""
 NEIGHBOURS = 10
 
 
@@ -119,7 +119,10 @@ def by_library(strategy: str, **settings: Any) -> "Ask":
         offered = campaign.rng.permutation(campaign.left)[:CANDIDATES]
         X = np.vstack([campaign.x, campaign.pool[offered]])[:, :-1]
         y = np.concatenate([campaign.y.astype(np.float64), np.full(len(offered), np.nan)])
-        chooser = getattr(pools, strategy)(random_state=int(campaign.rng.integers(2**31)), **settings)
+        kind, seed = getattr(pools, strategy), int(campaign.rng.integers(2**31))
+        if "cluster_algo_dict" in inspect.signature(kind).parameters:
+            settings["cluster_algo_dict"] = {"random_state": seed}
+        chooser = kind(random_state=seed, **settings)
         model = LogisticRegression(C=campaign.learner.c, max_iter=500)
         wanted = inspect.signature(chooser.query).parameters
         extra: dict[str, Any] = {}
@@ -223,15 +226,16 @@ def snorkel(campaign: Campaign) -> Floats:
 class Regression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The scoreboard's model in the form that scikit-learn's tools expect; X has its column of ones."""
 
-    def __init__(self, c: float = 1.0, n_classes: int = 2) -> None:
+    def __init__(self, c: float = 1.0, n_classes: int = 2, start: Floats | None = None) -> None:
         self.c = c
         self.n_classes = n_classes
+        self.start = start
 
     def fit(self, X: NDArray[np.float32], y: Ints) -> "Regression":
         """One fit."""
         rows = Rows(X, np.eye(self.n_classes)[y], np.ones(len(y)))
         self.classes_ = np.arange(self.n_classes)
-        start = np.zeros((X.shape[1], self.n_classes))
+        start = np.zeros((X.shape[1], self.n_classes)) if self.start is None else self.start
         self.W_ = regression.fitted(rows, self.c, start, regression.gram(rows))
         return self
 
@@ -249,7 +253,7 @@ def cleanlab(campaign: Campaign) -> regression.WeakOf:
     votes, C = campaign.problem.votes, campaign.problem.n_classes
     rows = np.setdiff1d(np.flatnonzero((votes >= 0).any(axis=1)), campaign.asked)
     labels = np.concatenate([campaign.y, vote_shares(votes[rows], C).argmax(axis=1)])
-    model = Regression(regression.GRID[2] if campaign.learner.c is None else campaign.learner.c, C)
+    model = Regression(regression.GRID[2] if campaign.learner.c is None else campaign.learner.c, C, campaign.learner.W)
     learning = library("cleanlab.classification").CleanLearning(model, seed=campaign.seed, cv_n_folds=5)
     issues = learning.find_label_issues(np.vstack([campaign.x, campaign.pool[rows]]), labels)
     right = ~issues["is_label_issue"].to_numpy(dtype=bool)[len(campaign.y) :]
@@ -281,18 +285,18 @@ PEERS = {
     "lr_random": Peer("LR on trusted and asked samples, asked at random", ask=by_chance),
     "lr_margin": Peer("LR on trusted and asked samples, margin"),
     "lr_entropy": Peer("LR on trusted and asked samples, entropy", ask=by_entropy),
-    "self_training": Peer("scikit-learn: self-training, margin", self_trained, weak_last=True),
-    "label_spreading": Peer("scikit-learn: label spreading, then LR, margin", spread),
     "majority": Peer("crowd-kit: majority vote, then LR, margin", aggregated(majority)),
     "dawid_skene": Peer("crowd-kit: Dawid–Skene, then LR, margin", aggregated(dawid_skene)),
-    "mace": Peer("crowd-kit: MACE, then LR, margin", aggregated(mace)),
     "snorkel": Peer("Snorkel: label model, then LR, margin", aggregated(snorkel)),
     "cleanlab": Peer("cleanlab: CleanLearning on majority votes, margin", cleanlab),
+    "self_training": Peer("scikit-learn: self-training, margin", self_trained, weak_last=True),
+    "label_spreading": Peer("scikit-learn: label spreading, then LR, margin", spread),
+    "mace": Peer("crowd-kit: MACE, then LR, margin", aggregated(mace)),
     "falcun": Peer("scikit-activeml: Falcun", ask=by_library("Falcun")),
     "clue": Peer("scikit-activeml: CLUE", ask=by_library("Clue")),
+    "badge": Peer("scikit-activeml: BADGE", ask=by_library("Badge")),
     "drop_query": Peer("scikit-activeml: DropQuery", ask=by_library("DropQuery")),
     "typiclust": Peer("scikit-activeml: TypiClust", ask=by_library("TypiClust")),
-    "badge": Peer("scikit-activeml: BADGE", ask=by_library("Badge")),
 }
 CEILING = "ceiling"
 OURS = {

@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-GRID = (0.1, 1.0, 5.0, 20.0, 100.0, 500.0)
+GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 FOLDS = 5
 TAUS = np.linspace(0.0, 1.0, 11)
 BEYOND = 0.5
@@ -99,7 +99,7 @@ def fitted(rows: Rows, c: float, start: Floats, metric: Floats | None = None) ->
             gradient = solve_triangular(R, gradient, lower=True, check_finite=False)
         return value / total, gradient.ravel() / total
 
-    options = {"maxiter": 300, "gtol": 1e-5 if R is None else 1e-5 / np.sqrt(total), "ftol": 1e-7, "maxcor": 12}
+    options = {"maxiter": 300, "gtol": 1e-5 if R is None else 1e-5 / np.sqrt(total), "ftol": 1e-6, "maxcor": 12}
     begin = start if R is None else R.T @ start
     found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(shape)
     return np.asarray(found if R is None else solve_triangular(R, found, lower=True, trans="T"))

@@ -24,7 +24,7 @@ from experiments.reporting import Report
 from experiments.stats import Estimate, estimate, labels_to_reach, mean_ranks
 from experiments.store import Result
 
-N_TRAIN, N_TEST, BATCH, LABELS = 8000, 5000, 20, 100
+N_TRAIN, N_TEST, BATCH, LABELS = 4000, 5000, 20, 100
 OUR_LABELS = 140
 """The default is asked on, to see how many labels it needs where it is behind after 100."""
 SIZES = (100, 30, 300)
