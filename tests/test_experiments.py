@@ -210,7 +210,7 @@ def test_the_scoreboard_has_every_row_at_every_size_once(monkeypatch: pytest.Mon
 def test_peers_are_not_run_again_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     peer, ours = cell(kind="peer"), cell(kind="board")
     before = (peer.key, ours.key)
-    monkeypatch.setattr(cells.labelchef, "__version__", "999")
+    monkeypatch.setattr("labelchef.__version__", "999")
     assert peer.key == before[0]
     assert ours.key != before[1]
 
