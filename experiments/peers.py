@@ -254,7 +254,9 @@ def cleanlab(campaign: Campaign) -> regression.WeakOf:
     rows = np.setdiff1d(np.flatnonzero((votes >= 0).any(axis=1)), campaign.asked)
     labels = np.concatenate([campaign.y, vote_shares(votes[rows], C).argmax(axis=1)])
     model = Regression(regression.GRID[2] if campaign.learner.c is None else campaign.learner.c, C, campaign.learner.W)
-    learning = library("cleanlab.classification").CleanLearning(model, seed=campaign.seed, cv_n_folds=5)
+    learning = library("cleanlab.classification").CleanLearning(
+        model, seed=campaign.seed, cv_n_folds=5, find_label_issues_kwargs={"n_jobs": 1}
+    )
     issues = learning.find_label_issues(np.vstack([campaign.x, campaign.pool[rows]]), labels)
     right = ~issues["is_label_issue"].to_numpy(dtype=bool)[len(campaign.y) :]
     return _constant(campaign, rows[right], np.eye(C)[labels[len(campaign.y) :][right]])
