@@ -1,8 +1,9 @@
 """What a user could do without labelchef, and labelchef: the rows of the scoreboard.
 
-All rows see the same problem (`data.sourced`), are asked in the same rounds, get the reference label for an answer, and are
-measured by test macro-F1. Peers share the model, the choice of its strength and the decision rule (`regression`). They differ in
-the weak rows that they train on beside the clean ones, and in the samples they ask:
+All rows see the same problem (`data.sourced`), are asked in the same rounds, get the same answers (the reference label or, with
+strategy 'errs', another class for a tenth of the samples), and are measured by test macro-F1. Peers share the model, the choice
+of its strength and the decision rule (`regression`). They differ in the weak rows that they train on beside the clean ones, and
+in the samples they ask:
 
 - *clean rows only*: no weak label is used; the strategy that asks is scikit-learn's kind or one of scikit-activeml;
 - *pseudo-labels*: scikit-learn's self-training and label spreading label the training samples from the clean rows;
@@ -39,6 +40,8 @@ from labelchef.sources import vote_shares
 CANDIDATES = 1000
 """Of the training samples, so many at random are offered to scikit-activeml, self-training, label spreading: they are slow."""
 NEIGHBOURS = 10
+ERRORS = 0.1
+"""Share of the samples for which people who err give another class."""
 
 
 def library(name: str) -> ModuleType:
@@ -59,10 +62,13 @@ class Campaign:
 
     problem: data.Sourced
     seed: int
+    answers: Ints | None = None
+    """What people say of the training samples (N,); the reference labels, if None."""
     asked: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         d = self.problem
+        self.said = d.y if self.answers is None else self.answers
         scale = regression.scale_of(d.X)
         self.pool, self.trusted, self.test = (regression.with_ones(X, scale) for X in (d.X, d.X_val, d.X_test))
         self.learner = Learner(d.n_classes, self.seed)
@@ -76,7 +82,7 @@ class Campaign:
     @property
     def y(self) -> Ints:
         """Their labels."""
-        return np.concatenate([self.problem.y_val, self.problem.y[self.asked]])
+        return np.concatenate([self.problem.y_val, self.said[self.asked]])
 
     @property
     def left(self) -> Ints:
@@ -309,7 +315,8 @@ OURS = {
 
 def peer_campaign(cell: Cell) -> dict[str, Any]:
     """The curve of a peer, or the ceiling."""
-    campaign = Campaign(_problem(cell), cell.seed)
+    problem = _problem(cell)
+    campaign = Campaign(problem, cell.seed, answers(problem, cell))
     if cell.selector == CEILING:
         return _ceiling(campaign, cell)
     return followed(campaign, PEERS[cell.selector], cell.labels, cell.b)
@@ -318,6 +325,15 @@ def peer_campaign(cell: Cell) -> dict[str, Any]:
 def _problem(cell: Cell) -> data.Sourced:
     assert cell.n_val is not None
     return data.sourced(cell.data, cell.seed, cell.n_val, n_train=cell.n_train, n_test=cell.n_test)
+
+
+def answers(problem: data.Sourced, cell: Cell) -> Ints:
+    """What people would say of every training sample."""
+    if cell.strategy != "errs":
+        return problem.y
+    rng = np.random.default_rng([cell.seed, 8])
+    other = (problem.y + rng.integers(1, problem.n_classes, len(problem.y))) % problem.n_classes
+    return np.where(rng.random(len(problem.y)) < ERRORS, other, problem.y)
 
 
 def followed(campaign: Campaign, peer: Peer, labels: int, b: int) -> dict[str, Any]:
@@ -384,7 +400,7 @@ def _default(d: data.Sourced, cell: Cell) -> dict[str, Any]:
     cleaner = LabelCleaner(budget=cell.labels, batch_size=cell.b, random_state=cell.seed)
     given: dict[str, Any] = {"votes": d.votes, "votes_val": d.votes_val}
     cleaner.fit(d.X, X_val=d.X_val, y_val=d.y_val, classes=range(d.n_classes), **given)
-    return _run(cleaner, d, lambda: np.asarray(cleaner.predict(d.X_test)))
+    return _run(cleaner, d, answers(d, cell), lambda: np.asarray(cleaner.predict(d.X_test)))
 
 
 def _first(d: data.Sourced, cell: Cell) -> dict[str, Any]:
@@ -405,10 +421,10 @@ def _first(d: data.Sourced, cell: Cell) -> dict[str, Any]:
         tau = regression.chosen_tau(np.asarray(cleaner.predict_proba(d.X_val)), d.y_val, mean, rng)
         return regression.decided(np.asarray(cleaner.predict_proba(d.X_test)), tau, mean)
 
-    return _run(cleaner, d, predicted)
+    return _run(cleaner, d, answers(d, cell), predicted)
 
 
-def _run(cleaner: LabelCleaner, d: data.Sourced, predicted: Callable[[], Ints]) -> dict[str, Any]:
+def _run(cleaner: LabelCleaner, d: data.Sourced, said: Ints, predicted: Callable[[], Ints]) -> dict[str, Any]:
     curve = Curve(d)
     asked = [0]
 
@@ -417,5 +433,5 @@ def _run(cleaner: LabelCleaner, d: data.Sourced, predicted: Callable[[], Ints]) 
         curve.add(asked[0], predicted(), np.asarray(cleaner.predict_proba(d.X_test)))
 
     curve.add(0, predicted(), np.asarray(cleaner.predict_proba(d.X_test)))
-    cleaner.run(lambda batch: d.y[batch.indices], on_round=add)
+    cleaner.run(lambda batch: said[batch.indices], on_round=add)
     return curve.result()

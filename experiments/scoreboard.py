@@ -10,7 +10,7 @@ of a set is the one with the largest area under its curve there: chosen afterwar
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ OUR_LABELS = 140
 SIZES = (100, 30, 300)
 """Trusted samples, in the order in which they are run."""
 FIRST_SEEDS = 3
+ERRING = ("lr_random", "lr_margin", "majority", "cleanlab", "labelchef_01", "labelchef")
+"""Rows that are also run with people who err, with `ERRING_SIZE` trusted samples."""
+ERRING_SIZE = 100
 RIVAL = "lr_margin"
 DRAWS = 1000
 LOSS = 0.005
@@ -73,7 +76,11 @@ def _cells(plan: Plan) -> list[Cell]:
                     Cell("scoreboard", of, seed, selector=name, n_val=n_trusted, kind=kind, labels=labels, **settings)
                     for of in sets for seed in block
                 ]  # fmt: skip
-    return cells
+    return cells + [
+        replace(cell, strategy="errs", labels=LABELS)
+        for cell in cells
+        if cell.selector in ERRING and cell.n_val == ERRING_SIZE
+    ]
 
 
 @dataclass(frozen=True)
@@ -244,6 +251,8 @@ def needed(board: Board, method: str, place: Place, level: float) -> float:
 
 
 def _report(report: Report, results: list[Result]) -> None:
+    erring = [result for result in results if result["cell"]["strategy"] == "errs"]
+    results = [result for result in results if result["cell"]["strategy"] != "errs"]
     board = board_of(results)
     cell = results[0]["cell"]
     seeds = sorted({len(curves) for curves in board.curves[board.ours].values()})
@@ -268,6 +277,7 @@ def _report(report: Report, results: list[Result]) -> None:
     _needed(report, board, means)
     _by_set(report, board)
     _budgets(report, board, means)
+    _people(report, results, erring)
     _curves(report, board, means)
     report.data(_tidy(board))
 
@@ -411,6 +421,22 @@ def _budgets(report: Report, board: Board, means: Means) -> None:
         listed = ", ".join(over[:6]) + (" …" if len(over) > 6 else "")
         rows.append([_name(method), f"{worst[method][0][0]:+.3f}", str(len(over)), listed])
     report.table(["row", "largest fall", "falls", "where (trusted samples)"], rows)
+
+
+def _people(report: Report, results: Sequence[Result], erring: Sequence[Result]) -> None:
+    """F1 after all labels with people who err, and what their errors cost."""
+    if not erring:
+        return
+    right, wrong = board_of([result for result in results if result["cell"]["selector"] in ERRING]), board_of(erring)
+    sets = [name for name, size in wrong.places if (name, size) in right.places]
+    report.intro("scoreboard_people", errors=f"{peers.ERRORS:.0%}", labels=int(wrong.points[-1]), size=ERRING_SIZE)
+    rows = []
+    for method in wrong.methods:
+        found = [wrong.curves[method][name, ERRING_SIZE][:, -1].mean() for name in sets]
+        true = [right.curves[method][name, ERRING_SIZE][:, -1].mean() for name in sets]
+        cells = [f"{one:.3f} ({one - other:+.3f})" for one, other in zip(found, true, strict=True)]
+        rows.append([_name(method), *cells, f"{np.mean(found):.3f} ({np.mean(found) - np.mean(true):+.3f})"])
+    report.table(["row", *sets, "mean"], rows)
 
 
 def _curves(report: Report, board: Board, means: Means) -> None:

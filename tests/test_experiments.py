@@ -200,6 +200,9 @@ def test_the_scoreboard_has_every_row_at_every_size_once(monkeypatch: pytest.Mon
     grid = command.EXPERIMENTS["scoreboard"].cells(Plan(quick=False, seeds=5, sets=("digits",)))
     assert len({c.key for c in grid}) == len(grid)
     rows = {*peers.PEERS, *peers.ours_here()}
+    erring = {c.selector for c in grid if c.strategy == "errs" and c.n_val == 100}
+    assert erring == set(scoreboard.ERRING) & rows
+    grid = [c for c in grid if c.strategy != "errs"]
     for size, seed in itertools.product((30, 100, 300), range(5)):
         there = {c.selector for c in grid if (c.n_val, c.seed, c.data) == (size, seed, "digits")}
         assert there - {"ceiling"} == rows
@@ -375,6 +378,34 @@ def test_the_scoreboard_from_made_up_campaigns(tmp_path: Path) -> None:
     assert (tmp_path / "scoreboard-digits.svg").exists()
     table = pd.read_csv(tmp_path / "scoreboard.csv")
     assert table.loc[(table["method"] == "snorkel") & (table["asked"] == 100), "f1"].tolist() == [0.505, 0.505]
+
+
+def test_errors_of_people_stand_beside_true_answers() -> None:
+    results = made_up()
+    erring = [
+        {
+            **r,
+            "cell": {**r["cell"], "strategy": "errs"},
+            "test_f1": [r["test_f1"][0], *[f - 0.03 for f in r["test_f1"][1:]]],
+        }
+        for r in results
+        if r["cell"]["selector"] in scoreboard.ERRING and r["cell"]["n_val"] == 100
+    ]
+    report = Report("scoreboard", "Scoreboard")
+    scoreboard._report(report, results + erring)
+    assert any("| `lr_margin` | 0.575 (-0.030) | 0.575 (-0.030) |" in part for part in report.parts)
+    assert row_of(report, "all")[3] == "+50 (+50 to +50)"  # the main tables have true answers only
+
+
+def test_people_who_err_do_so_on_a_tenth_and_the_same_for_all_rows() -> None:
+    problem = data.sourced("digits", 0, 60)
+    said = peers.answers(problem, board_cell("lr_margin", strategy="errs"))
+    assert np.mean(said != problem.y) == pytest.approx(peers.ERRORS, abs=0.03)
+    np.testing.assert_array_equal(said, peers.answers(problem, board_cell("labelchef_01", strategy="errs")))
+    np.testing.assert_array_equal(peers.answers(problem, board_cell("lr_margin")), problem.y)
+    campaign = peers.Campaign(problem, 0, said)
+    campaign.asked = [3, 5]
+    np.testing.assert_array_equal(campaign.y[60:], said[[3, 5]])
 
 
 def test_the_scoreboard_leaves_out_what_not_all_rows_have() -> None:
