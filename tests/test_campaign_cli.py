@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from labelchef import load_model
 from labelchef.services.campaigns import status
 from labelchef.services.workspace import open_workspace
 from tests.store_support import CLASSES, small_data, truth_of
@@ -64,6 +65,8 @@ def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     assert (pd.read_csv(tmp_path / "labels.csv")["source"] == "cleaned").sum() == 1
     labelchef("export", "my-mails", "--what", "votes", "--out", tmp_path / "votes.jsonl", env=home)
     assert len((tmp_path / "votes.jsonl").read_text().splitlines()) == 4
+    labelchef("export", "my-mails", "--what", "model", "--out", tmp_path / "model.npz", env=home)
+    assert set(load_model(tmp_path / "model.npz").predict(np.load(folder / "features.npy"))) <= set(CLASSES)
     labelchef("report", "my-mails", "--out", tmp_path / "r.html", env=home)
     assert "<svg" in (tmp_path / "r.html").read_text()
     (tmp_path / "in.csv").write_text(f"item,annotator,label\n{items[1]},zoe,ham\n{items[1]},yan,ham\n")
@@ -100,8 +103,9 @@ BAD: dict[str, tuple[list[object], str]] = {
     "label": (["vote", "mails", "0", "tofu"], "label is 'tofu'"),
     "not asked": (["vote", "mails", "OTHER", "ham"], "is not being asked"),
     "two answers": (["vote", "mails", "0", "ham", "--ambiguous"], "expected an item and one of"),
-    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected labels or votes"),
+    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected labels, votes or model"),
     "format": (["export", "mails", "--out", "x.doc"], "expected one of: csv"),
+    "model": (["export", "mails", "--what", "model", "--out", "x.pkl"], "expected .npz or .onnx for a model"),
     "count": (["next", "mails", "--count", "0"], "n is 0"),
     "account": (["users", "token", "nobody"], "there is no account"),
     "database": (["status", "--database", "mysql://x"], "not supported"),

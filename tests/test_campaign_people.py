@@ -10,8 +10,16 @@ import pytest
 import sqlalchemy as sa
 from sklearn.metrics import cohen_kappa_score
 
+from labelchef import LabelCleaner, load_model
 from labelchef.domain.campaigns import CampaignState, Role, WaitReason
-from labelchef.domain.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError, ThrottledError
+from labelchef.domain.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidInputError,
+    LabelchefError,
+    NotFoundError,
+    ThrottledError,
+)
 from labelchef.services import exchange
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.charts import map2d
@@ -23,7 +31,7 @@ from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, pr
 from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
-from tests.store_support import CLASSES, label_all, make, tasks, truth_of, waits
+from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, waits
 
 PASSWORD = "correct horse"
 
@@ -272,6 +280,26 @@ def read(path: Path) -> pd.DataFrame:
     if path.suffix == ".csv":
         return pd.read_csv(path)
     return pd.read_json(path, lines=True) if path.suffix == ".jsonl" else pd.read_parquet(path)
+
+
+def test_the_model_goes_out(ws: Workspace, tmp_path: Path) -> None:
+    data = small_data()
+    campaign = make(ws, data=data, batch_size=3, gamma=0.5, l2=0.01)
+    label_all(ws, campaign, "ann", rounds=2)
+    first = load_model(exchange.export_model(ws, campaign, tmp_path / "first.npz"))
+    cleaner = LabelCleaner(gamma=0.5, l2=0.01)
+    cleaner.fit(data.X, data.weak, X_val=data.validation[0], y_val=data.validation[1])
+    made = [entry for entry in ledger(ws, campaign, kind="decision").entries if entry.label is not None]
+    cleaner.update([int(str(entry.item)) for entry in made], [entry.label for entry in made])
+    np.testing.assert_allclose(first.coef, cleaner.finish().coef, rtol=1e-10)
+    assert first.classes_.tolist() == list(CLASSES)
+    label_all(ws, campaign, "ann")
+    assert (load_model(exchange.export_model(ws, campaign, tmp_path / "second.npz")).coef != first.coef).any()
+    assert replay(ws, campaign).agrees
+    with pytest.raises(InvalidInputError, match=r"ends in '\.pkl'; expected \.npz or \.onnx"):
+        exchange.export_model(ws, campaign, tmp_path / "model.pkl")
+    with pytest.raises(LabelchefError, match="name another file"):
+        exchange.export_model(ws, campaign, tmp_path / "nowhere" / "model.npz")
 
 
 def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from labelchef.campaign import steps
-from labelchef.campaign.data import CampaignData
+from labelchef.campaign.data import CampaignData, find_files, read_files
 from labelchef.domain.campaigns import CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, StoreError
 from labelchef.domain.settings import Settings
@@ -35,7 +35,8 @@ from labelchef.services.campaigns import (
 from labelchef.services.labelling.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import media, next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
-from labelchef.services.trained import replay
+from labelchef.services.people.access import find
+from labelchef.services.trained import data_of, replay
 from labelchef.services.worker import Worker, advance, wait_for_change
 from labelchef.services.workspace import Workspace, open_workspace
 from tests.store_support import CLASSES, PostgresServer, label_all, make, small_data, tasks, truth_of, wait_until, waits
@@ -533,6 +534,37 @@ def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> 
     (folder / "weak.csv").unlink()
     with pytest.raises(InvalidInputError, match="holds no weak file"):
         create_from_folder(ws, "Half", folder, Settings(), "lead")
+
+
+def test_votes_of_sources_outlast_a_restart(ws: Workspace, tmp_path: Path) -> None:
+    data, y = small_data(), truth_of(90)
+    np.save(tmp_path / "features.npy", data.X)
+    np.save(tmp_path / "val_features.npy", data.validation[0])
+    pd.DataFrame({"label": [CLASSES[k] for k in data.validation[1]]}).to_csv(tmp_path / "val_labels.csv", index=False)
+    pd.DataFrame({"id": [f"i{k}" for k in range(60)]}).to_csv(tmp_path / "items.csv", index=False)
+    votes = [(f"i{k}", f"worker {j}", CLASSES[y[k]]) for k in range(0, 60, 2) for j in range(1 + k % 3)]
+    pd.DataFrame(votes, columns=["task", "worker", "label"]).to_parquet(tmp_path / "source_votes.parquet")
+    pd.DataFrame({"worker 2": [CLASSES[k] for k in y[60:]]}).to_csv(tmp_path / "val_source_votes.csv", index=False)
+    made = create_from_folder(ws, "Crowd", tmp_path, Settings(batch_size=2, budget=4), "lead")
+    advance(ws, made.slug)
+    ws.forget(find(ws, made.slug).id)
+    kept = data_of(ws, find(ws, made.slug))
+    given = read_files(find_files(tmp_path))
+    assert kept.names.names == sorted(CLASSES)
+    for found, expected in ((kept.votes, given.votes), (kept.votes_val, given.votes_val)):
+        assert found is not None
+        assert expected is not None
+        assert found.names == expected.names == ("worker 0", "worker 1", "worker 2")
+        np.testing.assert_array_equal(found.table.toarray(), expected.table.toarray())
+    np.testing.assert_array_equal(kept.weak, given.votes.shares())  # type: ignore[union-attr]
+    for task in tasks(ws, made.slug, "ann"):
+        cast_vote(ws, made.slug, "ann", task.item, CLASSES[y[int(task.item[1:])]])
+    advance(ws, made.slug)
+    assert replay(ws, made.slug).agrees
+    stored = ws.home / "campaigns" / made.id / "votes_indices.npy"
+    np.save(stored, np.load(stored)[::-1])
+    with pytest.raises(StoreError, match="is not the file that was stored"):
+        data_of(ws, find(ws, made.slug))
 
 
 def test_given_labels_are_clean_from_the_start(ws: Workspace) -> None:

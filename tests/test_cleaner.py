@@ -105,7 +105,7 @@ def test_inputs_are_neither_copied_nor_written(data: dict[str, Any]) -> None:
     X.flags.writeable = Y.flags.writeable = False
     cleaner = fit(data, X=X, Y_weak=Y)
     cleaner.run(lambda b: data["y"][b.indices])
-    assert np.shares_memory(cleaner._session.objective.engine._X, X)  # type: ignore[attr-defined]
+    assert np.shares_memory(cleaner._session.objective.engine._blocks[0][1], X)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(Y, data["Y_weak"])
 
 
@@ -454,3 +454,61 @@ def test_memory_beyond_the_features_is_a_fraction_of_them(rng: np.random.Generat
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 0.25 * X.nbytes + 8 * 257**2
+
+
+@pytest.mark.parametrize("constructor", ["newton", "retrain", "deltagrad_l"])
+def test_the_final_model_does_not_depend_on_the_rounds(data: dict[str, Any], constructor: str) -> None:
+    settings = {"gamma": 0.8, "l2": 0.01, "budget": 30, "constructor": constructor}
+    cleaner = fit(data, settings)
+    result = cleaner.run(GroundTruth(data["y"]))
+    items = np.flatnonzero(cleaner.cleaned_)
+    other = fit(data, settings)
+    other.update(items[::-1][:20], 1 - data["y"][items[::-1][:20]]).undo()
+    for item in items[::-1]:
+        other.update([item], [data["y"][item]])
+    for model in (cleaner.finish(), other.finish()):
+        np.testing.assert_allclose(model.coef, result.model.coef, rtol=1e-10)
+        np.testing.assert_allclose(model.intercept, result.model.intercept, rtol=1e-10)
+    fresh = fit(data, settings, y_clean=np.where(cleaner.cleaned_, data["y"], -1))
+    np.testing.assert_allclose(
+        result.model.predict_proba(data["X_val"]), fresh.predict_proba(data["X_val"]), atol=1e-12
+    )
+
+
+def test_the_final_model_is_the_optimum(data: dict[str, Any]) -> None:
+    cleaner = fit(data, {"gamma": 0.8, "l2": 0.01, "budget": 30})
+    model = cleaner.run(GroundTruth(data["y"])).model
+    W = np.vstack([model.coef, model.intercept])
+    weight = np.where(cleaner.cleaned_, 1.0, 0.8)[:, None]
+    residual = weight * (model.predict_proba(data["X"]) - cleaner.labels_)
+    gradient = np.hstack([data["X"], np.ones((120, 1))]).T @ residual / 120 + 0.01 * W
+    assert np.linalg.norm(gradient) / 0.01 <= 1e-5 * (1 + np.linalg.norm(W))
+    bare = fit(data, {"gamma": 0.8, "l2": 0.01, "fit_intercept": False}).finish()
+    assert bare.intercept.tolist() == [0.0, 0.0]
+    assert bare.n_features_in_ == model.n_features_in_ == 4
+
+
+def test_labelling_goes_on_after_the_final_model(data: dict[str, Any]) -> None:
+    plain, asked = fit(data), fit(data)
+    for _ in range(3):
+        model = asked.finish()
+        batches = [cleaner.query() for cleaner in (plain, asked)]
+        np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
+        np.testing.assert_allclose(batches[0].influence, batches[1].influence, rtol=1e-10)
+        for cleaner in (plain, asked):
+            cleaner.update(batches[0].indices, data["y"][batches[0].indices])
+    np.testing.assert_allclose(plain.W_, asked.W_, rtol=1e-10)
+    assert (model.coef != asked.finish().coef).any()
+
+
+def test_the_final_model_has_names_and_no_data(data: dict[str, Any]) -> None:
+    frames = {name: pd.DataFrame(data[name], columns=list("abcd")) for name in ("X", "X_val")}
+    weak = pd.DataFrame(data["Y_weak"], columns=["ham", "spam"])
+    cleaner = fit({**data, **frames}, {"budget": 10}, Y_weak=weak, y_val=np.array(["ham", "spam"])[data["y_val"]])
+    model = cleaner.run(Suggestion()).model
+    assert model.classes_.tolist() == ["ham", "spam"]
+    assert model.feature_names_in_.tolist() == list("abcd")
+    assert model.predict(frames["X_val"]).tolist() == cleaner.predict(frames["X_val"]).tolist()
+    assert len(pickle.dumps(model)) < 2000  # X alone is 3 840 bytes
+    with pytest.raises(LabelchefError, match="no model yet"):
+        LabelCleaner().finish()

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.io.artefacts import read_model
+from labelchef import load_model
+from labelchef.sources import SourceVotes
 
 
 def labelchef(*arguments: object, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -67,16 +68,20 @@ def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
     assert labels["source"].value_counts().to_dict() == {"weak": 220, "cleaned": 30}
     assert set(labels["label"]) == {"ham", "spam"}
     np.testing.assert_allclose(labels[["p_ham", "p_spam"]].sum(axis=1), 1.0)
-    W, classes, settings = read_model(out / "model.npz")
-    assert W.shape == (6, 2)
-    assert classes == ["ham", "spam"]
-    assert settings["budget"] == 30
+    model = load_model(out / "model.npz")
+    assert model.coef.shape == (5, 2)
+    assert model.classes_.tolist() == ["ham", "spam"]
+    with np.load(out / "model.npz", allow_pickle=False) as archive:
+        assert json.loads(str(archive["meta"]))["settings"]["budget"] == 30
     history = pd.read_csv(out / "history.csv")
     assert history["spent"].tolist() == [0, 10, 20, 30]
     assert len((out / "rounds.jsonl").read_text().splitlines()) == 3
     summary = json.loads((out / "summary.json").read_text())
     assert summary["stopped_because"] == "budget spent"
     assert summary["after"]["test"]["accuracy"] == pytest.approx(history["test_accuracy"].iloc[-1])
+    X, y = np.load(files / "test.npy"), np.load(files / "test_y.npy", allow_pickle=False)
+    assert model.score(X, y) == pytest.approx(summary["after"]["test"]["accuracy"])
+    assert not (out / "model.onnx").exists()
     page = (out / "report.html").read_text()
     assert page.count("<svg") == 6
     assert "Agreement with the true label" in page
@@ -107,6 +112,43 @@ def test_recorded_votes_and_suggestions_alone(files: Path, tmp_path: Path) -> No
     )
     line = json.loads((tmp_path / "c" / "rounds.jsonl").read_text().splitlines()[0])
     assert {v[1] for v in line["votes"]} == {"suggestion", "person 1", "person 2"}
+
+
+def test_a_campaign_on_votes_of_sources(files: Path, tmp_path: Path) -> None:
+    """Votes in place of weak labels, and beside them; other votes are another campaign."""
+    rng = np.random.default_rng(1)
+    truth = pd.read_csv(files / "truth.csv")["label"].to_numpy()
+    right = rng.random((250, 3)) < [0.9, 0.7, 0.6]
+    other = np.where(truth == "ham", "spam", "ham")
+    votes = pd.DataFrame(np.where(right, truth[:, None], other[:, None]), columns=["rule", "llm", "worker 7"])
+    votes[rng.random((250, 3)) < 0.2] = None
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    val = pd.read_csv(files / "val.csv")["label"]
+    pd.DataFrame({"item": range(70), "source": "llm", "label": val}).to_json(
+        tmp_path / "val_votes.jsonl", orient="records", lines=True
+    )
+    given = inputs(files, tmp_path / "a")
+    without = [*given[:2], *given[4:]]
+    own = ["--source-votes", tmp_path / "votes.csv", "--budget", 10, "--no-report"]
+    of_val = ["--val-source-votes", tmp_path / "val_votes.jsonl"]
+    labelchef("clean", *without, *own, *of_val)
+    labels = pd.read_csv(tmp_path / "a" / "cleaned_labels.csv")
+    shares = SourceVotes.hard(votes.replace({"ham": 0, "spam": 1}).fillna(-1).to_numpy(np.int64), 2).shares()
+    weak = (labels["source"] == "weak").to_numpy()
+    np.testing.assert_allclose(labels.loc[weak, ["p_ham", "p_spam"]], shares[weak])
+    labelchef("clean", *without, *own, *of_val, "--budget", 20, "--resume")
+    fewer = labelchef("clean", *without, *own, "--resume", check=2)
+    assert "other data" in fewer.stderr
+    votes.iloc[::-1].to_csv(tmp_path / "votes.csv", index=False)
+    assert "other data" in labelchef("clean", *without, *own, *of_val, "--resume", check=2).stderr
+    both = labelchef("clean", *inputs(files, tmp_path / "b"), *own)
+    assert "10" in both.stdout
+    nothing = labelchef("clean", *without[:-1], tmp_path / "c", check=2)
+    assert "--weak or --source-votes is missing" in nothing.stderr
+    assert not (tmp_path / "c").exists()
+    pd.DataFrame({"idle": [""] * 250, "rule": votes["rule"]}).to_csv(tmp_path / "votes.csv", index=False)
+    idle = labelchef("clean", *without[:-1], tmp_path / "d", *own)
+    assert "warning votes: 'idle' (1 of 2 sources) votes on no sample" in idle.stderr
 
 
 def test_a_target_and_given_labels(files: Path, tmp_path: Path) -> None:
@@ -225,6 +267,9 @@ BAD: dict[str, tuple[list[object], str]] = {
     "learning rate": (["--constructor", "retrain", "--learning-rate", -1], "learning_rate is -1.0; expected a number above 0"),
     "constructor": (["--constructor", "magic"], "constructor is 'magic'; expected one of: newton, retrain, deltagrad_l"),
     "votes beyond": (["--votes", "FAR", "--strategy", "one"], "votes on item 999"),
+    "votes of sources beyond": (["--source-votes", "FAR"], "there is no sample '999', which has a vote"),
+    "short votes of sources": (["--source-votes", "SHORT"], "votes has 1 rows; expected 250"),
+    "votes of sources on validation alone": (["--val-source-votes", "SHORT"], "votes_val was given without votes"),
 }  # fmt: skip
 
 
@@ -235,7 +280,9 @@ def test_bad_input_ends_with_two_and_a_sentence(files: Path, tmp_path: Path, wha
     (tmp_path / "odd.csv").write_text("label\n" + "eggs\n" * 70)
     (tmp_path / "odd2.csv").write_text("label\nham\n")
     (tmp_path / "far.csv").write_text("item,annotator,label\n999,a,ham\n")
+    (tmp_path / "short.csv").write_text("rule,llm\nham,spam\n")
     places = {
+        "SHORT": tmp_path / "short.csv",
         "CORRUPT": tmp_path / "corrupt.npy", "TRUTH": files / "truth.csv", "TEST": files / "test.npy",
         "ODD": tmp_path / "odd.csv", "ODD2": tmp_path / "odd2.csv", "FILE": tmp_path / "file", "FAR": tmp_path / "far.csv",
     }  # fmt: skip
@@ -298,6 +345,27 @@ def test_brackets_in_names_are_shown_as_they_are(files: Path, tmp_path: Path) ->
     assert missing.returncode == 2
     assert missing.stdout == ""
     assert "pip install 'labelchef[report]'" in missing.stderr
+
+
+def test_the_model_as_onnx(files: Path, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    out = tmp_path / "out"
+    labelchef("clean", *inputs(files, out), "--no-report", "--budget", 10, "--onnx")
+    X = np.load(files / "test.npy").astype(np.float32)
+    session = runtime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    label, probabilities = session.run(["label", "probabilities"], {"X": X})
+    model = load_model(out / "model.npz")
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-6)
+    assert label.tolist() == model.predict(X).tolist()
+    code = (
+        "import sys; sys.modules['onnx'] = None; "
+        f"sys.argv[1:] = {[str(part) for part in inputs(files, tmp_path / 'none')]!r}; sys.argv[1:1] = ['clean', '--onnx']; "
+        "from labelchef.cli.main import run; run()"
+    )
+    missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "pip install 'labelchef[onnx]'" in missing.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_help_and_version() -> None:

@@ -1,10 +1,12 @@
 """The compiled sweeps against plain NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from scipy.special import log_softmax, softmax
 
 from labelchef.core.contrasts import contrast, expand, with_reference
@@ -101,7 +103,7 @@ def test_features_are_not_written(rng: np.random.Generator) -> None:
     engine = MemoryEngine(X, bias=True)
     engine.sweep(labels, W=np.ones((1, 6)), gradient=True)
     engine.gram(np.ones(200))
-    assert np.shares_memory(engine._X, X)
+    assert np.shares_memory(engine._blocks[0][1], X)
 
 
 def test_gram_and_rows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,3 +141,25 @@ def test_saturated_logits_stay_finite() -> None:
     assert out.loss == pytest.approx(1e4 + np.log(2))
     assert np.isfinite(out.gradient).all()  # type: ignore[arg-type]
     assert np.isfinite(out.hessian_product).all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_two_arrays_are_one_set_of_rows(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    X: NDArray[np.floating[Any]] = rng.normal(size=(700, 9)).astype(dtype)
+    labels = RowLabels(rng.dirichlet(np.ones(3), 700), rng.random(700))
+    W, V = rng.normal(size=(2, 10)), rng.normal(size=(2, 10))
+    one, two = MemoryEngine(X, bias=True), MemoryEngine(X[:650], bias=True, more=X[650:])
+    assert two.n_rows == 700
+    a, b = (e.sweep(labels, W=W, V=V, gradient=True, hessian_product=True) for e in (one, two))
+    np.testing.assert_array_equal(a.logits, b.logits)
+    np.testing.assert_allclose(a.gradient, b.gradient, rtol=1e-12)  # type: ignore[arg-type]
+    np.testing.assert_allclose(a.hessian_product, b.hessian_product, rtol=1e-12)  # type: ignore[arg-type]
+    assert a.loss == pytest.approx(b.loss, rel=1e-12)
+    rows = np.array([699, 3, 650, 649])
+    np.testing.assert_array_equal(one.rows(rows), two.rows(rows))
+    few = [e.gradient_of_rows(rows, labels, W) for e in (one, two)]
+    np.testing.assert_allclose(few[0], few[1], rtol=1e-12)
+    for step in (1, 7):
+        np.testing.assert_allclose(one.gram(labels.weight, step), two.gram(labels.weight, step), atol=1e-3)
+    np.testing.assert_allclose(one.row_squares(), two.row_squares(), rtol=1e-12)

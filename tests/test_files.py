@@ -2,19 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
+from labelchef.campaign.inputs import ClassNames
+from labelchef.campaign.votes import read_votes
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.files import whole_file
 from labelchef.domain.settings import Settings
 from labelchef.io import artefacts, tables
 from labelchef.io.digits import RULES, describe, load_digits_demo, rule_votes
 from labelchef.ledger.jsonl import JsonLinesLedger
-from labelchef.sources import vote_shares
+from labelchef.sources import SourceVotes, vote_shares
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])
@@ -73,6 +75,85 @@ def test_row_numbers_in_a_file_are_refused(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1.0], "b": [2.0]}).to_csv(tmp_path / "x.csv")
     with pytest.raises(InvalidInputError, match="index=False"):
         tables.read_features(tmp_path / "x.csv", "features")
+
+
+VOTES = pd.DataFrame({"rule": ["ham", None, "spam"], "llm": ["ham", "spam", None]})
+LONG = pd.DataFrame(
+    [(0, "rule", "ham"), (2, "rule", "spam"), (0, "llm", "ham"), (1, "llm", "spam")],
+    columns=["item", "source", "label"],
+)
+SOFT = np.array([[[1.0, 0.0], [1.0, 0.0]], [[np.nan, np.nan], [0.0, 1.0]], [[0.0, 1.0], [0.0, 0.0]]])
+IDS = np.array([[0, 0], [-1, 1], [1, -1]])
+
+
+def write_votes(path: Path, form: str) -> Path:
+    table = LONG if form.startswith("long") else VOTES
+    match form.split()[-1]:
+        case "csv":
+            table.to_csv(path := path / "v.csv", index=False)
+        case "parquet":
+            table.to_parquet(path := path / "v.parquet")
+        case "jsonl":
+            table.to_json(path := path / "v.jsonl", orient="records", lines=True)
+        case "ids":
+            np.save(path := path / "v.npy", IDS)
+        case "names":
+            np.save(path := path / "v.npy", VOTES.fillna("").to_numpy().astype(str))
+        case "soft":
+            np.save(path := path / "v.npy", SOFT)
+        case "sparse":
+            sparse.save_npz(path := path / "v.npz", sparse.csr_array(IDS + 1))
+        case "votes":
+            np.savez(path := path / "v.npz", votes=IDS, sources=["rule", "llm"])
+        case "probabilities":
+            np.savez(path := path / "v.npz", soft=SOFT, sources=["rule", "llm"])
+        case "archive":
+            np.savez(path := path / "v.npz", votes=IDS)
+        case "numbers":
+            path = path / "v.csv"
+            path.write_text("rule,llm\n0,0\n-1,1\n1,\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["csv", "parquet", "jsonl", "long csv", "long parquet", "long jsonl", "ids", "names", "soft", "sparse", "votes",
+     "probabilities", "archive", "numbers"],
+)  # fmt: skip
+def test_votes_of_sources_from_every_format(tmp_path: Path, form: str) -> None:
+    given = tables.read_source_votes(write_votes(tmp_path, form), "votes of sources")
+    found = read_votes(given, ClassNames(["ham", "spam"]), 3, sources=("rule", "llm"))
+    np.testing.assert_array_equal(found.table.toarray(), SourceVotes.hard(IDS, 2).table.toarray())
+
+
+def test_soft_votes_of_sources_in_a_table(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text("item,source,label,probability\n1,llm,ham,0.25\n1,llm,spam,0.75\n0,rule,spam,1\n")
+    given = tables.read_source_votes(tmp_path / "v.csv", "votes of sources")
+    found = read_votes(given, ClassNames(["ham", "spam"]), 2)
+    assert found.table.toarray().tolist() == [[0, 0, 0, 1], [0.25, 0.75, 0, 0]]
+
+
+def test_votes_of_sources_that_cannot_be_read(tmp_path: Path) -> None:
+    def refused(message: str) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            tables.read_source_votes(tmp_path / "v.npz", "votes of sources")
+
+    np.savez(tmp_path / "v.npz", votes=IDS, more=IDS)
+    refused("expected one named 'votes' or 'soft'")
+    np.savez(tmp_path / "v.npz", votes=IDS, sources=["rule"])
+    refused(r"names 1 sources for an array of shape \(3, 2\)")
+    np.savez(tmp_path / "v.npz", votes=IDS, sources=["rule", "rule"])
+    refused("names a source twice")
+    parts = {"data": [1], "indices": [70_000], "indptr": [0, 1, 1], "shape": [2, 3]}
+    np.savez(tmp_path / "v.npz", format=np.array(b"csr"), **parts)  # type: ignore[arg-type]
+    refused("cannot be read as .npz")
+    with pytest.raises(InvalidInputError, match=r"ends in '\.doc'; expected one of"):
+        tables.read_source_votes(tmp_path / "v.doc", "votes of sources")
+    LONG.to_csv(tmp_path / "v.csv", index=False)
+    with pytest.raises(
+        InvalidInputError, match=r"expected item, annotator and label\. Votes of sources are source votes"
+    ):
+        tables.read_votes(tmp_path / "v.csv")
 
 
 def test_the_last_vote_of_an_annotator_counts(tmp_path: Path) -> None:
@@ -153,19 +234,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         half()
     assert json.loads(path.read_text()) == {"a": 1.5, "b": [0, 1]}
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
-
-
-def test_models_round_trip(tmp_path: Path) -> None:
-    W = np.random.default_rng(0).normal(size=(4, 3))
-    names: list[Any] = ["a", 2, "c"]
-    artefacts.write_model(tmp_path / "m.npz", W, names, {"gamma": 0.8})
-    read, classes, settings = artefacts.read_model(tmp_path / "m.npz")
-    np.testing.assert_array_equal(read, W)
-    assert classes == names
-    assert settings == {"gamma": 0.8}
-    (tmp_path / "m.npz").write_bytes((tmp_path / "m.npz").read_bytes()[:100])
-    with pytest.raises(InvalidInputError, match="no labelchef model"):
-        artefacts.read_model(tmp_path / "m.npz")
 
 
 def ledger_line(number: int) -> str:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from labelchef import InvalidInputError, LabelCleaner
@@ -371,3 +372,35 @@ except labelchef.MissingExtraError as error:
     lazy = "import labelchef.cli.main, labelchef.cleaner, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", lazy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("constructor", ["fine_tune", "retrain", "last_layer"])
+def test_the_final_network_predicts_without_the_data(constructor: str, problem: Problem) -> None:
+    cleaner = problem.fit(NetworkCleaner(net(), constructor=constructor, training=QUICK, budget=20, device="cpu"))
+    model = cleaner.run(lambda batch: problem.y[batch.indices]).model
+    X, y = problem.X[200:], problem.y[200:]
+    for same in (model, pickle.loads(pickle.dumps(model)), clone(model), cleaner.finish()):
+        np.testing.assert_allclose(same.predict_proba(X), cleaner.predict_proba(X), atol=1e-5)
+        assert same.predict(X).tolist() == cleaner.predict(X).tolist()
+        assert same.score(X, y) == cleaner.score(X, y)
+        assert same.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-9)
+    check_is_fitted(model)
+    assert model.fit(X, y) is model
+    before = model.predict_proba(X)
+    cleaner.update(np.flatnonzero(~cleaner.cleaned_)[:40], np.zeros(40, dtype=int))
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    with pytest.raises(InvalidInputError, match=r"a sample of X has shape \(5,\); expected \(6,\)"):
+        model.predict(X[:, :5])
+
+
+def test_the_final_last_layer_does_not_depend_on_the_rounds(problem: Problem) -> None:
+    network = net()
+    ends = []
+    for items in (np.arange(20), np.arange(20)[::-1]):
+        cleaner = NetworkCleaner(network, constructor="last_layer", training=QUICK, device="cpu", pretrained=True)
+        problem.fit(cleaner)
+        for item in items:
+            cleaner.update([item], [problem.y[item]])
+        ends.append(cleaner.finish().predict_proba(problem.X))
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)

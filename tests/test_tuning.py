@@ -100,7 +100,7 @@ def test_many_rows_and_columns_are_stood_for_by_some(monkeypatch: pytest.MonkeyP
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(50, 6)) @ rng.normal(size=(6, 40))  # six directions in forty columns
     for shape in (rows, rows[:20]):
-        fewer = tuning._fewer_columns(shape)
+        fewer = tuning.fewer_columns(shape)
         assert fewer.shape[1] <= 8
         np.testing.assert_allclose(fewer @ fewer.T, shape @ shape.T, rtol=1e-8, atol=1e-8)
 

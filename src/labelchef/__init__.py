@@ -14,6 +14,7 @@ from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
 from labelchef.domain.validation import Gain
 
 if TYPE_CHECKING:
+    from labelchef.classifier import LinearClassifier, load_model
     from labelchef.cleaner import CleaningResult, LabelCleaner
 
 __version__ = "0.2.0.dev0"
@@ -27,11 +28,13 @@ __all__ = [
     "JudgeWarning",
     "LabelCleaner",
     "LabelchefError",
+    "LinearClassifier",
     "MissingClassWarning",
     "MissingExtraError",
     "RoundRecord",
     "StopReason",
     "Votes",
+    "load_model",
 ]
 
 
@@ -41,4 +44,8 @@ def __getattr__(name: str) -> Any:
         from labelchef import cleaner
 
         return getattr(cleaner, name)
+    if name in {"LinearClassifier", "load_model"}:
+        from labelchef import classifier
+
+        return getattr(classifier, name)
     raise AttributeError(f"module 'labelchef' has no attribute {name!r}")

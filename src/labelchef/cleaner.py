@@ -18,22 +18,28 @@ from sklearn.base import BaseEstimator
 from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
+from labelchef.campaign.audit import AuditTrail
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, as_rows
+from labelchef.campaign.final import final_classifier
 from labelchef.campaign.gain import Judged
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_indices
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.session import Session
+from labelchef.campaign.source_report import sources_frame
 from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.campaign.tuning import Tuned
+from labelchef.classifier import LinearClassifier, feature_names_of
 from labelchef.constructors import Constructor, make_constructor
 from labelchef.constructors.protocol import OnStep
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
+from labelchef.domain.features import as_features
+from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import Gain
@@ -53,6 +59,8 @@ class CleaningResult:
     message: str
     rounds: tuple[RoundRecord, ...]
     """The same in full: what was asked, voted, decided and changed."""
+    model: Any
+    """The final classifier, as `finish()` gives it: `LinearClassifier`, or `networks.NetworkClassifier`."""
 
 
 class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
@@ -64,22 +72,24 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     batch_size: int
     target_metric: str
     random_state: Any
-    gamma_: float
-    l2_: float
     tuned_: Tuned | None
     classes_: "np.ndarray[Any, Any]"
     _session: Session
     _ledger: MemoryLedger
     _names: ClassNames
     _last_query: tuple[Batch, float] | None = None
+    _feature_names: list[str] | None
+    """The columns of X, if it was a frame with names."""
 
     def fit(
         self,
         X: Any,
-        Y_weak: Any,
+        Y_weak: Any = None,
         *,
+        votes: Any = None,
         X_val: Any,
         y_val: Any,
+        votes_val: Any = None,
         X_judge: Any = None,
         y_judge: Any = None,
         X_test: Any = None,
@@ -98,14 +108,24 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         that is not askable is never selected. `on_step` is told of the progress: (iteration, gradient norm, tolerance) by
         the solver, (epoch, gradient norm, NaN) by a descent, (epoch, training loss, validation loss) by a network.
 
+        `votes` are those of J sources on the training samples (rules, labelling functions, crowd workers, LLMs), with `Y_weak`
+        or in its place: an (N, J) table of class ids or names with −1 or None for no vote, a long table (item, source,
+        label), a SciPy sparse matrix of class id + 1, probabilities (N, J, C), or a dict of sources;
+        `labelchef.campaign.votes` has the forms in full. Without `Y_weak`, the weak labels are the shares of the votes;
+        with it, it is one more source. `votes_val` are votes of the same sources on the validation samples. Without
+        `Y_weak` and `classes`, the classes are the labels that occur in `votes` and `y_val`, sorted; votes by class id, or as
+        probabilities, number them 0 … C−1, and `y_val` must then hold such numbers.
+
         Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
         own (`X_judge`, `y_judge`) all of it steers.
         """
         data = partial(
-            CampaignData.of, X, Y_weak, X_val=X_val, y_val=y_val, X_judge=X_judge, y_judge=y_judge,
-            X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
+            CampaignData.of, X, Y_weak, votes=votes, votes_val=votes_val, X_val=X_val, y_val=y_val, X_judge=X_judge,
+            y_judge=y_judge, X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
         )  # fmt: skip
-        return self._begin(data, on_step)
+        self._begin(data, on_step)
+        self._feature_names = feature_names_of(X)
+        return self
 
     @abstractmethod
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
@@ -200,7 +220,11 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             require_suggestions(session.selector)
         self._ledger.settings = self._settings()  # read again, so that a user may raise the budget between runs
         reason, message = steps.run(self._ledger, session, voters, aggregator, self._rules(), on_round)
-        return CleaningResult(self.history_, reason, message, tuple(session.rounds))
+        return CleaningResult(self.history_, reason, message, tuple(session.rounds), self.finish())
+
+    @abstractmethod
+    def finish(self) -> Any:
+        """The final classifier, in the manner of scikit-learn, without any of the training data; this cleaner stays as it is."""
 
     def gain(self, metric: str | None = None, *, split: str = "validation") -> Gain | None:
         """What cleaning has brought so far: the model now against the first one, with a 95 % interval.
@@ -231,24 +255,70 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """Class probabilities (n, C)."""
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
-        """Class names (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        """Class names (n,), by the decision rule that suits `target_metric` (`ruling_`)."""
+        return np.asarray(self.classes_[self._decided(X)])
+
+    def _decided(self, X: Any) -> Ints:
+        """Class ids (n,)."""
+        P, ruling = self.predict_proba(X), self._fitted().ruling
+        if ruling is None:
+            return np.asarray(P.argmax(axis=1), dtype=np.int64)
+        scores = np.log(np.maximum(P, np.finfo(float).tiny)) + np.array(ruling.offsets)
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy."""
-        probability = self.predict_proba(X)
-        ids = as_evaluation_labels(y, self._names, len(probability), "y")
-        return float(np.mean(probability.argmax(axis=1) == ids))
+        predicted = self._decided(X)
+        return float(np.mean(predicted == as_evaluation_labels(y, self._names, len(predicted), "y")))
 
     @property
     def labels_(self) -> Float64s:
         """(N, C) training labels as they stand."""
-        return self._fitted().labels.Y.copy()
+        return self._fitted().label_state[0].copy()
+
+    @property
+    def posterior_(self) -> Float64s:
+        """(N, C): what is now believed of every training sample, from model, sources and people."""
+        session = self._fitted()
+        return session.posterior()[: session.n_train]
+
+    @property
+    def sources_(self) -> pd.DataFrame:
+        """A row a source: coverage, accuracy and confusion with intervals, conflicts, weight, use, and what muting it would
+        change (`labelchef.domain.learning.SourceFacts`); empty where trusted samples only steer."""
+        return sources_frame(self._fitted())
 
     @property
     def cleaned_(self) -> Bools:
         """(N,) which samples have a clean label."""
-        return self._fitted().labels.cleaned.copy()
+        return self._fitted().label_state[1].copy()
+
+    @property
+    def choice_(self) -> Choice | None:
+        """What the learner uses now: source model, gamma, strengths, and the trials; None where trusted samples only steer."""
+        learner = self._fitted().learner
+        return None if learner is None else learner.choice
+
+    @property
+    def ruling_(self) -> Ruling | None:
+        """Temperature and decision rule in use; None for the most probable class, where trusted samples only steer."""
+        return self._fitted().ruling
+
+    @property
+    def audit_(self) -> AuditTrail:
+        """The audited samples: what was predicted before the answers, the answers, accuracy with its interval."""
+        return self._fitted().audited()
+
+    @property
+    def gamma_(self) -> float:
+        """The weight of a weak sample."""
+        choice = self.choice_
+        return float(self._ledger.settings.gamma) if choice is None else choice.gamma
+
+    @property
+    def l2_(self) -> float:
+        """The strength of the L2 penalty."""
+        return self._fitted().objective.l2
 
     @property
     def suggests_(self) -> bool:
@@ -270,7 +340,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         self._session, self._names = session, data.names
         self._ledger = MemoryLedger(settings, session.rounds)
         self._last_query = None
-        self.gamma_, self.l2_, self.tuned_ = float(settings.gamma), float(settings.l2), tuned
+        self.tuned_ = tuned
         self.classes_ = data.names.as_array()
         return self
 
@@ -320,13 +390,21 @@ class LabelCleaner(Cleaner):
     ----------
     selector : name in `labelchef.selectors.SELECTORS`, or a `Selector`; 'increm_infl' is the paper's
     constructor : name in `labelchef.constructors.CONSTRUCTORS`, or a `Constructor`
+    trusted : 'train': trusted samples train the model, and each is judged by the model without it; 'steer': they only steer
+        the selection and judge, as in the paper
+    sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto'
+        chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
+    preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
+        selector='infl', look_ahead=False, holdout=0, tol=1e-5
+    audit : share of what is asked that is drawn by chance, and predicted before it is answered (`audit_`)
     gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
-        the validation samples that steer
+        the clean samples
     l2 : L2 strength, > 0, applied to all parameters, the intercept included; 'auto' chooses it along with gamma
     budget : samples to ask in `run`, None for no limit
     batch_size : samples a round
-    holdout : share of validation that judges and that selection never sees, drawn by class; 'auto' takes half of 100
-        samples and more; 0 is the paper's behaviour: all of validation steers, and its figures are optimistic
+    holdout : share of the trusted samples that judge and are used for nothing else, drawn by class; 'auto' takes none where
+        trusted samples train, else half of 100 samples and more; 0 with trusted='steer' is the paper's behaviour: its figures
+        are optimistic
     target, target_metric : `run` stops once this metric is reached on the validation samples that judge
     stop : a further stopping rule, see `labelchef.campaign.stopping`; also as text, such as 'MaxRounds(50)'
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
@@ -341,12 +419,15 @@ class LabelCleaner(Cleaner):
     Attributes
     ----------
     W_ : (D, C) parameters, the intercept in the last row
-    labels_ : (N, C) training labels as they stand: weak, or one-hot once cleaned
+    labels_ : (N, C) training labels as they stand: weak as given, or one-hot once cleaned
+    posterior_ : (N, C) what is believed of every training sample, from model, sources and people
+    sources_ : a frame, a row a source: coverage, accuracy, confusion, conflicts, weight, and what muting it would change
     cleaned_ : (N,) which samples have a clean label
     classes_ : class names in the order of the columns
     history_ : a row a round so far
     gamma_, l2_ : the strengths in use, given or chosen
-    tuned_ : what was tried to choose them (`labelchef.campaign.tuning.Tuned`), None if both were given
+    choice_ : the source model and the strengths that were chosen, with the trials; None with trusted='steer'
+    tuned_ : with trusted='steer', what was tried to choose gamma and l2; None if both were given
 
     Examples
     --------
@@ -365,8 +446,12 @@ class LabelCleaner(Cleaner):
     ('budget spent', 40)
     """
 
-    selector: str | Selector = "expected_infl"
+    selector: str | Selector = "margin"
     constructor: str | Constructor = "newton"
+    trusted: str = "train"
+    sources: str = "auto"
+    preset: str = "default"
+    audit: float = 0.0
     gamma: float | str = "auto"
     l2: float | str = "auto"
     budget: int | None = 100
@@ -377,7 +462,7 @@ class LabelCleaner(Cleaner):
     look_ahead: bool = True
     holdout: float | str = "auto"
     fit_intercept: bool = True
-    tol: float = 1e-5
+    tol: float = 1e-3
     learning_rate: float | None = None
     epochs: int | None = None
     minibatch: int | None = None
@@ -403,7 +488,17 @@ class LabelCleaner(Cleaner):
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
         W = self.W_  # first: it refuses a cleaner that is not fitted
-        return linear_probabilities(as_features(X, columns=self._n_features), W, bias=self._bias)
+        ruling = self._fitted().ruling
+        T = 1.0 if ruling is None else ruling.temperature
+        return linear_probabilities(as_features(X, columns=self._n_features), W / T, bias=self._bias)
+
+    def finish(self) -> LinearClassifier:
+        """The final classifier: softmax regression fitted from scratch to the labels as they stand.
+
+        It does not depend on the order of rounds, only on data, labels and settings. `save` and `to_onnx` write it to a file,
+        and it can be pickled. This cleaner stays as it is: labelling may go on. It costs as much as the first model.
+        """
+        return final_classifier(self._fitted(), self._names, bias=self._bias, feature_names=self._feature_names)
 
     @property
     def W_(self) -> Float64s:  # noqa: N802

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary, Role
+from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
+from labelchef.services.people.access import find
+from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, PASSWORD, Person, make_campaign, png, small_data
 
@@ -281,6 +285,29 @@ def test_exports(as_person: Sign, campaign: CampaignSummary, format: str) -> Non
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_the_model_goes_out(
+    ws: Workspace, as_person: Sign, campaign: CampaignSummary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead, where = as_person("lead"), f"{base(campaign)}/export/model"
+    for format, begins in (("npz", b"PK"), ("onnx", b"\x08")):
+        answer = lead.get(where, params={"format": format})
+        assert answer.status_code == 200
+        assert f'filename="{campaign.slug}-model.{format}"' in answer.headers["content-disposition"]
+        assert answer.content.startswith(begins)
+        assert f"/export/model?format={format}" in lead.get(f"/c/{campaign.slug}/lead/export").text
+    assert lead.get(where, params={"format": "pkl"}).status_code == 422
+    assert as_person("ann").get(where).status_code == 403
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    missing = lead.get(where, params={"format": "onnx"})
+    assert (missing.status_code, missing.json()["code"]) == (422, "onnx")
+    page = lead.get(f"/c/{campaign.slug}/lead/export").text
+    assert "format=npz" in page
+    assert "format=onnx" not in page
+    untrained = campaigns.create_campaign(ws, "No model yet", small_data(), Settings(gamma=0.5, l2=0.01), "lead")
+    early = lead.get(f"{base(untrained)}/export/model")
+    assert (early.status_code, early.json()["code"]) == (409, "preparing")
+
+
 def test_report_and_replay(as_person: Sign, campaign: CampaignSummary) -> None:
     lead = as_person("lead")
     page = lead.get(f"{base(campaign)}/report")
@@ -360,6 +387,24 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     escaping = [("features", ("../../features.npy", f[1])) if n == "features" else (n, f) for n, f in files]
     assert lead.client.post("/api/campaigns", files=escaping, data=form).status_code == 201
     assert not (ws.home.parent / "features.npy").exists()
+
+
+def test_a_campaign_from_uploaded_votes_of_sources(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
+    lead = as_person("lead")
+    files = {n: (p.name, p.read_bytes()) for n, p in upload_files(tmp_path / "up").items() if n != "weak"}
+    names = [str(name) for name in small_data().names.names]
+    votes = "\n".join(["rule,llm", *(f"{names[k % 3]},{names[k % 2]}" for k in range(len(small_data().X)))])
+    files["source_votes"] = ("votes.csv", votes.encode())
+    made = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    assert made.status_code == 201, made.text
+    kept = data_of(ws, find(ws, made.json()["slug"]))
+    assert kept.votes is not None
+    assert kept.votes.names == ("rule", "llm")
+    assert kept.names.names == sorted(names)
+    files["val_source_votes"] = ("votes.csv", b"rule,other\n")
+    refused = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "votes")
+    assert "votes_val has" in refused.json()["detail"]
 
 
 def test_a_campaign_from_a_folder_below_the_import_root(ws: Workspace, as_person: Sign, people: Any) -> None:

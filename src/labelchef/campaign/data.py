@@ -2,6 +2,7 @@
 
 Shapes: X (N, d), weak (N, C) rows on the simplex, clean (N,) class ids with −1 where none is known; X_val (n, d), y_val (n,)
 trusted samples; X_judge, X_test likewise, where there are any. A network takes inputs of any shape in place of (n, d).
+votes and votes_val hold what J sources say of X and X_val, see `labelchef.campaign.votes`.
 """
 
 import math
@@ -15,12 +16,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_features, as_mask, as_weak_labels
+from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
+from labelchef.campaign.votes import CastVotes, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles, NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.features import as_features
 from labelchef.domain.records import UNRESOLVED
 from labelchef.io import tables
+from labelchef.sources import SourceVotes
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _LONGEST_KEY = 200
@@ -157,13 +161,19 @@ class CampaignData:
     test: Labelled | None = None
     askable: Bools | None = None
     contents: Contents = field(default_factory=Contents)
+    votes: SourceVotes | None = None
+    """Of the sources on the training samples; weak labels that were given beside them are the last source."""
+    votes_val: SourceVotes | None = None
+    """Of the same sources on the validation samples; None if these were not given."""
 
     @classmethod
     def of(
         cls,
         X: Any,
-        Y_weak: Any,
+        Y_weak: Any = None,
         *,
+        votes: Any = None,
+        votes_val: Any = None,
         X_val: Any,
         y_val: Any,
         X_judge: Any = None,
@@ -176,12 +186,34 @@ class CampaignData:
         contents: Contents | None = None,
         read: ReadRows = as_rows,
     ) -> "CampaignData":
-        """Data from arrays or frames; whatever is wrong with them is refused with what was expected."""
+        """Data from arrays or frames; whatever is wrong with them is refused with what was expected.
+
+        Without `Y_weak`, the weak labels are the shares of the votes, and without `classes` too, the classes are those of
+        `CastVotes.classes`.
+        """
+        contents = contents or Contents()
         rows = read(X, "X", None)
-        weak = as_weak_labels(Y_weak, len(rows))
-        names = ClassNames.of(classes, Y_weak, weak.shape[1])
+        cast = None if votes is None else CastVotes.of(votes, len(rows), "votes", _ids(contents.items))
+        weak = None if Y_weak is None else as_weak_labels(Y_weak, len(rows))
+        names = _class_names(classes, Y_weak, weak, cast, y_val)
+        found = None if cast is None else cast.read(names)
         validation = _split(X_val, y_val, names, rows, "val", read)
         assert validation is not None, "a split that is missing is refused"
+        if found is None:
+            assert weak is not None, "data without weak labels and votes are refused"
+            if votes_val is not None:
+                raise InvalidInputError("votes_val was given without votes; expected both, or neither", code="votes")
+        elif weak is None:
+            weak = found.shares()
+        else:
+            found = with_weak_source(found, weak)
+        found_val = None
+        if found is not None and votes_val is not None:
+            own = found.names if Y_weak is None else found.names[:-1]
+            n_val, val_keys = len(validation[1]), _ids(contents.val_items)
+            found_val = read_votes(votes_val, names, n_val, what="votes_val", sources=own, keys=val_keys).among(
+                found.names
+            )
         return cls(
             X=rows,
             weak=weak,
@@ -191,7 +223,9 @@ class CampaignData:
             judge=_split(X_judge, y_judge, names, rows, "judge", read),
             test=_split(X_test, y_test, names, rows, "test", read),
             askable=as_mask(askable, len(rows), "askable"),
-            contents=contents or Contents(),
+            contents=contents,
+            votes=found,
+            votes_val=found_val,
         )
 
     def mapped(self, features: Callable[[NDArray[Any]], NDArray[Any]]) -> "CampaignData":
@@ -203,6 +237,26 @@ class CampaignData:
         X_val, y_val = self.validation
         judge, test = split(self.judge), split(self.test)
         return replace(self, X=features(self.X), validation=(features(X_val), y_val), judge=judge, test=test)
+
+
+def _class_names(
+    classes: Sequence[Hashable] | None, Y_weak: Any, weak: Float64s | None, cast: CastVotes | None, y_val: Any
+) -> ClassNames:
+    """The classes by `classes`, else by the weak labels, else by the votes."""
+    if weak is not None:
+        return ClassNames.of(classes, Y_weak, weak.shape[1])
+    if cast is None:
+        raise InvalidInputError(
+            "neither weak labels nor votes were given; expected Y_weak (samples, classes), votes of sources, or both: "
+            "fit(X, Y_weak, …) or fit(X, votes=…, …)",
+            code="weak_labels",
+        )
+    if classes is None:
+        return cast.classes(y_val)
+    given = as_list(classes, "classes")
+    if len(given) < 2:
+        raise InvalidInputError(f"the classes are {given}; expected two or more", code="classes")
+    return ClassNames(given)
 
 
 def known_labels(labels: Any, names: ClassNames, n_rows: int, name: str, code: str = "labels") -> Ints:
@@ -237,7 +291,11 @@ def read_files(files: CampaignFiles) -> CampaignData:
         raise InvalidInputError("X_test and y_test belong together; one of the test files is missing", code="test")
     return CampaignData.of(
         tables.read_features(files.features, "features"),
-        tables.read_weak_labels(files.weak),
+        None if files.weak is None else tables.read_weak_labels(files.weak),
+        votes=None if files.source_votes is None else tables.read_source_votes(files.source_votes, "votes of sources"),
+        votes_val=None
+        if files.val_source_votes is None
+        else tables.read_source_votes(files.val_source_votes, "votes of sources on validation"),
         X_val=tables.read_features(files.val_features, "validation features"),
         y_val=tables.read_labels(files.val_labels, "validation labels"),
         X_test=None if files.test_features is None else tables.read_features(files.test_features, "test features"),
@@ -257,8 +315,12 @@ def find_files(folder: Path) -> CampaignFiles:
         raise InvalidInputError(f"there is no folder {folder}; check the path", code="folder")
 
     rows, labels, items = tables.FEATURE_SUFFIXES, (".csv", ".npy", ".parquet", ".jsonl"), tables.ITEM_SUFFIXES
-    required = {"features": rows, "weak": labels, "val_features": rows, "val_labels": labels}
+    votes = tables.VOTE_SUFFIXES
+    required = {"features": rows, "val_features": rows, "val_labels": labels}
     optional = {
+        "weak": labels,
+        "source_votes": votes,
+        "val_source_votes": votes,
         "test_features": rows,
         "test_labels": labels,
         "clean_labels": labels,
@@ -274,5 +336,11 @@ def find_files(folder: Path) -> CampaignFiles:
                 f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",
                 code="folder",
             )
+    if found["weak"] is None and found["source_votes"] is None:
+        raise InvalidInputError(
+            f"{folder} holds no weak file and no source_votes file; expected weak.csv (a probability for each sample and class), "
+            "source_votes.csv (votes of sources), or both",
+            code="folder",
+        )
     media = folder / "media"
     return CampaignFiles(**found, media=media if media.is_dir() else None)

@@ -54,7 +54,7 @@ class Judged:
 def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> dict[str, Gain]:
     """The gain of every metric."""
     triples, counts = np.unique(np.stack([y, before.predicted, after.predicted], axis=1), axis=0, return_counts=True)
-    extra, mass = _better_and_worse(y, n_classes)
+    extra, mass = better_and_worse(y, n_classes)
     cells, weight = np.concatenate([triples, extra]), np.concatenate([counts, mass])
     drawn = np.random.default_rng(seed).multinomial(len(y), weight / weight.sum(), size=_GAIN_DRAWS).astype(np.float64)
     one, two = (drawn_metrics(drawn, cells[:, 0], cells[:, k], n_classes) for k in (1, 2))
@@ -65,7 +65,7 @@ def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> 
     return {name: Gain(name, first[name], last[name], *bounds[name], len(y), rarest) for name in first}
 
 
-def _better_and_worse(y: Ints, n_classes: int) -> tuple[Ints, Float64s]:
+def better_and_worse(y: Ints, n_classes: int) -> tuple[Ints, Float64s]:
     """Half a sample that got better and half one that got worse; the wrong class is the most frequent other class."""
     share = np.bincount(y, minlength=n_classes) / len(y)
     order = np.argsort(-share, kind="stable")

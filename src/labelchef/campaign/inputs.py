@@ -8,69 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints, name_array
 from labelchef.domain.errors import InvalidInputError, MissingClassWarning, warn_caller
 from labelchef.domain.records import UNRESOLVED
 
-_SIMPLEX = 1e-4  # room for labels that were rounded on their way through a file
-_CHECK_ROWS = 4096
-
-
-def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bool = False) -> Floats:
-    """A dense (n, d) float32 or float64 array with contiguous rows; float arrays of that kind are not copied.
-
-    With `half`, neither are those of float16.
-
-    >>> as_features([[1, 2], [3, 4]]).dtype, as_features(np.ones((2, 2), dtype=np.float16)).dtype
-    (dtype('float64'), dtype('float32'))
-    """
-    if hasattr(X, "tocsr") or hasattr(X, "todense"):
-        raise InvalidInputError(
-            f"{name} is a sparse matrix; expected dense features. Reduce it first, for example with "
-            "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), or call X.toarray() if it is small",
-            code="features",
-        )
-    array = _as_numbers(X, name)
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError(
-            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each", code="features"
-        )
-    if columns is not None and array.shape[1] != columns:
-        raise InvalidInputError(
-            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
-        )
-    if array.dtype not in (np.float32, np.float64) and not (half and array.dtype == np.float16):
-        array = array.astype(np.float32 if np.can_cast(array.dtype, np.float32) else np.float64)
-    array = np.ascontiguousarray(array)
-    for start in range(0, len(array), _CHECK_ROWS):
-        finite = np.isfinite(array[start : start + _CHECK_ROWS])
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise InvalidInputError(
-                f"{name}[{start + row}, {column}] is {array[start + row, column]}; expected finite numbers. "
-                "Impute or drop missing values first",
-                code="features",
-            )
-    return array
-
-
-def _as_numbers(X: Any, name: str) -> np.ndarray[Any, Any]:
-    """An array of real numbers, whatever X is; nullable columns of a frame become floats with NaN."""
-    if np.ma.isMaskedArray(X) and np.ma.getmaskarray(X).any():
-        raise InvalidInputError(f"{name} has masked entries; expected all of them. Fill them first", code="features")
-    try:
-        array = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
-        if array.dtype == object and hasattr(X, "dtypes"):
-            array = np.asarray(X.to_numpy(dtype=np.float64, na_value=np.nan))
-    except (TypeError, ValueError):
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "fiub":
-        raise InvalidInputError(
-            f"{name} cannot be read as a table of real numbers; expected numeric features, rows of equal length. "
-            "Encode text, categories and dates into numbers first",
-            code="features",
-        )
-    return array
+SIMPLEX = 1e-4
+"""Room for labels that were rounded on their way through a file."""
 
 
 def as_weak_labels(Y: Any, n_rows: int) -> Float64s:
@@ -97,7 +40,7 @@ def as_weak_labels(Y: Any, n_rows: int) -> Float64s:
         raise InvalidInputError(f"{name} has {len(array)} rows; expected {n_rows}, as X has", code="weak_labels")
     with np.errstate(invalid="ignore"):
         total = array.sum(axis=1)
-    bad = np.flatnonzero(~((array >= -_SIMPLEX).all(axis=1) & (np.abs(total - 1.0) <= _SIMPLEX)))  # NaN is bad too
+    bad = np.flatnonzero(~((array >= -SIMPLEX).all(axis=1) & (np.abs(total - 1.0) <= SIMPLEX)))  # NaN is bad too
     if bad.size:
         raise InvalidInputError(
             f"{name}[{bad[0]}] is {array[bad[0]].tolist()}, which sums to {total[bad[0]]:.6g} ({bad.size} such rows); "
@@ -117,7 +60,7 @@ class ClassNames:
     """
 
     def __init__(self, names: Iterable[Hashable]) -> None:
-        self.names: list[Hashable] = [_plain(name) for name in names]
+        self.names: list[Hashable] = [plain(name) for name in names]
         try:
             self._ids = {name: k for k, name in enumerate(self.names)}
         except TypeError:
@@ -135,7 +78,7 @@ class ClassNames:
     @classmethod
     def of(cls, classes: Sequence[Hashable] | None, Y_weak: Any, n_classes: int) -> "ClassNames":
         """The given names, else the columns of a frame, else 0 … C−1."""
-        classes = _as_list(getattr(Y_weak, "columns", range(n_classes)) if classes is None else classes, "classes")
+        classes = as_list(getattr(Y_weak, "columns", range(n_classes)) if classes is None else classes, "classes")
         if len(classes) != n_classes:
             raise InvalidInputError(
                 f"{len(classes)} class names for {n_classes} columns of weak labels; expected one a column",
@@ -148,25 +91,23 @@ class ClassNames:
 
     def as_array(self) -> np.ndarray[Any, Any]:
         """The names as an array, of their own type where they share one."""
-        kinds = {type(name) for name in self.names}
-        if len(kinds) == 1 and kinds <= {int, str, float, bool}:
-            return np.array(self.names)
-        array = np.empty(len(self.names), dtype=object)
-        array[:] = self.names
-        return array
+        return name_array(self.names)
 
     def encode(self, labels: Any, name: str, *, allow_missing: bool = False) -> Ints:
         """Names → class ids. With `allow_missing`, −1, None and NaN mean 'no label'."""
-        ids = [self._id(v, f"{name}[{k}]", allow_missing) for k, v in enumerate(_as_list(labels, name))]
+        ids = [self._id(v, f"{name}[{k}]", allow_missing) for k, v in enumerate(as_list(labels, name))]
         return np.array(ids, dtype=np.int64)
 
     def encode_votes(self, labels: Any, name: str) -> Ints:
         """Class ids (whole numbers) or names → class ids; −1 stays −1: the form in which people's answers come."""
-        ids = [self._vote(_plain(value), f"{name}[{k}]") for k, value in enumerate(_as_list(labels, name))]
+        ids = [self.vote(plain(value), f"{name}[{k}]") for k, value in enumerate(as_list(labels, name))]
         return np.array(ids, dtype=np.int64)
 
-    def _vote(self, value: Any, where: str) -> int:
-        """Whole numbers are ids, also as floats (a column with gaps); truth values too, unless they name classes."""
+    def vote(self, value: Any, where: str) -> int:
+        """One answer as a class id.
+
+        Whole numbers are ids, also as floats (a column with gaps); truth values too, unless they name classes.
+        """
         names_a_class = isinstance(value, bool) and any(isinstance(name, bool) for name in self.names)
         if names_a_class or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
             return self._id(value, where, True)
@@ -179,20 +120,20 @@ class ClassNames:
         return int(value)
 
     def _id(self, value: Any, where: str, allow_missing: bool) -> int:
-        plain = _plain(value)
+        found = plain(value)
         try:
-            known = self._ids.get(plain)
+            known = self._ids.get(found)
         except TypeError:
             raise InvalidInputError(
-                f"{where} is {plain!r}, which is no single label; expected one class name a sample", code="labels"
+                f"{where} is {found!r}, which is no single label; expected one class name a sample", code="labels"
             ) from None
         if known is not None:
             return known
-        if allow_missing and _is_missing(plain):
+        if allow_missing and is_missing(found):
             return UNRESOLVED
         shown = ", ".join(repr(name) for name in self.names[:20])
         hint = f", or {UNRESOLVED} where there is none" if allow_missing else ""
-        raise InvalidInputError(f"{where} is {plain!r}; expected one of the classes {shown}{hint}", code="labels")
+        raise InvalidInputError(f"{where} is {found!r}; expected one of the classes {shown}{hint}", code="labels")
 
 
 def as_evaluation_labels(y: Any, classes: ClassNames, n_rows: int, name: str, *, must_cover: bool = False) -> Ints:
@@ -220,7 +161,7 @@ def as_evaluation_labels(y: Any, classes: ClassNames, n_rows: int, name: str, *,
 def as_indices(indices: Any, n_rows: int) -> Ints:
     """Distinct sample numbers within the training set."""
     try:
-        array = np.asarray(_as_list(indices, "indices"))
+        array = np.asarray(as_list(indices, "indices"))
     except ValueError:
         array = np.empty((0, 0), dtype=object)
     if array.size == 0 and array.ndim == 1:
@@ -248,7 +189,7 @@ def as_mask(values: Any, n_rows: int, name: str) -> Bools | None:
     """
     if values is None:
         return None
-    array = np.asarray(_as_list(values, name))
+    array = np.asarray(as_list(values, name))
     if array.shape != (n_rows,) or array.dtype != np.bool_:
         raise InvalidInputError(
             f"{name} has shape {array.shape} and type {array.dtype}; expected true or false for each of {n_rows} samples",
@@ -257,12 +198,13 @@ def as_mask(values: Any, n_rows: int, name: str) -> Bools | None:
     return array
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy scalars as Python ones, so that 1, np.int64(1) and '1' compare as users expect."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _as_list(values: Any, name: str) -> list[Any]:
+def as_list(values: Any, name: str) -> list[Any]:
+    """The entries of a list, an array or a column."""
     for method in ("tolist", "to_list"):
         if hasattr(values, method):
             values = getattr(values, method)()
@@ -271,7 +213,8 @@ def _as_list(values: Any, name: str) -> list[Any]:
     return list(values)
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a label stands for none: −1, None, NaN or a frame library's NA."""
     if value is None:
         return True
     same = value == value  # neither NaN nor a frame library's NA equals itself

@@ -11,20 +11,23 @@ import numpy as np
 
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, Labelled
+from labelchef.campaign.learner import Fixed, Learner
 from labelchef.campaign.metrics import check_metric
-from labelchef.campaign.session import Session, Split
+from labelchef.campaign.session import CrossFitted, Session, Split
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.tuning import Tuned, tune
+from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.constructors import Constructor, DescentSettings, make_constructor
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.errors import JudgeWarning, warn_caller
 from labelchef.domain.records import UNRESOLVED
-from labelchef.domain.settings import AUTO, Settings, fixed
+from labelchef.domain.settings import AUTO, TRAIN, Settings, fixed
 from labelchef.domain.validation import FEWEST, FEWEST_OF_A_CLASS
 from labelchef.engines import choose_placement
 from labelchef.selectors import Selector
+from labelchef.sources import SourceVotes
 
 _SPLIT_FROM = 100
 _DRAW = 0x5EED  # keeps these random numbers apart from other uses of the seed
@@ -52,6 +55,10 @@ def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:
     """Refuse a metric that the data do not have; warn where too few samples judge."""
     check_metric(settings.target_metric, len(data.names))
     steering, judging = split_validation(data, settings)
+    if settings.trusted == TRAIN and len(judging[1]) == 0:
+        if rules.reads_metrics:
+            check_judges(steering[1], steering[1], settings.holdout, read=True)
+        return
     check_judges(judging[1], steering[1], settings.holdout, read=rules.reads_metrics)
 
 
@@ -123,8 +130,12 @@ def check_judges(judging: Ints, steering: Ints, holdout: float | str, *, read: b
 
 
 def judges_of(data: CampaignData, settings: Settings) -> Bools:
-    """(n,) which validation samples judge; none where the user has judging samples of their own."""
-    holdout = 0.0 if data.judge is not None else settings.holdout
+    """(n,) which validation samples judge; none where the user has judging samples of their own.
+
+    Where trusted samples train, none of them is held out unless the user says so: they are judged by models without them.
+    """
+    none = data.judge is not None or (settings.trusted == TRAIN and settings.holdout == AUTO)
+    holdout = 0.0 if none else settings.holdout
     return draw_judges(data.validation[1], len(data.names), holdout, settings.seed)
 
 
@@ -138,7 +149,12 @@ def split_validation(data: CampaignData, settings: Settings) -> tuple[Labelled, 
 
 
 def with_strengths(data: CampaignData, settings: Settings) -> tuple[Settings, Tuned | None]:
-    """The settings with gamma and l2 as numbers, and what was tried to choose those that were 'auto'."""
+    """The settings with gamma and l2 as numbers, and what was tried to choose those that were 'auto'.
+
+    Where trusted samples train, the learner chooses them, along with the source model and again as labels come in.
+    """
+    if settings.trusted == TRAIN:
+        return settings, None
     gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
     if gamma is not None and l2 is not None:
         return settings, None
@@ -149,34 +165,75 @@ def with_strengths(data: CampaignData, settings: Settings) -> tuple[Settings, Tu
     return replace(settings, gamma=tuned.gamma, l2=tuned.l2), tuned
 
 
-def first_table(data: CampaignData, gamma: float) -> LabelTable:
-    """The labels to begin with: weak ones, and those that are known from the start."""
-    table = LabelTable(data.weak, gamma, data.askable)
-    known = np.flatnonzero(data.clean != UNRESOLVED)
-    table.assign(known, data.clean[known])
+def first_table(data: CampaignData, gamma: float, trusted: Ints | None = None) -> LabelTable:
+    """The labels to begin with: weak ones, and those that are known from the start; then those of `trusted` samples."""
+    weak, askable, clean = data.weak, data.askable, data.clean
+    if trusted is not None:
+        N, n, C = len(weak), len(trusted), weak.shape[1]
+        weak = np.concatenate([weak, np.full((n, C), 1.0 / C)])
+        askable = np.concatenate([np.ones(N, dtype=bool) if askable is None else askable, np.zeros(n, dtype=bool)])
+        clean = np.concatenate([clean, trusted])
+    table = LabelTable(weak, gamma, askable)
+    known = np.flatnonzero(clean != UNRESOLVED)
+    table.assign(known, clean[known])
     return table
 
 
+def stacked_votes(data: CampaignData, steering: Bools) -> SourceVotes:
+    """The votes on the training samples, then on the trusted ones that train; weak labels alone are one soft source."""
+    votes = SourceVotes.soft(data.weak, WEAK_SOURCE) if data.votes is None else data.votes
+    val = SourceVotes.nothing(votes.names, votes.n_classes, int(steering.sum()))
+    return votes.above(val if data.votes_val is None else data.votes_val.rows(np.flatnonzero(steering)))
+
+
 def new_session(data: CampaignData, settings: Settings, parts: Parts | None = None) -> Session:
-    """A session that has no model yet; gamma and l2 must be numbers (`with_strengths`)."""
-    parts = parts or Parts()
+    """A session that has no model yet; where trusted samples only steer, gamma and l2 must be numbers (`with_strengths`)."""
+    parts, bias, C = parts or Parts(), settings.fit_intercept, len(data.names)
     placement = choose_placement(settings.engine, settings.feature_dtype, data.X.size)
     steering, judging = split_validation(data, settings)
-    table = first_table(data, float(settings.gamma))
 
     def split(part: Labelled) -> Split:
-        return Split(*part, len(data.names), bias=settings.fit_intercept, engine=placement.split)
+        return Split(*part, C, bias=bias, engine=placement.split)
 
+    learner = None
+    if settings.trusted == TRAIN:
+        (X_val, y_val), N = steering, len(data.X)
+        table = first_table(data, 0.0, y_val)
+        objective = Objective(
+            placement.training(data.X, bias=bias, more=X_val), table.rows, 1.0
+        )  # the learner knows l2
+        learner = _learner(data, settings, table)
+        trusted: Split = CrossFitted(X_val, y_val, C, first_row=N, bias=bias)
+    else:
+        table = first_table(data, float(settings.gamma))
+        objective = Objective(placement.training(data.X, bias=bias), table.rows, float(settings.l2))
+        trusted = split(steering)
     selector = parts.selector or settings.selector
     return Session(
-        objective=Objective(placement.training(data.X, bias=settings.fit_intercept), table.rows, float(settings.l2)),
+        objective=objective,
         labels=table,
-        steering=split(steering),
+        steering=trusted,
         judging=split(judging) if len(judging[1]) else None,
         test=None if data.test is None else split(data.test),
         selector=make_selector(copy.deepcopy(selector), look_ahead=settings.look_ahead),
         constructor=copy.deepcopy(parts.constructor) or _constructor(settings),
         seed=settings.seed,
+        learner=learner,
+        metric=settings.target_metric,
+        audit=settings.audit,
+        blind_audit=not settings.suggestion_votes,
+    )
+
+
+def _learner(data: CampaignData, settings: Settings, table: LabelTable) -> Learner:
+    sources = None if settings.sources == AUTO else settings.sources
+    return Learner(
+        votes=stacked_votes(data, ~judges_of(data, settings)),
+        given=table.Y_weak,
+        n_items=len(data.X),
+        bias=settings.fit_intercept,
+        seed=settings.seed,
+        fixed=Fixed(fixed(settings.gamma), fixed(settings.l2), sources),
     )
 
 

@@ -119,13 +119,13 @@ class _Search:
         rows = np.arange(N) if N <= ROWS else np.sort(rng.choice(N, ROWS, replace=False))
         dtype = np.promote_types(X.dtype, np.float32)  # an engine reads no float16
         stack = np.concatenate([X[rows].astype(dtype, copy=False), X_trusted.astype(dtype)])
-        self.scale = _mean_squared_length(stack[: len(rows)])
-        self._engine = MemoryEngine(_fewer_columns(stack), bias=bias)
+        self.scale = mean_squared_length(stack[: len(rows)])
+        self._engine = MemoryEngine(fewer_columns(stack), bias=bias)
         self._Y = np.concatenate([Y[rows], np.eye(C)[y_trusted]])
         known = clean[rows] >= 0
         self._Y[: len(rows)][known] = np.eye(C)[clean[rows][known]]
         self._known, self._share = known, len(rows) / N
-        self._y, self._folds = y_trusted, _folds(y_trusted, rng)
+        self._y, self._folds = y_trusted, folds_of(y_trusted, FOLDS, rng)
         self._warm: dict[int, Float64s] = {}
         self._frozen: dict[float, FrozenCurvature] = {}
         self.trials: dict[tuple[float, float], Trial] = {}
@@ -166,18 +166,25 @@ def tempered_loss(A: Float64s, y: Ints) -> float:
     >>> bool(np.isclose(tempered_loss(A, y), tempered_loss(100 * A, y)))
     True
     """
+    return best_temperature(A, y)[1]
+
+
+def best_temperature(A: Float64s, y: Ints) -> tuple[float, float]:
+    """T that minimises the mean cross-entropy of softmax(T · A) for logits A (n, C), and that cross-entropy."""
     A = A - A.max(axis=1, keepdims=True)
-    A = A / (float(np.abs(A).mean()) or 1.0)
+    scale = float(np.abs(A).mean()) or 1.0
+    A = A / scale
     chosen = A[np.arange(len(y)), y]
 
     def at(log_temperature: float) -> float:
         T = np.exp(log_temperature)
         return float(np.mean(logsumexp(T * A, axis=1) - T * chosen))
 
-    return float(minimize_scalar(at, bounds=(_COLDEST, _HOTTEST), method="bounded").fun)
+    found = minimize_scalar(at, bounds=(_COLDEST, _HOTTEST), method="bounded")
+    return float(np.exp(found.x)) / scale, float(found.fun)
 
 
-def _mean_squared_length(rows: Floats) -> float:
+def mean_squared_length(rows: Floats) -> float:
     """Mean squared length of the rows, computed in float64; 1 if all are zero."""
     parts = (part.astype(np.float64) for part in np.array_split(rows, 16))
     length = sum(float(np.einsum("ij,ij->", part, part)) for part in parts) / len(rows)
@@ -189,19 +196,22 @@ def _mean_squared_length(rows: Floats) -> float:
     return length or 1.0
 
 
-def _folds(y: Ints, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
+def folds_of(y: Ints, most: int, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
     """Folds that contain every class, if each class has enough samples; else any folds."""
-    folds, seed = min(FOLDS, len(y)), int(rng.integers(1 << 31))
+    folds, seed = min(most, len(y)), int(rng.integers(1 << 31))
     kind = StratifiedKFold if np.bincount(y)[np.unique(y)].min() >= folds else KFold
     return list(kind(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
 
 
-def _fewer_columns(rows: Floats) -> Floats:
-    """The rows projected on the `COLUMNS` directions of largest variance; unchanged if there are no more columns than that."""
-    if rows.shape[1] <= COLUMNS:
-        return rows
+def fewer_columns(rows: Floats, most: int = COLUMNS) -> Floats:
+    """The rows projected on the `most` directions of largest variance; unchanged if there are no more columns than that."""
+    return rows if rows.shape[1] <= most else principal_axes(rows, most)
+
+
+def principal_axes(rows: Floats, most: int) -> Floats:
+    """The rows in coordinates along their `most` main directions: orthogonal columns."""
     R = rows.astype(np.float64)
     if R.shape[1] <= R.shape[0]:
-        return np.ascontiguousarray(R @ np.linalg.eigh(R.T @ R)[1][:, -COLUMNS:])
+        return np.ascontiguousarray(R @ np.linalg.eigh(R.T @ R)[1][:, -most:])
     g, U = np.linalg.eigh(R @ R.T)  # the smaller matrix: with R = U √g Eᵀ, the projection R E is U √g
-    return np.ascontiguousarray(U[:, -COLUMNS:] * np.sqrt(np.maximum(g[-COLUMNS:], 0.0)))
+    return np.ascontiguousarray(U[:, -most:] * np.sqrt(np.maximum(g[-most:], 0.0)))

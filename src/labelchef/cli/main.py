@@ -11,10 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
-from labelchef.cli.options import CLEAN_SETTINGS, REQUIRED, STRATEGIES, console, file_options, setting_options, takes
+from labelchef.cli.options import (
+    CLEAN_SETTINGS,
+    REQUIRED,
+    STRATEGIES,
+    campaign_files,
+    console,
+    file_options,
+    setting_options,
+    takes,
+)
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.workspace import COMMANDS, users
-from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
 
@@ -46,7 +54,8 @@ def main(
 
 _STRATEGY = f"{STRATEGIES} Default: one if there are people (--truth or --votes), else two."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
-_CLEAN_FILES = (*REQUIRED, "test_features", "test_labels", "clean_labels", "truth", "votes")
+_SOURCES = ("weak", "source_votes", "val_source_votes")
+_CLEAN_FILES = (*REQUIRED, *_SOURCES, "test_features", "test_labels", "clean_labels", "truth", "votes")
 
 
 @app.command()
@@ -58,6 +67,7 @@ def clean(
     strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,
     error_rate: Annotated[float, typer.Option(help="Error rate of each simulated person.")] = 0.05,
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
 ) -> None:
     """Run a whole cleaning campaign from files.
@@ -71,9 +81,11 @@ def clean(
     people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
     answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
-    data = read_files(CampaignFiles(**files))
+    data = read_files(campaign_files(files))
     with LiveProgress(settings.target_metric) as live:
-        outcome = service.clean(data, answers, settings, out, report=report, resume=resume, watcher=live.watcher())
+        outcome = service.clean(
+            data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
+        )
     show_outcome(outcome, settings.target_metric)
     if outcome.stopped_because == "interrupted":
         raise typer.Exit(INTERRUPTED)

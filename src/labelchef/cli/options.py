@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
 
@@ -41,19 +42,21 @@ STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestio
 FILES = {
     "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
     "weak": "Weak labels: a probability for each sample and class; the headers name the classes.",
+    "source_votes": "Votes of sources (rules, crowd workers, LLMs) on the training samples, with --weak or in its place.",
+    "val_source_votes": "Votes of the same sources on the validation samples.",
     "val_features": "Validation features.",
     "val_labels": "Trusted validation labels: one per sample, or a column 'label'.",
     "test_features": "Test features; the selection never sees them.",
     "test_labels": "Test labels.",
     "clean_labels": "Training labels known from the start, -1 where unknown.",
     "truth": "True training labels; people are simulated from them.",
-    "votes": "Recorded votes: a table of item, annotator, label (-1: ambiguous).",
+    "votes": "Recorded votes of people, the answers: a table of item, annotator, label (-1: ambiguous).",
     "items": "What people see: a table with the columns id, text and image; every other column is shown as a field.",
     "val_items": "The same for the validation samples.",
     "media": "Folder of the images.",
 }
 """Name → help of every file a campaign can be made of."""
-REQUIRED = ("features", "weak", "val_features", "val_labels")
+REQUIRED = ("features", "val_features", "val_labels")
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,17 @@ def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Gro
         kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
         parameters.append(_parameter(name, Annotated[kind, option], default))
     return Group(tuple(parameters), lambda given: {name: path for name, path in given.items() if path is not None})
+
+
+def campaign_files(given: dict[str, Path], *, or_else: str = "") -> CampaignFiles:
+    """The files of a campaign, if those that are needed are there; `or_else` names what could be given instead."""
+    missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
+    if not missing and not {"weak", "source_votes"} & set(given):
+        missing = ["--weak or --source-votes"]
+    if missing:
+        needed = "--features, --weak or --source-votes or both, --val-features and --val-labels" + or_else
+        raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
+    return CampaignFiles(**given)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from labelchef.cli.options import (
     HOME,
-    REQUIRED,
     Database,
     Home,
+    campaign_files,
     console,
     file_options,
     plain_table,
@@ -42,7 +42,7 @@ Name = Annotated[str, typer.Argument(help="Name of the account.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
 _CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
-_FOLDER = "Folder with features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"
+_FOLDER = "Folder with features.npy, weak.csv or source_votes.csv, val_features.npy, val_labels.csv, items.csv, …"
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
 _PIPED = 160  # characters of a line that no terminal bounds
 
@@ -64,7 +64,9 @@ def init(
 
     if name is None and (files or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME …", code="name")
-    found = None if name is None else find_files(folder) if folder is not None else _files(files)
+    found = None
+    if name is not None:
+        found = find_files(folder) if folder else campaign_files(files, or_else=", or a --folder with them")
     with workspace(home, database, make=True) as ws:
         console.print(f"workspace: {ws.home}")
         if name is None or found is None:
@@ -155,16 +157,16 @@ def vote(
 @takes(ws=workspace_options())
 def export(
     campaign: Campaign,
-    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet.")],
+    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx.")],
     ws: "Workspace",
-    what: Annotated[str, typer.Option(help="labels, or votes: the whole ledger of them.")] = "labels",
+    what: Annotated[str, typer.Option(help="labels; votes: the whole ledger of them; or the final model.")] = "labels",
 ) -> None:
-    """Write the present labels, or all votes, to a file."""
+    """Write the present labels, all votes or the final model to a file."""
     from labelchef.services import exchange
 
-    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes}
+    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes, "model": exchange.export_model}
     if what not in writers:
-        raise InvalidInputError(f"what is {what!r}; expected labels or votes", code="what")
+        raise InvalidInputError(f"what is {what!r}; expected labels, votes or model", code="what")
     console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
 
 
@@ -314,14 +316,6 @@ def _password() -> str:
     if first != typer.prompt("again", hide_input=True):
         raise InvalidInputError("the two passwords differ; try again", code="password")
     return first
-
-
-def _files(given: dict[str, Path]) -> CampaignFiles:
-    missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
-    if missing:
-        needed = "--features, --weak, --val-features and --val-labels, or a --folder with them"
-        raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
-    return CampaignFiles(**given)
 
 
 def _move_on(ws: "Workspace", campaign: str) -> None:

@@ -175,7 +175,9 @@ class RetrainConstructor:
         validation: ValidationLosses,
         companion: Companion | None = None,
     ) -> Construction:
-        """Descend again under the new labels."""
+        """Descend again under the new labels; where any label may have changed, from the start."""
+        if change.everywhere:
+            return self.initialise(objective, validation)
         began, sweeps = time.perf_counter(), objective.engine.sweeps
         assert last.trajectory is not None, "a model made by descent has a trajectory"
         trajectory = self._again(objective, last.trajectory, change)

@@ -5,7 +5,8 @@ The gradient after a change of b labels is known without a sweep,
     ∇F = ∇F_before + (1/N) Σ_changed x_i ⊗ [r'(p_i − y'_i) − r (p_i − y_i)],
 
 so a solve with the frozen Hessian gives a point near the new optimum; every further sweep verifies and, if necessary,
-corrects it. It ends when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖).
+corrects it. It ends when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖). Where any label may have
+changed, because sources learned from the answers, the gradient takes half a sweep: the logits are known.
 """
 
 import time
@@ -54,8 +55,13 @@ class NewtonConstructor:
     ) -> Construction:
         """From the last optimum to the new one."""
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        keeper, start = last.keeper, objective.relabelled(last.point, change)
-        keeper.note(objective, last.point.logits, change)
+        keeper = last.keeper
+        if change.everywhere:
+            start = objective.at(last.point.W, logits=last.point.logits)
+            keeper.forget_rows(objective.l2)
+        else:
+            start = objective.relabelled(last.point, change)
+            keeper.note(objective, last.point.logits, change)
         found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, companion=companion)
         return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 

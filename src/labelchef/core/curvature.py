@@ -17,7 +17,7 @@ rows, and outside of it the eigenvalues of G are taken to be ḡ, the smallest o
 """
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -205,6 +205,12 @@ class CurvatureKeeper:
         P = probabilities(with_reference(objective.engine.host(logits[rows])))
         drifts = [*([self.drift] if self.drift else []), Drift(rows, objective.engine.rows(rows), weight, P)]
         self.drift = Drift(*(np.concatenate(columns)[-DRIFT_ROWS:] for columns in zip(*drifts, strict=True)))
+
+    def forget_rows(self, l2: float) -> None:
+        """Any label may have changed, and l2 may be another: no row is known to differ from the factor any more."""
+        self.drift = None
+        if l2 != self.factor.l2:
+            self.factor, self._pairs = replace(self.factor, l2=l2), ()
 
     def foreseen(self, objective: Objective, logits: RowArray, gradient: Float64s) -> Float64s:
         """The step to the optimum, estimated from the factor and the drifted rows; no sweep.

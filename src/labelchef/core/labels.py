@@ -2,6 +2,9 @@
 
 Y (N, C) rows on the simplex; weight (N,) is 1 for clean samples and γ for weak ones. `rows` are the
 table's own arrays, not copies: an objective that holds them reads every change.
+
+A weak sample trains as it was given (`Y_weak`, γ), or as a learner believes (`believe`): then every weak sample has a label and
+a weight of its own, which may change in every round.
 """
 
 from collections.abc import Iterator
@@ -27,7 +30,8 @@ class LabelTable:
         self.Y_weak = Y_weak
         self.askable: Bools = np.ones(len(Y_weak), dtype=bool) if askable is None else askable
         """Which samples can be asked; the others keep their weak label unless a label is assigned."""
-        self._gamma = gamma
+        self._belief: Float64s = Y_weak
+        self._belief_weight: Float64s = np.full(len(Y_weak), float(gamma))
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
         self.weight = np.full(len(Y_weak), float(gamma))
         self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
@@ -48,14 +52,36 @@ class LabelTable:
         """Give samples a clean class id, or take it back to the weak label with `UNRESOLVED`."""
         Y_new = np.eye(self.n_classes)[np.maximum(labels, 0)]
         weak = labels == UNRESOLVED
-        Y_new[weak] = self.Y_weak[indices[weak]]
-        weight_new = np.where(weak, self._gamma, 1.0)
+        Y_new[weak] = self._belief[indices[weak]]
+        weight_new = np.where(weak, self._belief_weight[indices], 1.0)
         change = LabelChange(indices, self.Y[indices], self.weight[indices], Y_new, weight_new)
         self.Y[indices], self.weight[indices] = Y_new, weight_new
         self._changes.append(indices)
         self.attempts[indices] += weak & ~self.cleaned[indices]  # taking a label back is not counted as an attempt
         self.cleaned[indices] = ~weak
         return change
+
+    def believe(self, Q: Float64s, weight: Float64s) -> None:
+        """Let the weak samples train with the labels Q (N, C) and the weights (N,); clean ones stay as they are."""
+        self._belief, self._belief_weight = Q, weight
+        weak = ~self.cleaned
+        self.Y[weak], self.weight[weak] = Q[weak], weight[weak]
+        self._changes.append(np.flatnonzero(weak))
+
+    @property
+    def belief(self) -> tuple[Float64s, Float64s]:
+        """What `believe` was last given: labels and weights of all samples, were they weak."""
+        return self._belief, self._belief_weight
+
+    @property
+    def as_given(self) -> Float64s:
+        """(N, C) clean labels where there are any, else the weak ones as they were given."""
+        return np.where(self.cleaned[:, None], self.Y, self.Y_weak)
+
+    @property
+    def clean_ids(self) -> Ints:
+        """(N,) class ids of clean samples, `UNRESOLVED` for the others."""
+        return np.where(self.cleaned, self.Y.argmax(axis=1), UNRESOLVED)
 
     def held(self, indices: Ints) -> tuple[Ints, Ints]:
         """The clean class id of samples, `UNRESOLVED` for weak ones, and how often they were asked without a decision."""

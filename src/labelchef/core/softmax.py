@@ -24,6 +24,15 @@ def probabilities(A: Any, xp: Any = np) -> Any:
     return E / E.sum(axis=1, keepdims=True)
 
 
+def log_probabilities(A: Float64s) -> Float64s:
+    """Logarithms of the row-wise softmax, finite for logits of any size.
+
+    >>> log_probabilities(np.array([[0.0, 800.0]])).tolist()
+    [[-800.0, 0.0]]
+    """
+    return np.asarray(A - logsumexp(A, axis=1, keepdims=True))
+
+
 def cross_entropies(A: Float64s, Y: Float64s) -> Float64s:
     """ℓ_i of every row, finite for logits of any size.
 

@@ -94,12 +94,19 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True)
 class CampaignFiles:
-    """The files a campaign is made of; tables may be .csv, .jsonl or .parquet, features .npy and others."""
+    """The files a campaign is made of; tables may be .csv, .jsonl or .parquet, features .npy and others.
+
+    Weak labels, votes of sources or both are needed.
+    """
 
     features: Path
-    weak: Path
     val_features: Path
     val_labels: Path
+    source_votes: Path | None = None
+    """What sources (rules, crowd workers, LLMs) say of the training samples; people's answers are other votes."""
+    weak: Path | None = None
+    val_source_votes: Path | None = None
+    """What the same sources say of the validation samples."""
     test_features: Path | None = None
     test_labels: Path | None = None
     clean_labels: Path | None = None

@@ -82,3 +82,7 @@ class JudgeWarning(LabelchefWarning):
 
 class MissingClassWarning(LabelchefWarning):
     """A class never occurs in the validation set, so validation says nothing about it."""
+
+
+class SilentSourceWarning(LabelchefWarning):
+    """A source of votes says nothing on any sample."""

@@ -24,11 +24,25 @@ from labelchef.domain.numbers import allowed_numbers, as_number
 AUTO = "auto"
 """Chosen from the data by cross-validation over the trusted samples that steer."""
 
+TRAIN = "train"
+"""Trusted samples train, instead of steering only."""
+
 METRICS = ("accuracy", "f1_macro", "f1", "loss")
 """Names a target may use; for 'loss' smaller is better."""
 
 STRATEGY_VOTERS: Mapping[str, tuple[int, bool]] = {"one": (3, False), "two": (0, True), "three": (2, True)}
 """The paper's strategies as (people, whether the suggestion votes)."""
+
+
+PAPER: Mapping[str, Any] = {
+    "trusted": "steer",
+    "gamma": 0.8,
+    "selector": "infl",
+    "look_ahead": False,
+    "holdout": 0.0,
+    "tol": 1e-5,
+}
+"""The preset 'paper'."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +132,24 @@ class Settings:
     2
     """
 
-    selector: str = _option("expected_infl", str, "What picks the items", "What picks the samples to ask next.")
+    preset: str = _option(
+        "default", str, "Preset",
+        "default; or paper: trusted samples steer only, gamma 0.8, INFL's best case, no hold-out, nothing chosen anew. It "
+        "holds for settings that are left at their default.",
+        choices=("default", "paper"), advanced=True,
+    )  # fmt: skip
+    trusted: str = _option(
+        "train", str, "Trusted samples",
+        "Whether trusted samples train the model and are judged by models without them, or only steer the selection.",
+        choices=("train", "steer"), advanced=True,
+    )  # fmt: skip
+    sources: str = _option(
+        AUTO, str, "Model of the sources",
+        "What is believed of the weak labels: a source model, none to ignore them; auto: chosen by cross-validation over the "
+        "clean samples.",
+        choices=(AUTO, "none", "shares", "product", "naive_bayes", "joint", "dawid_skene"), advanced=True,
+    )  # fmt: skip
+    selector: str = _option("margin", str, "What picks the items", "What picks the samples to ask next.")
     look_ahead: bool = _option(
         True, bool, "Look ahead", "Let the picks of a batch account for each other; off is the paper's behaviour.",
         advanced=True,
@@ -147,13 +178,19 @@ class Settings:
     )
     holdout: float | str = _option(
         AUTO, float, "Share of validation that judges",
-        "Share of the validation samples that judge and that selection never sees; auto: half of 100 samples and more. "
-        "0 is the paper's behaviour.",
+        "Share of the trusted samples that judge and are used for nothing else; auto: none where trusted samples train, else "
+        "half of 100 samples and more.",
         least=0, below=1, auto=True,
+    )  # fmt: skip
+    audit: float = _option(
+        0.0, float, "Share that audits",
+        "Share of what is asked that is drawn by chance and predicted before it is answered: an accuracy whose interval holds "
+        "whenever one looks.",
+        least=0, most=1,
     )  # fmt: skip
     fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
     tol: float = _option(
-        1e-5, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",
+        1e-3, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",
         above=0, advanced=True,
     )  # fmt: skip
     engine: str = _option(
@@ -213,6 +250,10 @@ class Settings:
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
             object.__setattr__(self, name, option.check(name, getattr(self, name)))
+        if self.preset == "paper":
+            for one in fields(self):
+                if one.name in PAPER and getattr(self, one.name) == one.default:
+                    object.__setattr__(self, one.name, PAPER[one.name])
         if self.people == 0 and not self.suggestion_votes:
             raise InvalidInputError(
                 "people is 0 and the suggestion does not vote; expected at least one voter an item", code="people"

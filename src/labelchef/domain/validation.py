@@ -59,6 +59,30 @@ class Gain:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A metric of one model with its 95 % confidence interval, `low` to `high`.
+
+    >>> print(Figure("accuracy", 0.84, 0.79, 0.88, samples=300, rarest=40))
+    0.840 (95 %: 0.790 to 0.880)
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    samples: int
+    rarest: int
+    """The number of samples of the rarest class; 0 if a class has none."""
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name → value, to be stored."""
+        return asdict(self)
+
+
 def note_on(gain: Gain | None) -> str:
     """A remark on validation figures; `gain` is that of the judging samples, None if there are none."""
     if gain is None:

@@ -21,13 +21,13 @@ class Placement:
     device: str | None = None
     dtype: str | None = None
 
-    def training(self, X: Any, *, bias: bool) -> Engine:
-        """The engine of the training set."""
+    def training(self, X: Any, *, bias: bool, more: Any = None) -> Engine:
+        """The engine of the training set: the rows of X, then those of `more`, if there are any."""
         if self.device is None:
-            return MemoryEngine(X.astype(np.float32) if X.dtype == np.float16 else X, bias=bias)
+            return MemoryEngine(X.astype(np.float32) if X.dtype == np.float16 else X, bias=bias, more=more)
         from labelchef.engines.torch_engine import TorchEngine
 
-        return TorchEngine(X, bias=bias, device=self.device, dtype=self.dtype)
+        return TorchEngine(X, bias=bias, device=self.device, dtype=self.dtype, more=more)
 
     def split(self, X: Any, *, bias: bool) -> Engine:
         """The engine of a validation or test set: on the same device, in its own type."""

@@ -37,10 +37,21 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """A context in which BLAS uses one thread: its threads spin after each small product, on cores that others need."""
+    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+def _block(X: Floats, bytes_a_row: int) -> int:
+    """Rows to copy at a time."""
+    return max(1, min(_LARGE_BLOCK, max(_SMALL_BLOCK, X.nbytes // 16)) // bytes_a_row)
+
+
 class MemoryEngine(Engine):
     """The engine for NumPy arrays and memory maps, float32 or float64, rows contiguous.
 
-    X is neither copied nor written. Results depend on the shapes only, not on the number of threads.
+    X is neither copied nor written. The rows of `more`, if there are any, come after those of X, as if they were one array.
+    Results depend on the shapes only, not on the number of threads.
 
     >>> import numpy as np
     >>> engine = MemoryEngine(np.eye(3, 2, dtype=np.float32), bias=True)
@@ -50,9 +61,14 @@ class MemoryEngine(Engine):
 
     xp = np
 
-    def __init__(self, X: Floats, *, bias: bool) -> None:
-        super().__init__((X.shape[0], X.shape[1]), X.itemsize, bias=bias)
-        self._X = np.asarray(X)
+    def __init__(self, X: Floats, *, bias: bool, more: Floats | None = None) -> None:
+        rows = X.shape[0] + (0 if more is None else more.shape[0])
+        super().__init__((rows, X.shape[1]), X.itemsize, bias=bias)
+        X = np.asarray(X)
+        self._blocks: list[tuple[int, Floats]] = [(0, X)]
+        """(number of its first row, rows) of every array."""
+        if more is not None and len(more):
+            self._blocks.append((len(X), np.ascontiguousarray(more, dtype=X.dtype)))
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
 
@@ -64,33 +80,51 @@ class MemoryEngine(Engine):
         A = np.empty((self.n_rows, k)) if logits is None else logits
         Z = np.empty((self.n_rows if has_V else 0, k))
         m = k * (int(gradient) + int(product))
-        cuts = self._cuts(m)
-        sums = np.empty((len(cuts), m, self.n_columns))
-        work = partial(kernels.sweep_rows, self._X, K, A, Z, labels.Y, labels.weight, product)
-        losses = self._map(work, [(lo, hi, part) for (lo, hi), part in zip(cuts, sums, strict=True)])
+        pieces = []
+        for first, X in self._blocks:
+            rows = slice(first, first + len(X))
+            given = (X, K, A[rows], Z[rows], labels.Y[rows], labels.weight[rows], product)
+            pieces += [(*given, lo, hi) for lo, hi in self._cuts(m, len(X))]
+        sums = np.empty((len(pieces), m, self.n_columns))
+        losses = self._map(kernels.sweep_rows, [(*piece, part) for piece, part in zip(pieces, sums, strict=True)])
         return A, Z, sums.sum(axis=0), float(np.sum(losses))
 
     def gradient_of_rows(self, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
         """See `Engine.gradient_of_rows`."""
-        n = len(indices)
+        self.sweeps += len(indices) / max(1, self.n_rows)
+        parts = [self._gradient_of_rows(*block, indices, labels, W) for block in self._blocks]
+        return parts[0] if len(parts) == 1 else np.asarray(np.sum(parts, axis=0))
+
+    def _gradient_of_rows(self, first: int, X: Floats, indices: Ints, labels: RowLabels, W: Float64s) -> Float64s:
+        """The part of one array."""
+        if len(self._blocks) > 1:
+            indices = indices[(indices >= first) & (indices < first + len(X))] - first
+        n, here = len(indices), slice(first, first + len(X))
         pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
         shares = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
         sums = np.empty((pieces, *W.shape))
-        work = partial(kernels.gradient_of_rows, self._X, W, labels.Y, labels.weight, indices, sums, shares)
-        self._map(work, [(first,) for first in range(shares)])
-        self.sweeps += n / max(1, self.n_rows)
+        work = partial(kernels.gradient_of_rows, X, W, labels.Y[here], labels.weight[here], indices, sums, shares)
+        self._map(work, [(one,) for one in range(shares)])
         return np.asarray(sums.sum(axis=0))
 
     def _features(self, indices: Ints) -> Float64s:
-        return self._X[indices].astype(np.float64)
+        if len(self._blocks) == 1:
+            return self._blocks[0][1][indices].astype(np.float64)
+        found = np.empty((len(indices), self._blocks[0][1].shape[1]))
+        for first, X in self._blocks:
+            inside = (indices >= first) & (indices < first + len(X))
+            found[inside] = X[indices[inside] - first]
+        return found
 
     def row_squares(self) -> Float64s:
         """See `Engine.row_squares`."""
-        size = self._block(8 * self.n_columns)
         found = np.empty(self.n_rows)
-        for start in range(0, self.n_rows, size):
-            part = self._X[start : start + size].astype(np.float64)
-            found[start : start + size] = np.einsum("ij,ij->i", part, part) + float(self._bias)
+        for first, X in self._blocks:
+            size = _block(X, 8 * self.n_columns)
+            for start in range(0, len(X), size):
+                part = X[start : start + size].astype(np.float64)
+                squares = np.einsum("ij,ij->i", part, part) + float(self._bias)
+                found[first + start : first + start + len(part)] = squares
         self.sweeps += 1.0
         return found
 
@@ -106,22 +140,20 @@ class MemoryEngine(Engine):
         listed = [part for part in parts if part is not None]
         return np.concatenate(listed) if len(listed) == len(parts) else None
 
-    def _block(self, bytes_a_row: int) -> int:
-        """Rows to copy at a time."""
-        return max(1, min(_LARGE_BLOCK, max(_SMALL_BLOCK, self._X.nbytes // 16)) // bytes_a_row)
-
     def gram(self, row_weight: Float64s, step: int = 1) -> Float64s:
         """See `Engine.gram`."""
         total = np.zeros((self.n_columns, self.n_columns))
-        size = self._block(self._X.itemsize * self.n_columns)
-        X, root = self._X[::step], np.sqrt(row_weight[::step]).astype(self._X.dtype)
-        d = X.shape[1]
-        for start in range(0, len(X), size):
-            part = X[start : start + size]
-            block = np.ones((len(part), self.n_columns), dtype=X.dtype)
-            block[:, :d] = part
-            block *= root[start : start + size, None]
-            total += block.T @ block
+        for first, whole in self._blocks:
+            size, d = _block(whole, whole.itemsize * self.n_columns), whole.shape[1]
+            begin = -first % step
+            X, root = whole[begin::step], np.sqrt(row_weight[first + begin : first + len(whole) : step])
+            root = root.astype(whole.dtype)
+            for start in range(0, len(X), size):
+                part = X[start : start + size]
+                block = np.ones((len(part), self.n_columns), dtype=X.dtype)
+                block[:, :d] = part
+                block *= root[start : start + size, None]
+                total += block.T @ block
         self.sweeps += 1.0 / step
         return total
 
@@ -131,8 +163,8 @@ class MemoryEngine(Engine):
         return g, np.ascontiguousarray(E)
 
     def small_products(self) -> AbstractContextManager[object]:
-        """See `Engine.small_products`: BLAS threads spin for a while after each product, on cores that a sweep needs."""
-        return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+        """See `Engine.small_products`."""
+        return one_blas_thread()
 
     def secant_solve(self, solve: Callable[[Float64s], Float64s], pairs: tuple[Pair, ...], R: Float64s) -> Float64s:
         """See `Engine.secant_solve`: the two-loop recursion."""
@@ -174,11 +206,12 @@ class MemoryEngine(Engine):
     def _smallest(self, scores: Float64s, count: int) -> Float64s:
         return np.asarray(np.partition(scores, count - 1)[count - 1])
 
-    def _cuts(self, m: int = 0) -> list[tuple[int, int]]:
+    def _cuts(self, m: int = 0, rows: int | None = None) -> list[tuple[int, int]]:
         """First and last row of each chunk: they depend on the shapes only, so that sums are the same on any machine."""
+        rows = self.n_rows if rows is None else rows
         most = max(1, _PARTIAL_BYTES // max(1, m * self.n_columns * 8))
-        chunks = max(1, min(64, most, -(-self.n_rows // (4 * kernels.BLOCK))))
-        return list(itertools.pairwise(round(self.n_rows * c / chunks) for c in range(chunks + 1)))
+        chunks = max(1, min(64, most, -(-rows // (4 * kernels.BLOCK))))
+        return list(itertools.pairwise(round(rows * c / chunks) for c in range(chunks + 1)))
 
     def _map(self, work: Callable[..., Found], arguments: Sequence[tuple[Any, ...]]) -> list[Found]:
         """`work` of each of the arguments, on all threads and the calling one: each takes the next that are left."""

@@ -30,6 +30,9 @@ _SMALL_BYTES = 32 << 20  # of X, up to which a sweep takes longer to launch than
 class TorchEngine(Engine):
     """The engine for features on a device. `resident` says whether X is kept there; None: if it fits.
 
+    The rows of `more`, if there are any, come after those of X; where X is not kept on the device, both are copied into one
+    array on the host.
+
     >>> engine = TorchEngine(np.eye(3, 2, dtype=np.float32), bias=True, device="cpu")
     >>> engine.n_rows, engine.n_columns, engine.rows(np.array([1])).tolist()
     (3, 3, [[0.0, 1.0, 1.0]])
@@ -38,18 +41,33 @@ class TorchEngine(Engine):
     xp = torch
 
     def __init__(
-        self, X: Any, *, bias: bool, device: str = "cuda", dtype: str | None = None, resident: bool | None = None
+        self,
+        X: Any,
+        *,
+        bias: bool,
+        device: str = "cuda",
+        dtype: str | None = None,
+        resident: bool | None = None,
+        more: Any = None,
     ) -> None:
         self._device = torch.device(device)
-        given = X if isinstance(X, torch.Tensor) else as_tensor(X)
+        parts = [one if isinstance(one, torch.Tensor) else as_tensor(one) for one in (X, more) if one is not None]
+        given = parts[0]
         self._dtype = given.dtype if dtype is None else getattr(torch, dtype)
-        super().__init__(tuple(given.shape), self._dtype.itemsize, bias=bias)
+        rows = sum(len(part) for part in parts)
+        super().__init__((rows, given.shape[1]), self._dtype.itemsize, bias=bias)
         free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else float("inf")
         self.resident = self.n_rows * self.row_bytes <= _ROOM * free if resident is None else resident
         self._small = self.resident and self.n_rows * self.row_bytes <= _SMALL_BYTES
         if torch.finfo(self._dtype).max < torch.finfo(given.dtype).max:
             check_range(given, self._dtype)
-        self._X = given.to(self._device, self._dtype).contiguous() if self.resident else given
+        self._X = given
+        if self.resident and len(parts) == 1:
+            self._X = given.to(self._device, self._dtype).contiguous()
+        elif len(parts) > 1:
+            where, kind = (self._device, self._dtype) if self.resident else (given.device, given.dtype)
+            self._X = torch.empty((rows, given.shape[1]), dtype=kind, device=where)
+            torch.cat([part.to(where, kind) for part in parts], out=self._X)
         self._kernels = _kernels(self._device)
         self._labels = LabelMirrors(self._device)
         self._secant = SecantMirror()

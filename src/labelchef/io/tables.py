@@ -20,6 +20,7 @@ from labelchef.domain.files import whole_file
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
+VOTE_SUFFIXES = (".csv", ".parquet", ".npy", ".npz", ".jsonl")
 
 _NO_LABEL = ("", "-1")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+([.,]\d+)?$)")
@@ -61,11 +62,65 @@ def read_labels(path: Path, what: str) -> list[str | None]:
     return _answers(data)
 
 
+def read_source_votes(path: Path, what: str) -> Any:
+    """Votes of sources in a form that `labelchef.campaign.votes` reads, with labels as text and None for none (-1 or empty).
+
+    A table is long if it has the columns item, source and label, else wide. An .npz holds a SciPy sparse matrix, or an array
+    `votes` (samples, sources) or `soft` (samples, sources, classes), and may hold the names of the sources as `sources`.
+    """
+    data = _read(path, what, VOTE_SUFFIXES, as_text=True, archive=_read_votes_archive)
+    if isinstance(data, pd.DataFrame):
+        return pd.DataFrame({str(name): _as_answers(data[name].to_numpy()) for name in data.columns})
+    if isinstance(data, dict):
+        return {name: _as_answers(column) for name, column in data.items()}
+    return _as_answers(data)
+
+
+def _as_answers(values: Any) -> Any:
+    """`_answers` of texts and objects in any shape; numbers stay what they are."""
+    if getattr(values, "dtype", np.dtype(float)).kind not in "USO":
+        return values
+    codes, found = pd.factorize(np.asarray(values, dtype=object).ravel())
+    texts = np.array([*_answers(found), None], dtype=object)  # the last one is for code −1, which missing values have
+    return texts[codes].reshape(np.shape(values))
+
+
+def _read_votes_archive(path: Path) -> Any:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        if "format" in archive.files:
+            return _read_sparse(path)
+        held = {name: archive[name] for name in archive.files}
+    names = held.pop("sources", None)
+    if len(held) != 1:
+        raise _unusable(
+            f"{path} holds the arrays {list(held)}; expected one named 'votes' or 'soft' and, optionally, 'sources', or a "
+            "matrix written by scipy.sparse.save_npz"
+        )
+    (data,) = held.values()
+    if names is None:
+        return data
+    if names.ndim != 1 or data.ndim < 2 or len(names) != data.shape[1]:
+        raise _unusable(f"{path} names {names.size} sources for an array of shape {data.shape}; expected one a column")
+    if len(set(names.tolist())) < len(names):
+        raise _unusable(f"{path} names a source twice; expected distinct names")
+    return {str(name): data[:, j] for j, name in enumerate(names.tolist())}
+
+
+def _read_sparse(path: Path) -> Any:
+    from scipy.sparse import load_npz
+
+    matrix = load_npz(path)
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)  # a file may hold anything; what is read later relies on the format
+    return matrix
+
+
 def _read_vote_table(path: Path, code: str) -> pd.DataFrame:
     data: pd.DataFrame = _read(path, "votes", ITEM_SUFFIXES, as_text=True)
     if not {"item", "annotator", "label"} <= set(data.columns):
+        hint = ". Votes of sources are source votes, a file of its own" if "source" in data.columns else ""
         raise InvalidInputError(
-            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label", code=code
+            f"votes: {path} has columns {list(data.columns)[:10]}; expected item, annotator and label{hint}", code=code
         )
     return data
 
@@ -157,7 +212,14 @@ def _text(value: Any) -> str:
     return "" if value is None or value != value else str(int(value) if whole else value)
 
 
-def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = False) -> Any:
+def _read(
+    path: Path,
+    what: str,
+    suffixes: tuple[str, ...],
+    *,
+    as_text: bool = False,
+    archive: Callable[[Path], Any] | None = None,
+) -> Any:
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise _unusable(f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}")
@@ -165,7 +227,7 @@ def _read(path: Path, what: str, suffixes: tuple[str, ...], *, as_text: bool = F
         raise _unusable(f"{what}: there is no file {path}; check the path")
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": lambda p: np.load(p, mmap_mode="r", allow_pickle=False),
-        ".npz": _read_npz,
+        ".npz": archive or _read_npz,
         ".csv": lambda p: _read_csv(p, as_text),
         ".parquet": pd.read_parquet,
         ".jsonl": lambda p: pd.read_json(p, lines=True),

@@ -7,6 +7,7 @@ try:
 except ImportError:
     raise MissingExtraError("networks need PyTorch; pip install 'labelchef[torch]'", code="torch") from None
 
+from labelchef.networks.classifier import NetworkClassifier
 from labelchef.networks.cleaner import NetworkCleaner
 from labelchef.networks.constructors import NETWORK_CONSTRUCTORS, FineTune, LastLayer, Retrain
 from labelchef.networks.influence import InfluenceSettings
@@ -20,6 +21,7 @@ __all__ = [
     "FineTune",
     "InfluenceSettings",
     "LastLayer",
+    "NetworkClassifier",
     "NetworkCleaner",
     "NetworkTask",
     "Retrain",

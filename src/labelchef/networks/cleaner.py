@@ -20,6 +20,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings, fixed
+from labelchef.networks.classifier import NetworkClassifier
 from labelchef.networks.constructors import (
     FineTune,
     LastLayer,
@@ -161,6 +162,21 @@ class NetworkCleaner(Cleaner):
             return np.asarray(probabilities(self._model.logits(inputs)))
         return linear_probabilities(self._features(inputs), session.parameters, bias=self._last_layer_bias)
 
+    def finish(self) -> NetworkClassifier:
+        """The final classifier: a copy of the network as it stands.
+
+        With constructor 'last_layer' that layer is fitted from scratch to the labels as they stand, so it does not depend on the
+        order of rounds. This cleaner stays as it is.
+        """
+        session = self._fitted()
+        task = copy.deepcopy(self._model.task)
+        if self._last_layer_bias is not None:
+            made = session.constructor.initialise(session.objective, session.steering.losses)
+            task.module = _with_last_layer(task.module, made.point.W)
+        return NetworkClassifier(
+            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device)
+        )
+
     def _features(self, X: Inputs) -> NDArray[np.float32]:
         """What the last linear layer is given, (n, D)."""
         task, device = self._model.task, str(self._model.device)
@@ -173,12 +189,7 @@ class NetworkCleaner(Cleaner):
         """A copy of the network as it stands; it predicts as `predict_proba` does."""
         session = self._fitted()
         module = copy.deepcopy(self._model.task.module)
-        if self._last_layer_bias is not None:
-            name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(session.parameters))
-            if not name:  # the network is this layer
-                return layer.eval()
-            module.set_submodule(name, layer)
-        return module.eval()
+        return (module if self._last_layer_bias is None else _with_last_layer(module, session.parameters)).eval()
 
     @property
     def W_(self) -> Float64s:  # noqa: N802
@@ -234,6 +245,15 @@ def _layer(old: nn.Linear, W: torch.Tensor) -> nn.Linear:
         if own:
             layer.bias.copy_(W[-1])
     return layer
+
+
+def _with_last_layer(module: nn.Module, W: Float64s) -> nn.Module:
+    """The module with W (D, C) in its last linear layer; that layer alone where it is the whole network."""
+    name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(W))
+    if not name:
+        return layer
+    module.set_submodule(name, layer)
+    return module
 
 
 def _head(module: nn.Module) -> nn.Linear:

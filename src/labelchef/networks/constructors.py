@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelchef.campaign.gain import gains
-from labelchef.campaign.session import Session, Split
+from labelchef.campaign.session import Session
 from labelchef.constructors import Construction
 from labelchef.constructors.protocol import OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
@@ -26,7 +25,6 @@ from labelchef.core.solvers import Companion
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, Decisions, LabelChange, RoundRecord
-from labelchef.domain.validation import Gain
 from labelchef.networks.model import NetworkModel, View
 from labelchef.networks.training import Trained, TrainingSettings, copied
 
@@ -162,9 +160,6 @@ class NetworkTrainer:
 class NetworkSession(Session):
     """A campaign on a network: objective and splits are those of the view of its model, replaced with every model."""
 
-    first: View | None = field(default=None, init=False, repr=False)
-    """Of the model before any cleaning."""
-
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
         last = self.construction
@@ -180,18 +175,9 @@ class NetworkSession(Session):
 
     def _record(self, construction: Construction, *details: Any, **named: Any) -> RoundRecord:
         assert isinstance(construction, NetworkConstruction)
-        self.first = self.first or construction.view
         self._look_at(construction.view)
         return super()._record(construction, *details, **named)
 
     def _look_at(self, view: View) -> None:
         self.objective = replace(view.objective, labels=self.labels.rows)
         self.steering, self.judging, self.test = view.steering, view.judging, view.test
-
-    def gains(self, split: Split) -> dict[str, Gain]:
-        """Of each metric: the splits of the first view and of this one hold the same samples."""
-        assert self.first is not None, "start() comes first"
-        first = self.first.test if split is self.test else self.first.judging
-        assert first is not None
-        before, after = first.judged(self.parameters), split.judged(self.parameters)  # the identity, for both
-        return gains(split.examples.y, before, after, self.labels.n_classes, self.seed)

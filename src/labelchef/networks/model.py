@@ -87,18 +87,7 @@ class NetworkModel:
 
     def logits(self, X: Inputs) -> Float64s:
         """(n, C), the network as it predicts."""
-        found = np.empty((len(X), self.n_classes))
-        with torch.no_grad(), predicting(self.task):
-            for rows, x in batches(X, self.batch_size, self.device, self.task.dtype):
-                found[rows] = self.task(x).double().cpu().numpy()
-        finite = np.isfinite(found).all(axis=1)
-        if not finite.all():
-            raise InvalidInputError(
-                f"the network's logits of sample {int(finite.argmin())} are not finite; expected finite ones. Scale the "
-                "inputs, or look at the network's weights",
-                code="network",
-            )
-        return found
+        return logits_of(self.task, X, self.n_classes, self.batch_size, self.device)
 
     def view(self, labels: RowLabels) -> View:
         """The pipeline's view of the network at its present weights: one pass over each split."""
@@ -111,6 +100,22 @@ class NetworkModel:
 
     def _split(self, X: Inputs, y: Ints) -> Split:
         return Split(self.logits(X), y, self.n_classes, bias=False)
+
+
+def logits_of(task: NetworkTask, X: Inputs, n_classes: int, batch_size: int, device: torch.device) -> Float64s:
+    """(n, C), a network as it predicts, on the device where it is."""
+    found = np.empty((len(X), n_classes))
+    with torch.no_grad(), predicting(task):
+        for rows, x in batches(X, batch_size, device, task.dtype):
+            found[rows] = task(x).double().cpu().numpy()
+    finite = np.isfinite(found).all(axis=1)
+    if not finite.all():
+        raise InvalidInputError(
+            f"the network's logits of sample {int(finite.argmin())} are not finite; expected finite ones. Scale the "
+            "inputs, or look at the network's weights",
+            code="network",
+        )
+    return found
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Linear, Objective, Point
-from labelchef.core.softmax import probabilities
+from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import SUGGESTION
 from labelchef.domain.records import Batch, RoundRecord
@@ -57,6 +57,15 @@ class SelectionContext:
     """The weak labels as given, (N, C); None means that the labels of the objective are still the weak ones."""
     carry: Callable[[Linear], None] = field(default=lambda _: None, repr=False)
     """Takes the solution of H V = g_val: the session gives it to the constructor, which updates it with the model."""
+    believed: Callable[[Float64s], Float64s] | None = field(default=None, repr=False)
+    """From the model's log-probabilities to what model, sources and people say together, both (N, C); None without sources."""
+
+    @property
+    def posterior(self) -> Float64s:
+        """(N, C): what is believed of every sample; the model's probabilities where nothing else is known."""
+        if self.believed is None:
+            return self.probabilities
+        return self.believed(log_probabilities(with_reference(self.objective.engine.host(self.point.logits))))
 
     @property
     def probabilities(self) -> Float64s:

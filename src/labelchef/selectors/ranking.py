@@ -7,8 +7,8 @@ Classic active learning (paper section 5.1, `Active (one)` and `Active (two)`), 
     margin             largest − second largest of P[i]
     random             every order equally likely, from the session's seed
 
-P (N, C) are the model's probabilities. These selectors use neither the weak labels nor the validation samples nor the effect
-of cleaning, so they suggest no label.
+P (N, C) are the model's probabilities. All but random choice suggest the most probable class of what is believed: of the model,
+the votes of sources and the labels of people together, where there are sources.
 """
 
 from abc import ABC, abstractmethod
@@ -78,6 +78,10 @@ def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
     return np.concatenate([kept, np.sort(rng.choice(equal, room, replace=False))])
 
 
+def _suggested(context: SelectionContext) -> Ints:
+    return np.asarray(context.posterior.argmax(axis=1))
+
+
 @dataclass
 class RandomSelector(RankingSelector):
     """Chance."""
@@ -95,10 +99,11 @@ class LeastConfidenceSelector(RankingSelector):
     """The samples whose most probable class is least probable."""
 
     name: ClassVar[str] = "least_confidence"
+    suggests: ClassVar[bool] = True
 
     def rank(self, context: SelectionContext) -> Ranking:
         """max_c P[i, c]."""
-        return Ranking(context.probabilities.max(axis=1))
+        return Ranking(context.probabilities.max(axis=1), _suggested(context))
 
 
 @dataclass
@@ -106,11 +111,12 @@ class EntropySelector(RankingSelector):
     """The samples whose probabilities are the most spread out."""
 
     name: ClassVar[str] = "entropy"
+    suggests: ClassVar[bool] = True
 
     def rank(self, context: SelectionContext) -> Ranking:
         """Minus the entropy of P[i]."""
         P = context.probabilities
-        return Ranking(np.asarray(xlogy(P, P).sum(axis=1)))
+        return Ranking(np.asarray(xlogy(P, P).sum(axis=1)), _suggested(context))
 
 
 @dataclass
@@ -118,8 +124,9 @@ class MarginSelector(RankingSelector):
     """The samples whose two most probable classes are closest."""
 
     name: ClassVar[str] = "margin"
+    suggests: ClassVar[bool] = True
 
     def rank(self, context: SelectionContext) -> Ranking:
         """Largest minus second largest of P[i]."""
         P = np.sort(context.probabilities, axis=1)
-        return Ranking(np.asarray(P[:, -1] - P[:, -2]))
+        return Ranking(np.asarray(P[:, -1] - P[:, -2]), _suggested(context))

@@ -86,6 +86,8 @@ def _store(data: CampaignData, folder: Path) -> list[ArrayFacts]:
     arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
     if data.test is not None:
         arrays["test_features"] = data.test[0]
+    for split, votes in (("votes", data.votes), ("val_votes", data.votes_val)):
+        arrays |= {} if votes is None else {f"{split}_{part}": array for part, array in votes.arrays().items()}
     (folder / "media").mkdir(parents=True)
     for name in data.contents.images():
         assert data.contents.media is not None, "contents were checked"
@@ -96,7 +98,7 @@ def _store(data: CampaignData, folder: Path) -> list[ArrayFacts]:
 
 
 def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
-    """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, val_labels.csv, items.csv, …"""
+    """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
     return create_campaign(ws, name, find_files(folder), settings, by)
 
 

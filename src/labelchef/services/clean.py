@@ -2,7 +2,7 @@
 
 campaign.json        what the campaign is: settings, a fingerprint of the data; resuming with others is refused
 rounds.jsonl         the ledger
-cleaned_labels.csv, model.npz, history.csv, summary.json, report.html       written at the end, also after an interrupt
+cleaned_labels.csv, model.npz, history.csv, summary.json, report.html, model.onnx    written at the end, also after an interrupt
 """
 
 import hashlib
@@ -20,11 +20,13 @@ import labelchef
 from labelchef.annotators import Annotator, RecordedVotes, SimulatedAnnotators, make_voters
 from labelchef.campaign import steps
 from labelchef.campaign.data import CampaignData, known_labels
+from labelchef.campaign.final import final_classifier
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import check, with_strengths
+from labelchef.classifier import LinearClassifier, require_onnx
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import RoundRecord, StopReason
@@ -91,6 +93,7 @@ def clean(
     *,
     title: str = "labelchef report",
     report: bool = True,
+    onnx: bool = False,
     resume: bool = False,
     watcher: Watcher | None = None,
 ) -> CleanOutcome:
@@ -101,6 +104,8 @@ def clean(
     """
     if report:
         require_report()
+    if onnx:
+        require_onnx()
     watcher = watcher or Watcher()
     check(data, settings)
     truth = None
@@ -119,9 +124,11 @@ def clean(
         reason, message = _run(ledger, session, annotator, watcher)
         gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
-        files = _write(
-            folder, session, outcome, items, data.clean, {"stopped_because": str(reason), "message": message}
-        )
+        model = final_classifier(session, data.names, bias=settings.fit_intercept)
+        ending = {"stopped_because": str(reason), "message": message}
+        files = _write(folder, session, model, outcome, items, data.clean, ending)
+        if onnx:
+            files.append(model.to_onnx(folder / "model.onnx"))
         if report:
             files.append(folder / "report.html")
             artefacts.write_text(files[-1], render_report(report_data(outcome, items)))
@@ -209,11 +216,14 @@ def _begin(folder: Path, data: CampaignData, asked: dict[str, Any], settings: Se
 
 
 def fingerprint(data: CampaignData) -> str:
-    """A digest of the data: labels whole, of the training features a few thousand rows spread over all."""
+    """A digest of the data: labels and votes whole, of the training features a few thousand rows spread over all."""
     digest = hashlib.sha256(repr((data.X.shape, data.names.names)).encode())
     few = data.X[:: max(1, len(data.X) // 4096)]
     for array in (few, data.weak, data.clean, *data.validation, *(data.test or ())):
         digest.update(np.ascontiguousarray(array).tobytes())
+    for split, votes in (("votes", data.votes), ("votes_val", data.votes_val)):
+        for name, part in ({} if votes is None else votes.arrays()).items():
+            digest.update(f"{split} {name} {part.shape} {part.dtype}".encode() + part.tobytes())
     return digest.hexdigest()
 
 
@@ -231,13 +241,19 @@ def _metrics(record: RoundRecord) -> dict[str, Any]:
 
 
 def _write(
-    folder: Path, session: Session, outcome: Outcome, items: Items, clean: Ints, ending: dict[str, str]
+    folder: Path,
+    session: Session,
+    model: LinearClassifier,
+    outcome: Outcome,
+    items: Items,
+    clean: Ints,
+    ending: dict[str, str],
 ) -> list[Path]:
     """Labels, model, history and summary; `ending` says why it stopped."""
     files = [folder / name for name in ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json")]
     settings = outcome.settings.as_dict()
     tables.write_table(label_frame(items, clean, _decided(session.rounds)), files[0])
-    artefacts.write_model(files[1], session.parameters, list(items.names), settings)
+    model.save(files[1], settings=settings)
     tables.write_table(history_frame(session.rounds), files[2])
     first, last = session.rounds[0], session.rounds[-1]
     summary = {

@@ -1,4 +1,5 @@
-"""Labels and votes out as tables, and the report, from the ledger: nothing is computed again; votes of other tools in."""
+"""Labels and votes out as tables, and the report, from the ledger: nothing is computed again. The final model, which is
+trained for it; votes of other tools in."""
 
 import time
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import pandas as pd
 from sqlalchemy import Connection
 
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
+from labelchef.classifier import has_onnx, require_onnx
 from labelchef.domain.campaigns import AssignmentState, DecisionKind, Origin, RoundState
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.records import UNRESOLVED
@@ -17,7 +19,7 @@ from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.people.access import changing, check_person, looking
 from labelchef.services.progress import gains_of
 from labelchef.services.shared import moment, writing_to
-from labelchef.services.trained import ledger_of, require_model
+from labelchef.services.trained import final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import (
     account_table,
@@ -28,6 +30,13 @@ from labelchef.store import (
 )
 from labelchef.store.arrays import read_array
 from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow, NewVote, SelectionRow, VoteRow
+
+MODEL_FORMATS = ("npz", "onnx")
+
+
+def model_formats() -> tuple[str, ...]:
+    """Those that can be written here: ONNX needs its extra."""
+    return MODEL_FORMATS if has_onnx() else MODEL_FORMATS[:1]
 
 
 def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
@@ -70,6 +79,23 @@ def export_votes(ws: Workspace, campaign: str, path: Path, format: str | None = 
         }
     )
     return _write(frame.astype({"round": "Int64"}), path, format)
+
+
+def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
+    """Write the final model, trained from scratch on the labels after the last closed round: 'npz' or 'onnx', else by suffix.
+
+    The session is one of its own: a worker may go on meanwhile.
+    """
+    chosen = path.suffix.removeprefix(".").lower() if format is None else format
+    if chosen not in MODEL_FORMATS:
+        raise InvalidInputError(f"{path} ends in {path.suffix!r}; expected .npz or .onnx for a model", code="out")
+    if chosen == "onnx":
+        require_onnx()
+    with looking(ws, campaign) as (connection, row):
+        require_model(connection, row)
+    model = final_model(ws, row)
+    with writing_to(path, "make room or name another file"):
+        return model.to_onnx(path) if chosen == "onnx" else model.save(path, settings=row.settings.as_dict())
 
 
 def report(ws: Workspace, campaign: str) -> str:

@@ -1,8 +1,9 @@
 """The trained state of campaigns in this process: a cache over their ledgers, the steps that move it on, and the replay."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from sqlalchemy import Connection
@@ -10,10 +11,12 @@ from sqlalchemy import Connection
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
+from labelchef.campaign.final import final_classifier
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Stepper, due
+from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
@@ -23,8 +26,9 @@ from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
+from labelchef.sources import SourceVotes
 from labelchef.store import campaign_table, round_table
-from labelchef.store.arrays import read_array
+from labelchef.store.arrays import ArrayFacts, read_array
 from labelchef.store.rows import CampaignRow
 
 NEIGHBOURS = 5
@@ -94,7 +98,18 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         validation=(data["val_features"], labels[SplitName.VALIDATION]),
         clean=labels[SplitName.TRAIN],
         test=(data["test_features"], labels[SplitName.TEST]) if "test_features" in data else None,
+        votes=_votes_of(folder, arrays, "votes", len(classes)),
+        votes_val=_votes_of(folder, arrays, "val_votes", len(classes)),
     )
+
+
+def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_classes: int) -> SourceVotes | None:
+    """The votes of sources that are stored under the names `split_…`, None if there are none."""
+    parts = {name: facts for name, facts in arrays.items() if name.startswith(f"{split}_")}
+    if not parts:
+        return None
+    read = {name.removeprefix(f"{split}_"): read_array(folder, facts, mapped=False) for name, facts in parts.items()}
+    return SourceVotes.of_arrays(read, n_classes)
 
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
@@ -119,6 +134,13 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         found = Trained(data, campaign.settings, rebuild.rebuild(data, campaign.settings, past))
         ws.trained[campaign.id] = found
     return found
+
+
+def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
+    """The final model after the last closed round, by a session of its own; the cache and the ledger stay as they are."""
+    data, settings = data_of(ws, campaign), campaign.settings
+    session = rebuild.rebuild(data, settings, ledger_of(ws, campaign).rounds()[1:])
+    return final_classifier(session, data.names, bias=settings.fit_intercept)
 
 
 def step(ws: Workspace, campaign: str) -> bool:

@@ -10,11 +10,13 @@ log-likelihoods L (J·C, C), the log-likelihood of all votes on every sample is 
 of every source are Tᵀ Q.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, vstack
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
@@ -22,7 +24,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 
 @dataclass(frozen=True)
 class SourceVotes:
-    """Checked votes of J sources on n samples; see `labelchef.sources.reading` for the forms that they are given in.
+    """Checked votes of J sources on n samples; see `labelchef.campaign.votes` for the forms that they are given in.
 
     >>> votes = SourceVotes.hard(np.array([[0, -1], [1, 1], [-1, -1]]), 2, ("rule", "llm"))
     >>> votes.n_rows, votes.n_sources, votes.counts.tolist(), votes.silent.tolist()
@@ -92,6 +94,34 @@ class SourceVotes:
     def above(self, other: "SourceVotes") -> "SourceVotes":
         """The same sources on these samples, then on the other ones."""
         return SourceVotes(self.names, self.n_classes, csr_array(vstack([self.table, other.table], format="csr")))
+
+    def among(self, names: tuple[str, ...]) -> "SourceVotes":
+        """The same votes in a table of these sources, in their order; those that are not here are silent."""
+        place = {name: j for j, name in enumerate(names)}
+        to = np.array([place[name] for name in self.names], dtype=np.int64)
+        table, C = self.table, self.n_classes
+        columns = to[table.indices // C] * C + table.indices % C
+        moved = csr_array((table.data, columns, table.indptr), shape=(self.n_rows, len(names) * C), copy=True)
+        moved.sort_indices()
+        return SourceVotes(names, C, moved)
+
+    def arrays(self) -> "dict[str, NDArray[Any]]":
+        """Plain arrays that hold these votes, to be stored or compared; `of_arrays` reads them."""
+        table = self.table
+        positions = {name: np.asarray(getattr(table, name), dtype=np.int64) for name in ("indices", "indptr")}
+        return {"sources": np.array(self.names), "weights": np.asarray(table.data), **positions}
+
+    @classmethod
+    def of_arrays(cls, arrays: "Mapping[str, NDArray[Any]]", n_classes: int) -> "SourceVotes":
+        """From what `arrays` gave.
+
+        >>> votes = SourceVotes.hard(np.array([[0, -1], [1, 1]]), 2)
+        >>> SourceVotes.of_arrays(votes.arrays(), 2).table.toarray().tolist() == votes.table.toarray().tolist()
+        True
+        """
+        names = tuple(arrays["sources"].tolist())
+        shape = (len(arrays["indptr"]) - 1, len(names) * n_classes)
+        return cls(names, n_classes, csr_array((arrays["weights"], arrays["indices"], arrays["indptr"]), shape=shape))
 
     @classmethod
     def nothing(cls, names: tuple[str, ...], n_classes: int, n_rows: int) -> "SourceVotes":

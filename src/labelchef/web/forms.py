@@ -11,13 +11,24 @@ from dataclasses import Field as DataclassField
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Path, UploadFile
-from pydantic import BaseModel, ConfigDict, Field, Json, StringConstraints, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    StringConstraints,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from labelchef.domain.campaigns import CampaignFiles, Role
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 
 MEDIA = "media"
 """The part that may hold several files: the images."""
+WEAK = "weak"
 CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", max_length=200)]
 ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes.", max_length=500)]
 AccountPath = Annotated[str, Path(description="Name of the account.", max_length=200)]
@@ -196,7 +207,16 @@ class CampaignForm(Form):
 def _part(file: "DataclassField[Any]") -> tuple[Any, Any]:
     if file.name == MEDIA:
         return list[UploadFile] | None, None
+    if file.name == WEAK:
+        return UploadFile | None, Field(None, validate_default=True)
     return (UploadFile, ...) if file.default is MISSING else (UploadFile | None, None)
+
+
+def _needed(weak: UploadFile | None, info: ValidationInfo) -> UploadFile | None:
+    """Weak labels may be left out only where there are votes of sources, a part that is read before."""
+    if weak is None and info.data.get("source_votes") is None:
+        raise PydanticCustomError("missing", "Weak labels, votes of sources or both are needed")
+    return weak
 
 
 if TYPE_CHECKING:
@@ -206,5 +226,6 @@ else:
         "UploadedCampaign",
         __base__=CampaignForm,
         __doc__="A campaign from uploaded files; `settings` is JSON.",
+        __validators__={"needed": field_validator(WEAK)(_needed)},
         **{one.name: _part(one) for one in fields(CampaignFiles)},
     )

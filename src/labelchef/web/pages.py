@@ -11,7 +11,7 @@ from labelchef.domain.campaigns import Account
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services import campaigns as service
-from labelchef.services import charts
+from labelchef.services import charts, exchange
 from labelchef.services import progress as measuring
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import decisions
@@ -141,6 +141,8 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
     elif part == "compare":
         usual = values["usual"] = comparing.usual_selectors(service.settings(ws, campaign))
         values["selectors"] = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
+    elif part == "export":
+        values["model_formats"] = exchange.model_formats()
     elif part == "members":
         values["accounts"] = _accounts(ws)
     return _lead(request, ws, campaign, part, **values)

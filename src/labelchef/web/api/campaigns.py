@@ -59,7 +59,7 @@ def create_campaign(
     "/from-folder", *_REFUSED, (403, "folder", "folders outside of the import root are not read"), status_code=201
 )
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignSummary:
-    """Make a campaign from a folder of the server: features.npy, weak.csv, val_features.npy, val_labels.csv, …"""
+    """Make a campaign from a folder of the server: features.npy, weak.csv or source_votes.csv, val_features.npy, …"""
     if "\x00" in form.folder:
         raise InvalidInputError("the folder's name holds a null character", code="file")
     folder = FilePath(form.folder).expanduser()

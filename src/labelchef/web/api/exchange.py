@@ -1,4 +1,4 @@
-"""Export of labels and votes, import of votes, report, replay, comparison of selectors."""
+"""Export of labels, votes and the model, import of votes, report, replay, comparison of selectors."""
 
 import contextlib
 import tempfile
@@ -33,16 +33,23 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
+class ModelFormat(StrEnum):
+    """Formats of the final model."""
+
+    NPZ = "npz"
+    ONNX = "onnx"
+
+
 _TYPES = {
     TableFormat.CSV: "text/csv",
     TableFormat.JSONL: "application/x-ndjson",
     TableFormat.PARQUET: "application/vnd.apache.parquet",
 }
+_MODEL_TYPE = "application/octet-stream"
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
-_CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {
-    _TYPES[TableFormat.PARQUET]: {"schema": {"type": "string", "format": "binary"}}
-}
+_CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
 _TABLE: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {200: {"description": "The file.", "content": _CONTENT}},
@@ -52,23 +59,42 @@ _TABLE: dict[str, Any] = {
 @routes.get("/export/labels", **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
-    return _file(ws, campaign, "labels", exchange.export_labels, format)
+    return _file(ws, campaign, "labels", exchange.export_labels, format, _TYPES[format])
 
 
 @routes.get("/export/votes", **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
-    return _file(ws, campaign, "votes", exchange.export_votes, format)
+    return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
 
 
-def _file(ws: Workspace, campaign: str, what: str, write: Callable[..., Path], format: TableFormat) -> FileResponse:
+@routes.get(
+    "/export/model",
+    (409, "preparing", "there is no model yet"),
+    (422, "onnx", "the extra labelchef[onnx] is not installed"),
+    response_class=FileResponse,
+    responses={200: {"description": "The file.", "content": {_MODEL_TYPE: _BINARY}}},
+)
+def export_model(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    format: Annotated[ModelFormat, Query(description="Format of the file.")] = ModelFormat.NPZ,
+) -> FileResponse:
+    """The final model, trained from scratch on the labels as they stand; the answer comes when it is trained."""
+    return _file(ws, campaign, "model", exchange.export_model, format, _MODEL_TYPE)
+
+
+def _file(
+    ws: Workspace, campaign: str, what: str, write: Callable[..., Path], format: StrEnum, kind: str
+) -> FileResponse:
     name = f"{campaigns.summary(ws, campaign).slug}-{what}.{format}"
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-"))
         path = write(ws, campaign, Path(folder) / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
-    return FileResponse(path, media_type=_TYPES[format], filename=name, background=delete)
+    return FileResponse(path, media_type=kind, filename=name, background=delete)
 
 
 @routes.post(
@@ -91,7 +117,7 @@ def import_votes(
 
 @routes.get(
     "/report",
-    (422, "preparing", "there is no model yet"),
+    (409, "preparing", "there is no model yet"),
     response_class=HTMLResponse,
     responses={200: {"content": {"text/html": _TEXT}}},
 )

@@ -1,0 +1,23 @@
+"""The final model: softmax regression trained from scratch on everything that is known, with the last choices.
+
+Rounds update the model from the one before, so it depends, within the tolerance, on the order of the answers. The final model
+is the constructor's first model on the labels as they stand: it depends on data, labels and settings only, not on the rounds.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from labelchef.campaign.inputs import ClassNames
+from labelchef.campaign.session import Session
+from labelchef.classifier import LinearClassifier
+
+
+def final_classifier(
+    session: Session, names: ClassNames, *, bias: bool, feature_names: Sequence[str] | None = None
+) -> LinearClassifier:
+    """Fit from scratch to the labels as they stand; the session stays as it is."""
+    made = session.constructor.initialise(session.objective, session.steering.losses)
+    ruling = session.ruling
+    rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}
+    return LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)

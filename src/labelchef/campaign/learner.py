@@ -1,0 +1,161 @@
+"""The learner of a session: trusted samples train, and weak labels are what a source model believes (`learning`).
+
+The training set is the N samples that can be asked about, then the n trusted ones. After every round
+
+    1. the clean model is fitted to the clean samples, and predicts every sample (one half of a sweep)
+    2. the source model learns from the clean samples, and its beliefs q become the labels of the weak ones
+    3. the constructor finds the minimum of F under these labels
+
+What is believed depends on the clean labels and on the choice alone, not on the path of the rounds: a restart comes to the same.
+
+The choice (source model, γ, λ) is made on the first clean samples and again whenever they have grown by half. It is computed in
+the background, from the end of a round on, and used from the next round on: people label meanwhile, and the same answers give
+the same choices whatever the time they take.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from labelchef.campaign.learning import CLEAN, ROWS, CleanFit, Sample, choose
+from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.labels import LabelTable
+from labelchef.core.objective import Objective
+from labelchef.core.softmax import log_probabilities
+from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.learning import NO_SOURCES, Choice
+from labelchef.engines import RowArray
+from labelchef.sources import SourceVotes
+from labelchef.sources.models import Belief, Evidence, Joint, make_source_model
+
+GROWTH = 1.5
+"""The choice is made anew when there are this many times as many clean samples as when it was made."""
+
+_DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What the user has fixed; None where it is to be chosen."""
+
+    gamma: float | None = None
+    l2: float | None = None
+    sources: str | None = None
+    """A source model by its name, or `NO_SOURCES`."""
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left to choose."""
+        return None not in (self.gamma, self.l2, self.sources)
+
+
+@dataclass
+class Learner:
+    """Votes and weak labels of all rows, what was chosen, and what is believed."""
+
+    votes: SourceVotes
+    """Of the N samples, then of the n trusted ones."""
+    given: Float64s
+    """(N + n, C) weak labels as given; not read of the trusted rows."""
+    n_items: int
+    """N."""
+    bias: bool
+    seed: int
+    fixed: Fixed = field(default_factory=Fixed)
+    choice: Choice | None = None
+    clean_parameters: Float64s | None = field(default=None, repr=False)
+    """W (D, C) of the clean model."""
+    clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """(n, C) logits of the trusted samples, each under the clean model without it."""
+    belief: Belief | None = field(default=None, repr=False)
+    _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A choice that is being computed is waited for: a thread cannot be copied."""
+        return {**self.__dict__, "_next": self._awaited()}
+
+    def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
+        """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
+        if self.choice is None:
+            self.choice = self._chosen(objective, labels)
+        elif self._next is not None:
+            self.choice, self._next = self._awaited(), None
+        return self.under_choice(objective)
+
+    def under_choice(self, objective: Objective) -> Objective:
+        """The objective with the l2 of the choice."""
+        assert self.choice is not None, "a choice comes first"
+        rows = objective.engine.n_rows
+        l2 = self.choice.strength / rows if self.fixed.l2 is None else self.fixed.l2
+        return replace(objective, l2=l2)
+
+    def look_ahead(self, objective: Objective, labels: LabelTable) -> None:
+        """Begin to choose anew, if the clean samples have grown enough."""
+        assert self.choice is not None, "a choice comes first"
+        if self._next is None and not self.fixed.everything:
+            if np.count_nonzero(labels.cleaned) < GROWTH * self.choice.n_clean:
+                return
+            sample, fixed = self._sample(objective, labels), self._fixed(objective)
+            with_thread = ThreadPoolExecutor(1, thread_name_prefix="labelchef-choice")
+            self._next = with_thread.submit(choose, sample, **fixed)
+            with_thread.shutdown(wait=False)
+
+    def believe(self, objective: Objective, labels: LabelTable) -> None:
+        """Fit the clean model, learn the sources, and give the weak samples the labels and weights that follow."""
+        assert self.choice is not None, "a choice comes first"
+        choice, clean = self.choice, labels.clean_ids
+        self.clean_parameters, self.clean_held_out = self.clean_model(objective, labels, np.flatnonzero(clean >= 0))
+        if choice.model == NO_SOURCES:
+            self.belief = None
+            labels.believe(labels.Y_weak, np.zeros(len(clean)))
+            return
+        A = self._clean_logits(objective)
+        log_p = log_probabilities(choice.temperature * with_reference(objective.engine.host(A)))
+        self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
+        labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0))
+
+    def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
+        """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
+        assert self.choice is not None, "a choice comes first"
+        X, n = objective.engine.rows(rows), len(labels.cleaned) - self.n_items
+        y = labels.clean_ids[rows]
+        fit = CleanFit(X[:, :-1] if self.bias else X, y, labels.n_classes, bias=self.bias)
+        return fit.at(self.choice.clean_strength), fit.leave_one_out(np.arange(len(rows) - n, len(rows)))
+
+    def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
+        """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
+        return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
+
+    def _clean_logits(self, objective: Objective) -> RowArray:
+        assert self.clean_parameters is not None
+        return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+
+    def _awaited(self) -> Choice | None:
+        """The choice that comes next, once it is computed."""
+        return self._next.result() if isinstance(self._next, Future) else self._next
+
+    def _fixed(self, objective: Objective) -> dict[str, Any]:
+        strength = None if self.fixed.l2 is None else self.fixed.l2 * objective.engine.n_rows
+        gamma, sources = self.fixed.gamma, self.fixed.sources
+        if sources == NO_SOURCES:
+            return {"gamma": 0.0, "strength": strength}
+        return {"gamma": gamma, "strength": strength, "models": None if sources is None else (sources,)}
+
+    def _chosen(self, objective: Objective, labels: LabelTable) -> Choice:
+        return choose(self._sample(objective, labels), **self._fixed(objective))
+
+    def _sample(self, objective: Objective, labels: LabelTable) -> Sample:
+        """A copy of some weak and of the clean rows; later changes of the labels do not change it."""
+        rng = np.random.default_rng([self.seed, _DRAW])
+        order, cleaned = rng.permutation(self.n_items), labels.cleaned
+        weak = np.sort(order[~cleaned[order]][:ROWS])
+        trusted = np.arange(self.n_items, len(cleaned))[:CLEAN]
+        clean = np.concatenate([trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
+        rows: Ints = np.concatenate([weak, clean])
+        X = objective.engine.rows(rows)
+        times = np.count_nonzero(~cleaned[: self.n_items]) / max(1, len(weak))
+        X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
+        y = labels.clean_ids[clean]
+        return Sample(X, self.votes.rows(rows), self.given[rows], y, len(trusted), times, self.bias, self.seed)

@@ -1,0 +1,290 @@
+"""What to believe: the source model, gamma and l2, chosen by cross-validation over the clean samples.
+
+The learner trains on clean samples (trusted or answered), with weight 1, and on weak ones, with weight γ and the beliefs q of a
+source model (`sources.models`). The classifier that source models take for their prior is trained on the clean samples alone:
+
+    clean model   Σ_clean ℓ_k + (μ/2) ‖W‖²,    p = softmax(T · logits)           μ and T by cross-validation
+    learner       Σ_clean ℓ_k + γ Σ_weak ℓ(q_i, x_i) + (λ/2) ‖W‖²,    l2 = λ / (number of rows)
+
+A trial (source model, γ, λ) is scored by cross-entropy on held-out clean samples at the best temperature, like the trials of
+`tuning`. It is cross-fitted: the clean model, the source model and the learner of a fold are all made without the fold. γ = 0, no
+weak labels at all, is among the trials. With 50 trusted samples and more, only they score: answered samples were asked because
+they are hard, and on hard samples weak labels look worse than they are.
+
+M of the weak samples are drawn if there are more than `ROWS`; each then counts N/M times. The search takes one value after
+the other: μ; then for every source model λ, coarsely, at a middle γ; for the best two of them γ, and λ again.
+
+Shapes: X (M + m, d), weak rows above clean ones; A (m, C) held-out logits.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+
+from labelchef.campaign.tuning import best_temperature, folds_of, mean_squared_length, principal_axes
+from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
+from labelchef.core.leave_one_out import kronecker
+from labelchef.core.objective import Objective, Point
+from labelchef.core.softmax import log_probabilities
+from labelchef.core.solvers import minimise
+from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.learning import NO_SOURCES, Choice, Trial
+from labelchef.domain.validation import FEWEST
+from labelchef.engines import MemoryEngine, RowLabels
+from labelchef.engines.memory import one_blas_thread
+from labelchef.sources import SourceVotes
+from labelchef.sources.models import MODELS, DawidSkene, Evidence, NaiveBayes, make_source_model
+
+GAMMAS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+RELATIVE = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Values of λ and μ that are tried, divided by the mean squared length of a row."""
+
+ROWS, COLUMNS = 2000, 256
+"""Largest numbers of weak samples and of directions that are used."""
+CLEAN = 1500
+"""Largest number of clean samples that are used."""
+
+FOLDS = 5
+_MIDDLE = 0.1  # the γ at which source models are compared first
+_KEPT = 2  # of the source models, for the search for γ
+_STEPS, _TOL = 40, 1e-3
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the choice is made on: weak rows above clean ones, in X (M + m, d) and in the votes."""
+
+    X: Floats
+    votes: SourceVotes
+    given: Float64s
+    """(M + m, C) weak labels as given; not read of the clean rows."""
+    y: Ints
+    """(m,) labels of the clean rows, the trusted ones first."""
+    n_trusted: int
+    """How many of them are trusted. The others were answered because a selector asked: they are no fair sample."""
+    times: float
+    """How many weak samples each of the M stands for."""
+    bias: bool
+    seed: int
+
+    @property
+    def n_weak(self) -> int:
+        """M."""
+        return len(self.X) - len(self.y)
+
+    @property
+    def scored(self) -> slice:
+        """Which clean rows score: the trusted ones if there are enough of them, else all."""
+        return slice(self.n_trusted if self.n_trusted >= FEWEST else None)
+
+
+def choose(
+    sample: Sample, *, gamma: float | None = None, strength: float | None = None, models: tuple[str, ...] | None = None
+) -> Choice:
+    """The choice for these samples; `gamma` or λ (`strength`) are taken as they are, if given. `models` are those to try."""
+    with one_blas_thread():
+        return _choose(sample, gamma, strength, tuple(MODELS) if models is None else models)
+
+
+def _choose(sample: Sample, gamma: float | None, strength: float | None, names: tuple[str, ...]) -> Choice:
+    began = time.perf_counter()
+    search = _Search(sample)
+    grid = [relative * search.scale for relative in RELATIVE]
+    search.choose_clean(grid if strength is None else [strength])
+    strengths, gammas = grid if strength is None else [strength], list(GAMMAS) if gamma is None else [gamma]
+    none = Trial(NO_SOURCES, 0.0, search.clean_strength, search.clean_loss)
+    trials = [none]
+    if sample.n_weak and gammas != [0.0]:
+        middle, coarse = min(_MIDDLE, gammas[0]), strengths[1::2] or strengths
+        usable = [name for name in names if len(names) == 1 or usable_model(name, sample)]
+        first = [search.best(name, [(middle, one) for one in coarse]) for name in usable]
+        for kept in sorted(first, key=lambda trial: trial.loss)[:_KEPT]:
+            best = search.best(kept.model, [(one, kept.strength) for one in gammas])
+            at = strengths.index(best.strength)
+            trials.append(search.best(best.model, [(best.gamma, one) for one in strengths[max(at - 1, 0) : at + 2]]))
+        if gamma is not None:
+            trials.remove(none)
+    best = min(trials, key=lambda trial: (trial.loss, -trial.strength))
+    return Choice(
+        model=best.model,
+        gamma=best.gamma,
+        strength=best.strength,
+        clean_strength=search.clean_strength,
+        temperature=search.temperature,
+        n_clean=len(sample.y),
+        trials=(none, *search.trials.values()),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def usable_model(name: str, sample: Sample) -> bool:
+    """Whether a source model could have anything to say: a closed form needs votes on clean samples, a crowd more than one."""
+    if name == NaiveBayes.name:
+        return bool(sample.votes.rows(slice(sample.n_weak, None)).table.nnz)
+    return name != DawidSkene.name or sample.votes.n_sources > 2
+
+
+class _Search:
+    """Trials on one stack of rows; the clean rows of the fold that is left out get weight zero."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        self._M, self._C = sample.n_weak, sample.given.shape[1]
+        self.scale = mean_squared_length(sample.X)
+        self._rows = DenseRows.of(sample.X, COLUMNS, bias=sample.bias)
+        rng = np.random.default_rng([sample.seed, 0x7E57])
+        self._folds = folds_of(sample.y, FOLDS, rng)
+        self._one_hot = np.eye(self._C)[sample.y]
+        self._log_p: list[Float64s] = []
+        self._beliefs: dict[str, list[tuple[Float64s, Float64s]]] = {}
+        self._warm: dict[tuple[str, int], Float64s] = {}
+        self.trials: dict[tuple[str, float, float], Trial] = {}
+        self.clean_strength = self.temperature = self.clean_loss = 0.0
+
+    def choose_clean(self, strengths: list[float]) -> None:
+        """μ and T of the clean model, and its logits for every fold."""
+        y, best = self.sample.y, (np.inf, 0.0, 1.0, list[Float64s]())
+        clean = self._rows.part(slice(self._M, None))
+        parts = [clean.part(kept) for kept, _ in self._folds]
+        warm: list[Float64s | None] = [None] * len(parts)
+        for strength in strengths:
+            A, found = np.empty((len(y), self._C)), []
+            for k, (kept, held) in enumerate(self._folds):
+                W = warm[k] = parts[k].fit(self._one_hot[kept], np.ones(len(kept)), strength, warm[k])
+                A[held] = clean.X[held] @ W
+                found.append(W)
+            temperature, loss = best_temperature(A[self.sample.scored], y[self.sample.scored])
+            if loss <= best[0]:
+                best = (loss, strength, temperature, found)
+        self.clean_loss, self.clean_strength, self.temperature = best[:3]
+        self._log_p = [log_probabilities(self.temperature * (self._rows.X @ W)) for W in best[3]]
+
+    def best(self, model: str, pairs: list[tuple[float, float]]) -> Trial:
+        """The best (γ, λ) of a source model; of equal ones, the one with the larger λ."""
+        found = []
+        for gamma, strength in pairs:
+            key = (model, gamma, strength)
+            if key not in self.trials:
+                self.trials[key] = Trial(model, gamma, strength, self._loss(model, gamma, strength))
+            found.append(self.trials[key])
+        return min(found, key=lambda trial: (trial.loss, -trial.strength, -trial.gamma))
+
+    def _believed(self, model: str) -> list[tuple[Float64s, Float64s]]:
+        """For every fold: labels (M + m, C) and relative weights (M + m,), those of the fold being zero."""
+        if model not in self._beliefs:
+            self._beliefs[model] = list(self._each_fold(model))
+        return self._beliefs[model]
+
+    def _each_fold(self, model: str) -> Iterator[tuple[Float64s, Float64s]]:
+        sample, M = self.sample, self._M
+        for (kept, held), log_p in zip(self._folds, self._log_p, strict=True):
+            rows = np.concatenate([np.arange(M), M + kept])
+            clean = np.concatenate([np.full(M, -1), sample.y[kept]])
+            evidence = Evidence(sample.votes.rows(rows), log_p[rows], clean, sample.given[rows])
+            belief = make_source_model(model).believe(evidence)
+            Y = np.concatenate([belief.Q[:M], self._one_hot])
+            weight = np.concatenate([np.where(belief.spoken[:M], sample.times, 0.0), np.ones(len(sample.y))])
+            weight[M + held] = 0.0
+            yield Y, weight
+
+    def _loss(self, model: str, gamma: float, strength: float) -> float:
+        M, y = self._M, self.sample.y
+        A = np.empty((len(y), self._C))
+        for k, ((_, held), (Y, relative)) in enumerate(zip(self._folds, self._believed(model), strict=True)):
+            weight = relative.copy()
+            weight[:M] *= gamma
+            W = self._warm[model, k] = self._rows.fit(Y, weight, strength, self._warm.get((model, k)))
+            A[held] = self._rows.X[M + held] @ W
+        return best_temperature(A[self.sample.scored], y[self.sample.scored])[1]
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """A few thousand rows in their principal axes, on which a fit is a matter of milliseconds: no engine, no sweep.
+
+    The columns are orthogonal, so a diagonal is a good preconditioner: with s_j = (¼ Σ_i w_i x_ij² + λ)^(−½), the Hessian of the
+    loss in W / s is near the identity, and L-BFGS needs about ten steps.
+    """
+
+    X: Float64s
+    """(n, r), with a column of ones last if there is a bias."""
+
+    @classmethod
+    def of(cls, X: Floats, most: int, *, bias: bool) -> "DenseRows":
+        """The rows in their `most` main directions."""
+        rows = np.asarray(principal_axes(X, most), dtype=np.float64)
+        return cls(np.ascontiguousarray(np.hstack([rows, np.ones((len(rows), 1))]) if bias else rows))
+
+    def part(self, which: "Ints | slice") -> "DenseRows":
+        """Some of the rows."""
+        return DenseRows(self.X[which])
+
+    def fit(self, Y: Float64s, weight: Float64s, strength: float, start: Float64s | None = None) -> Float64s:
+        """W (r, C) near the minimum of Σ w ℓ(y, x; W) + (λ/2) ‖W‖²."""
+        X, kept = self.X, weight > 0
+        if not kept.all():
+            X, Y, weight = X[kept], Y[kept], weight[kept]
+        C = Y.shape[1]
+        s = 1.0 / np.sqrt(0.25 * (weight @ (X * X)) + strength)
+        scaled = (X * s).astype(np.float32)
+        penalty = strength * s[:, None] ** 2
+
+        def at(flat: Float64s) -> tuple[float, Float64s]:
+            U = flat.reshape(-1, C)
+            A = np.asarray(scaled @ U.astype(np.float32), dtype=np.float64)
+            top = A.max(axis=1, keepdims=True)
+            E = np.exp(A - top)
+            total = E.sum(axis=1, keepdims=True)
+            losses = np.log(total[:, 0]) + top[:, 0] - np.einsum("ic,ic->i", Y, A)
+            R = (weight[:, None] * (E / total - Y)).astype(np.float32)
+            gradient = scaled.T @ R + penalty * U
+            return float(weight @ losses) + 0.5 * float(np.vdot(penalty * U, U)), gradient.ravel()
+
+        first = np.zeros(X.shape[1] * C) if start is None else (start / s[:, None]).ravel()
+        size = float(weight.sum())
+        found = minimize(
+            at, first, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "gtol": _TOL * np.sqrt(size)}
+        )
+        return np.asarray(found.x.reshape(-1, C) * s[:, None])
+
+
+class CleanFit:
+    """Softmax regression on a few clean rows: Σ ℓ + (μ/2) ‖W‖², the bias penalised like the rest.
+
+    W lies in the span of the rows. With fewer rows than columns it is sought there: X = U √g Eᵀ, and the rows are U √g.
+    """
+
+    def __init__(self, X: Floats, y: Ints, n_classes: int, *, bias: bool) -> None:
+        rows = np.asarray(X, dtype=np.float64)
+        rows = np.hstack([rows, np.ones((len(rows), 1))]) if bias else rows
+        self._basis: Float64s | None = None
+        if len(rows) < rows.shape[1]:
+            g, U = np.linalg.eigh(rows @ rows.T)
+            kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
+            root = np.sqrt(g[kept])
+            self._basis, rows = rows.T @ (U[:, kept] / root), U[:, kept] * root
+        labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
+        self._objective = Objective(MemoryEngine(np.ascontiguousarray(rows), bias=False), labels, 1.0)
+        self._factor: FrozenCurvature | None = None
+        self._warm: Float64s | None = None
+        self._last: tuple[Objective, Point] | None = None
+
+    def at(self, strength: float, *, tol: float = 1e-4) -> Float64s:
+        """W (D, C) for μ = `strength`."""
+        objective = replace(self._objective, l2=strength / self._objective.engine.n_rows)
+        start = objective.at(np.zeros(objective.shape) if self._warm is None else self._warm)
+        if self._factor is None:
+            self._factor = freeze(objective, start.logits)
+        keeper = CurvatureKeeper(replace(self._factor, l2=objective.l2))
+        found = minimise(objective, start, keeper, tol=tol, max_sweeps=200).point
+        self._warm, self._last = found.W, (objective, found)
+        return found.W if self._basis is None else np.asarray(self._basis @ found.W)
+
+    def leave_one_out(self, rows: Ints) -> Float64s:
+        """Logits (n, C) of these rows, each under the model without it, at the strength of the last fit."""
+        assert self._last is not None, "at() comes first"
+        objective, point = self._last
+        return kronecker(objective, point, rows, freeze(objective, point.logits))

@@ -1,0 +1,150 @@
+"""What is known of every source, and what muting it would change.
+
+Muting source j takes its factor out of the beliefs: q⁻ⱼ_i ∝ q_i / θ_j(λ_ij | ·) on the samples it votes on (where votes are
+counted like any other, the share is counted without it). The weak part of ∇F changes by (γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹
+of that, and so the loss on the trusted samples, cross-fitted, by
+
+    Δ_j = (γ/N) Σ_{i: j votes} S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
+
+to first order, with the rates of the other sources and the clean model as they are. One solve for V serves all sources.
+
+Shapes: S, q (N + n, C); rates θ (J, C, C) by source, vote, class; g, V (D, C).
+"""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csc_array
+from scipy.stats import beta
+
+from labelchef.campaign.gain import LEVEL
+from labelchef.campaign.session import Session
+from labelchef.core.contrasts import with_reference
+from labelchef.core.solvers import solve_spd
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.learning import NO_SOURCES, SourceFacts
+from labelchef.sources.models import Belief
+
+_HARDLY = 0.05
+"""Log-odds below which a vote hardly counts."""
+_RESIDUAL, _ITERATIONS = 1e-4, 200
+
+
+def source_facts(session: Session) -> list[SourceFacts]:
+    """What is known of every source, in their order; empty where trusted samples only steer."""
+    learner = session.learner
+    if learner is None or learner.choice is None:
+        return []
+    votes, N, C = learner.votes, session.n_train, session.labels.n_classes
+    posterior, clean = session.posterior(), session.labels.clean_ids
+    table, presence = csc_array(votes.table), votes.presence
+    others = np.asarray(votes.shares(smoothing=1e-9) * np.asarray(presence.sum(axis=1)).reshape(-1, 1))
+    changes = muting(session)
+    found = []
+    for j, name in enumerate(votes.names):
+        block = table[:, j * C : (j + 1) * C].tocsr()
+        rows = np.flatnonzero(np.diff(block.indptr))
+        T = block[rows].toarray()  # (n_j, C)
+        asked = rows < N
+        known = clean[rows] >= 0
+        joint = posterior[rows].T @ T  # (class, vote)
+        right, total = float(np.trace(joint)), float(joint.sum())
+        hits = float((T[known] * np.eye(C)[clean[rows[known]]]).sum())
+        low, high = _jeffreys(np.array(hits), np.array(float(known.sum())))
+        seen = np.eye(C)[clean[rows[known]]].T @ T[known]
+        each_low, each_high = _jeffreys(seen, seen.sum(axis=1, keepdims=True))
+        differs = (others[rows] - T > 1e-6) & (T < 1.0 - 1e-6)
+        weight = _weight(learner.belief, j, T, C)
+        found.append(
+            SourceFacts(
+                name=name,
+                votes=int(asked.sum()),
+                coverage=float(asked.sum()) / max(1, N),
+                clean_votes=int(known.sum()),
+                accuracy=right / total if total else float("nan"),
+                accuracy_low=float(low),
+                accuracy_high=float(high),
+                conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
+                weight=weight,
+                use=_use(learner.choice.model, learner.belief, weight),
+                muting=float(changes[j]),
+                confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
+                confusion_low=_rows(each_low),
+                confusion_high=_rows(each_high),
+            )
+        )
+    return found
+
+
+def sources_frame(session: Session) -> pd.DataFrame:
+    """The same as a frame, a row a source."""
+    return pd.DataFrame([asdict(one) for one in source_facts(session)])
+
+
+def muting(session: Session) -> Float64s:
+    """(J,) predicted changes of the cross-fitted loss, were each source muted; NaN where weak labels are not used."""
+    learner, objective, construction = session.learner, session.objective, session.construction
+    assert learner is not None, "trusted samples train"
+    assert learner.choice is not None, "start() comes first"
+    votes, C = learner.votes, session.labels.n_classes
+    if learner.choice.model == NO_SOURCES or learner.belief is None:
+        return np.full(votes.n_sources, np.nan)
+    g, keeper = session.steering.settled(construction.point.W).gradient, replace(construction.keeper)
+    solved = solve_spd(objective, construction.point, g, keeper, tol=_RESIDUAL, max_iterations=_ITERATIONS)
+    S = with_reference(objective.engine.host(solved.linear.S))
+    weak = ~session.labels.cleaned & learner.belief.spoken
+    table, Q = csc_array(votes.table), learner.belief.Q
+    found = np.zeros(votes.n_sources)
+    for j in range(votes.n_sources):
+        block = table[:, j * C : (j + 1) * C].tocsr()
+        rows = np.flatnonzero((np.diff(block.indptr) > 0) & weak)
+        without = _muted(learner.belief, j, Q[rows], block[rows].toarray(), votes.presence[rows], learner.given[rows])
+        found[j] = learner.choice.gamma * float(np.einsum("ic,ic->", S[rows], without - Q[rows]))
+    return found / objective.engine.n_rows
+
+
+def _muted(belief: Belief, j: int, Q: Float64s, T: Float64s, presence: csc_array, given: Float64s) -> Float64s:
+    """Beliefs (m, C) of the samples that source j votes on, without its votes T (m, C)."""
+    if belief.rates is not None:
+        A = np.log(np.maximum(Q, 1e-300)) - T @ np.log(belief.rates[j])
+        E = np.exp(A - A.max(axis=1, keepdims=True))
+        return np.asarray(E / E.sum(axis=1, keepdims=True))
+    spoken = np.asarray(presence.sum(axis=1)).reshape(-1, 1)
+    smoothing = 0.1
+    counts = given * (spoken + smoothing * T.shape[1]) - T
+    counts = np.maximum(counts, 1e-9)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:
+    """Mean over the votes of log θ(v | v) − log of the mean of θ(v | c), c ≠ v."""
+    if belief is None or belief.rates is None or len(T) == 0:
+        return float("nan")
+    rates = belief.rates[j]
+    other = (rates.sum(axis=1) - np.diag(rates)) / (n_classes - 1)
+    cast = T.sum(axis=0)
+    return float(cast @ (np.log(np.diag(rates)) - np.log(other)) / cast.sum())
+
+
+def _use(model: str, belief: Belief | None, weight: float) -> str:
+    if model == NO_SOURCES or belief is None:
+        return "not used"
+    if belief.rates is None:
+        return "counted"
+    if not abs(weight) >= _HARDLY:
+        return "muted"
+    return "as it votes" if weight > 0 else "turned"
+
+
+def _jeffreys(hits: Float64s, total: Float64s) -> tuple[Float64s, Float64s]:
+    """The interval of a share; (0, 1) of nothing."""
+    tail = (1 - LEVEL) / 2
+    misses = np.maximum(total - hits, 0.0)
+    low, high = beta.ppf(tail, hits + 0.5, misses + 0.5), beta.ppf(1 - tail, hits + 0.5, misses + 0.5)
+    nothing = np.broadcast_to(total == 0, np.shape(hits))
+    return np.where(nothing | (hits == 0), 0.0, low), np.where(nothing | (misses == 0), 1.0, high)
+
+
+def _rows(matrix: Float64s) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(v) for v in row) for row in matrix)

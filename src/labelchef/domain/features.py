@@ -1,0 +1,67 @@
+"""Features at the boundary: whatever users hand in becomes a checked (n, d) array, for training and for prediction alike."""
+
+from typing import Any
+
+import numpy as np
+
+from labelchef.domain.arrays import Floats
+from labelchef.domain.errors import InvalidInputError
+
+_CHECK_ROWS = 4096
+
+
+def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bool = False) -> Floats:
+    """A dense (n, d) float32 or float64 array with contiguous rows; float arrays of that kind are not copied.
+
+    With `half`, neither are those of float16.
+
+    >>> as_features([[1, 2], [3, 4]]).dtype, as_features(np.ones((2, 2), dtype=np.float16)).dtype
+    (dtype('float64'), dtype('float32'))
+    """
+    if hasattr(X, "tocsr") or hasattr(X, "todense"):
+        raise InvalidInputError(
+            f"{name} is a sparse matrix; expected dense features. Reduce it first, for example with "
+            "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), or call X.toarray() if it is small",
+            code="features",
+        )
+    array = _as_numbers(X, name)
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidInputError(
+            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each", code="features"
+        )
+    if columns is not None and array.shape[1] != columns:
+        raise InvalidInputError(
+            f"{name} has {array.shape[1]} features; expected {columns}, as in the training set", code="features"
+        )
+    if array.dtype not in (np.float32, np.float64) and not (half and array.dtype == np.float16):
+        array = array.astype(np.float32 if np.can_cast(array.dtype, np.float32) else np.float64)
+    array = np.ascontiguousarray(array)
+    for start in range(0, len(array), _CHECK_ROWS):
+        finite = np.isfinite(array[start : start + _CHECK_ROWS])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise InvalidInputError(
+                f"{name}[{start + row}, {column}] is {array[start + row, column]}; expected finite numbers. "
+                "Impute or drop missing values first",
+                code="features",
+            )
+    return array
+
+
+def _as_numbers(X: Any, name: str) -> np.ndarray[Any, Any]:
+    """An array of real numbers, whatever X is; nullable columns of a frame become floats with NaN."""
+    if np.ma.isMaskedArray(X) and np.ma.getmaskarray(X).any():
+        raise InvalidInputError(f"{name} has masked entries; expected all of them. Fill them first", code="features")
+    try:
+        array = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+        if array.dtype == object and hasattr(X, "dtypes"):
+            array = np.asarray(X.to_numpy(dtype=np.float64, na_value=np.nan))
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{name} cannot be read as a table of real numbers; expected numeric features, rows of equal length. "
+            "Encode text, categories and dates into numbers first",
+            code="features",
+        )
+    return array

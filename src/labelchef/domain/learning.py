@@ -1,0 +1,111 @@
+"""What the learner believes: the source model and the strengths that were chosen, and the trials behind the choice."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labelchef.domain.arrays import Float64s
+
+NO_SOURCES = "none"
+"""In the place of a source model: weak labels are not used, γ = 0."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A source model with γ and λ, and its held-out cross-entropy at the best temperature."""
+
+    model: str
+    gamma: float
+    strength: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """How logits become probabilities and a class: p = softmax(logits / T), ŷ = argmax_c [log p_c + offset_c].
+
+    >>> Ruling(2.0, 0.5, (0.0, 1.0)).scores(np.array([[2.0, 0.0]])).tolist()
+    [[1.0, 1.0]]
+    """
+
+    temperature: float
+    tau: float
+    """τ of the decision rule that suits the target metric; 0 is the most probable class."""
+    offsets: tuple[float, ...]
+    """−τ log of the mean prediction."""
+
+    def scores(self, logits: Float64s) -> Float64s:
+        """(n, C), of which the largest decides."""
+        return np.asarray(logits / self.temperature + np.array(self.offsets))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Ruling":
+        """What `dataclasses.asdict` made, with a list in the place of the tuple."""
+        return cls(float(values["temperature"]), float(values["tau"]), tuple(map(float, values["offsets"])))
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What is known of a source.
+
+    Intervals are 95 % intervals of Jeffreys from clean samples; (0, 1) where it has no vote on a clean sample.
+    """
+
+    name: str
+    votes: int
+    """Samples it votes on, of those that can be asked about."""
+    coverage: float
+    """Their share."""
+    clean_votes: int
+    """Clean samples it votes on, trusted or answered."""
+    accuracy: float
+    """Share of its votes that are right: as believed of all samples it votes on, clean or not; NaN without votes."""
+    accuracy_low: float
+    accuracy_high: float
+    conflicts: float
+    """Share of its votes that differ from those of another source on the same sample; NaN without votes."""
+    weight: float
+    """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
+    use: str
+    """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts), 'counted' (like any other source), or
+    'not used'."""
+    muting: float
+    """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used."""
+    confusion: tuple[tuple[float, ...], ...]
+    """[class][vote]: share of its votes on samples of a class, as believed."""
+    confusion_low: tuple[tuple[float, ...], ...]
+    confusion_high: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the learner uses until it is chosen anew.
+
+    >>> Choice.from_json(Choice("joint", 0.1, 1.0, 3.0, 1.2, 100).as_json()).model
+    'joint'
+    """
+
+    model: str
+    """A source model by its name, or `NO_SOURCES`."""
+    gamma: float
+    strength: float
+    """λ, of the sum of the losses; l2 of the objective, which is a mean over rows, is λ divided by the number of rows."""
+    clean_strength: float
+    """μ of the clean model, the one that is trained on clean samples alone."""
+    temperature: float
+    """T, which scales the logits of the clean model."""
+    n_clean: int
+    """Clean samples it was chosen on."""
+    trials: tuple[Trial, ...] = field(default=(), compare=False, repr=False)
+    seconds: float = field(default=0.0, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """In JSON's types, without the trials."""
+        return {name: value for name, value in asdict(self).items() if name != "trials"}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Choice":
+        """What `as_json` wrote."""
+        return cls(**values)
