@@ -299,12 +299,10 @@ PEERS = {
     "cleanlab": Peer("cleanlab: CleanLearning on majority votes, margin", cleanlab),
     "self_training": Peer("scikit-learn: self-training, margin", self_trained, weak_last=True),
     "label_spreading": Peer("scikit-learn: label spreading, then LR, margin", spread),
-    "mace": Peer("crowd-kit: MACE, then LR, margin", aggregated(mace)),
     "falcun": Peer("scikit-activeml: Falcun", ask=by_library("Falcun")),
     "clue": Peer("scikit-activeml: CLUE", ask=by_library("Clue")),
     "badge": Peer("scikit-activeml: BADGE", ask=by_library("Badge")),
-    "drop_query": Peer("scikit-activeml: DropQuery", ask=by_library("DropQuery")),
-    "typiclust": Peer("scikit-activeml: TypiClust", ask=by_library("TypiClust")),
+    "mace": Peer("crowd-kit: MACE, then LR, margin", aggregated(mace)),
 }
 CEILING = "ceiling"
 OURS = {
@@ -385,8 +383,8 @@ class Curve:
 
 
 def ours_here() -> Sequence[str]:
-    """The rows of labelchef that this version can run: its new default needs `fit(votes=…)`."""
-    return tuple(OURS) if "votes" in inspect.signature(LabelCleaner.fit).parameters else ("labelchef_01",)
+    """The rows of labelchef that this version can run: before 0.2 trusted samples could not train."""
+    return tuple(OURS) if "trusted" in inspect.signature(LabelCleaner).parameters else ("labelchef_01",)
 
 
 def our_campaign(cell: Cell) -> dict[str, Any]:

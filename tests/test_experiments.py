@@ -532,7 +532,7 @@ def board_cell(row: str, **settings: Any) -> Cell:
 
 
 NEEDS = {"majority": "crowdkit", "dawid_skene": "crowdkit", "mace": "crowdkit", "snorkel": "snorkel", "cleanlab": "cleanlab",
-         **dict.fromkeys(("falcun", "clue", "drop_query", "typiclust", "badge"), "skactiveml")}  # fmt: skip
+         **dict.fromkeys(("falcun", "clue", "badge"), "skactiveml")}  # fmt: skip
 
 
 @pytest.mark.usefixtures("without_data")
