@@ -404,14 +404,17 @@ def _default(d: data.Sourced, cell: Cell) -> dict[str, Any]:
 def _first(d: data.Sourced, cell: Cell) -> dict[str, Any]:
     """Version 0.1: vote shares as weak labels, trusted samples steer and do not train, its selector with look-ahead.
 
-    The trusted samples are not trained on, so its predictions for them choose τ.
+    gamma and l2 are chosen once. The trusted samples are not trained on, so the predictions for them choose τ.
     """
     known = inspect.signature(LabelCleaner).parameters
-    settings: dict[str, Any] = {"trusted": "steer"} if "trusted" in known else {}
-    cleaner = LabelCleaner(
-        budget=cell.labels, batch_size=cell.b, random_state=cell.seed, selector="expected_infl", look_ahead=True, **settings
-    )  # fmt: skip
-    cleaner.fit(d.X, vote_shares(d.votes, d.n_classes), X_val=d.X_val, y_val=d.y_val)
+    settings: dict[str, Any] = {
+        "budget": cell.labels, "batch_size": cell.b, "random_state": cell.seed, "selector": "expected_infl", "look_ahead": True,
+        **({"trusted": "steer"} if "trusted" in known else {}),
+    }  # fmt: skip
+    given: dict[str, Any] = {"X_val": d.X_val, "y_val": d.y_val}
+    weak = vote_shares(d.votes, d.n_classes)
+    first = LabelCleaner(**settings).fit(d.X, weak, **given)
+    cleaner = LabelCleaner(**settings, gamma=first.gamma_, l2=first.l2_).fit(d.X, weak, **given)
 
     def predicted() -> Ints:
         mean = cleaner.predict_proba(d.X).mean(axis=0)
