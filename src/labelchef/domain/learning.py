@@ -20,8 +20,8 @@ ABOUT_USE: Mapping[str, str] = {
 }
 """Each `SourceFacts.use`, as a sentence."""
 ABOUT_SOURCES = (
-    "Accuracy: share of the votes that are right, as believed of all samples. Its interval is from clean samples; those that were "
-    "asked are harder than others, so it may lie lower. Weight: log-odds that a vote adds for the class it names. If muted: "
+    "Accuracy: share of the votes that are right, as believed of all samples. Its interval is from clean samples; those that "
+    "were asked are harder than others, so it may lie lower. Weight: log-odds that a vote adds for the class it names. If muted: "
     "predicted change of the cross-fitted loss without the source; above 0 it helps."
 )
 
