@@ -120,8 +120,17 @@ class Split:
 class CrossFitted(Split):
     """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
 
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, first_row: int, bias: bool) -> None:
-        super().__init__(X, y, n_classes, bias=bias)
+    def __init__(
+        self,
+        X: Floats,
+        y: Ints,
+        n_classes: int,
+        *,
+        first_row: int,
+        bias: bool,
+        engine: Callable[..., Engine] = MemoryEngine,
+    ) -> None:
+        super().__init__(X, y, n_classes, bias=bias, engine=engine)
         self._rows = np.arange(first_row, first_row + len(y))
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
