@@ -246,7 +246,7 @@ def test_an_engine_survives_a_pickle(rng: np.random.Generator) -> None:
 
 def campaign(engine: str, problem: Any, **settings: Any) -> LabelCleaner:
     y_val = problem.Y_val.argmax(axis=1)
-    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **settings)
+    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **{"tol": 1e-5, **settings})
     return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
 
 
