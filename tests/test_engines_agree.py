@@ -246,7 +246,7 @@ def test_an_engine_survives_a_pickle(rng: np.random.Generator) -> None:
 
 def campaign(engine: str, problem: Any, **settings: Any) -> LabelCleaner:
     y_val = problem.Y_val.argmax(axis=1)
-    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **settings)
+    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **{"tol": 1e-5, **settings})
     return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
 
 
@@ -305,7 +305,7 @@ def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
         np.testing.assert_array_equal(batches[0].suggested, batches[1].suggested)
-        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-4, atol=1e-7)
         for cleaner in (one, two):
             cleaner.update(batches[0].indices, truth[batches[0].indices])
 

@@ -296,7 +296,7 @@ class Session:
         if learner is None or learner.clean_parameters is None:
             return {}
         if self._trusted_only is None:
-            rows = np.arange(learner.n_items, self.objective.engine.n_rows)
+            rows = np.arange(self.n_train, self.objective.engine.n_rows)
             self._trusted_only = learner.clean_model(self.objective, self.labels, rows)
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
