@@ -47,10 +47,9 @@ def campaign(cell: Cell) -> dict[str, Any]:
     constructors = {LAST_EPOCH: FineTune(patience=None)}
     cleaner = NetworkCleaner(
         _network(d.X.shape, problem.n_classes, cell.seed), cell.selector, constructors.get(cell.constructor, cell.constructor),
-        trusted="steer",  # as in the paper
         training=TrainingSettings(epochs=EPOCHS, batch_size=MINIBATCH),
         influence=InfluenceSettings(damping=DAMPING, tol=TOLERANCE, curvature_rows=CURVATURE_ROWS),
-        budget=cell.labels, batch_size=cell.b, device="cpu", random_state=cell.seed,
+        budget=cell.labels, batch_size=cell.b, device="cpu", random_state=cell.seed, trusted="steer",
         **{name: getattr(cell, name) for name in ("gamma", "l2", "holdout") if getattr(cell, name) is not None},
     )  # fmt: skip
     torch.set_num_threads(1)

@@ -19,7 +19,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelchef.campaign.learning import CLEAN, ROWS, CleanFit, Sample, choose
+from labelchef.campaign.dense_fits import Axes
+from labelchef.campaign.learning import AXES, CLEAN, ROWS, Sample, choose
+from labelchef.campaign.tuning import mean_squared_length
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
@@ -27,12 +29,14 @@ from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice
 from labelchef.engines import RowArray
+from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import Belief, Evidence, Joint, make_source_model
 
 GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
 
+_TOL = 1e-4
 _DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
 
 
@@ -67,10 +71,13 @@ class Learner:
     seed: int
     fixed: Fixed = field(default_factory=Fixed)
     choice: Choice | None = None
+    keep_choice: bool = False
+    """Whether the choice is never made anew."""
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(n, C) logits of the trusted samples, each under the clean model without it."""
+    axes: Axes | None = field(default=None, repr=False)
     belief: Belief | None = field(default=None, repr=False)
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
 
@@ -96,7 +103,7 @@ class Learner:
     def look_ahead(self, objective: Objective, labels: LabelTable) -> None:
         """Begin to choose anew, if the clean samples have grown enough."""
         assert self.choice is not None, "a choice comes first"
-        if self._next is None and not self.fixed.everything:
+        if self._next is None and not (self.fixed.everything or self.keep_choice):
             if np.count_nonzero(labels.cleaned) < GROWTH * self.choice.n_clean:
                 return
             sample, fixed = self._sample(objective, labels), self._fixed(objective)
@@ -121,10 +128,34 @@ class Learner:
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
         """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
         assert self.choice is not None, "a choice comes first"
-        X, n = objective.engine.rows(rows), len(labels.cleaned) - self.n_items
-        y = labels.clean_ids[rows]
-        fit = CleanFit(X[:, :-1] if self.bias else X, y, labels.n_classes, bias=self.bias)
-        return fit.at(self.choice.clean_strength), fit.leave_one_out(np.arange(len(rows) - n, len(rows)))
+        axes, n, m = self._directions(objective, labels), len(labels.cleaned) - self.n_items, len(rows)
+        dense, Y = (
+            axes.rows(objective.engine.rows(rows), bias=self.bias),
+            np.eye(labels.n_classes)[labels.clean_ids[rows]],
+        )
+        strength = self.choice.clean_strength
+        with one_blas_thread():
+            W = dense.fit(Y, np.ones(m), strength, tol=_TOL)
+            held_out = dense.leave_one_out(Y, W, strength, np.arange(m - n, m))
+        return axes.parameters(W, bias=self.bias), held_out
+
+    def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
+        """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
+        assert self.choice is not None, "a choice comes first"
+        axes, rows = self._directions(objective, labels), self._drawn(labels)
+        dense, Y = axes.rows(objective.engine.rows(rows), bias=self.bias), labels.Y[rows]
+        weight = labels.weight[rows] * np.where(labels.cleaned[rows], 1.0, self._times(labels))
+        with one_blas_thread():
+            W = dense.fit(Y, weight, objective.l2 * objective.engine.n_rows)
+        return axes.parameters(W, bias=self.bias)
+
+    def _directions(self, objective: Objective, labels: LabelTable) -> Axes:
+        """The main directions of the rows that were drawn first; they stay."""
+        if self.axes is None:
+            X = objective.engine.rows(self._drawn(labels))
+            X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
+            self.axes = Axes.of(X, AXES, self.seed)
+        return self.axes
 
     def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
         """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
@@ -149,15 +180,22 @@ class Learner:
         return choose(self._sample(objective, labels), **self._fixed(objective))
 
     def _sample(self, objective: Objective, labels: LabelTable) -> Sample:
-        """A copy of some weak and of the clean rows; later changes of the labels do not change it."""
-        rng = np.random.default_rng([self.seed, _DRAW])
-        order, cleaned = rng.permutation(self.n_items), labels.cleaned
-        weak = np.sort(order[~cleaned[order]][:ROWS])
-        trusted = np.arange(self.n_items, len(cleaned))[:CLEAN]
-        clean = np.concatenate([trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
-        rows: Ints = np.concatenate([weak, clean])
+        """Some weak and the clean rows, copied: later changes of the labels do not change it."""
+        rows, axes = self._drawn(labels), self._directions(objective, labels)
         X = objective.engine.rows(rows)
-        times = np.count_nonzero(~cleaned[: self.n_items]) / max(1, len(weak))
-        X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
-        y = labels.clean_ids[clean]
-        return Sample(X, self.votes.rows(rows), self.given[rows], y, len(trusted), times, self.bias, self.seed)
+        n_trusted = min(CLEAN, len(labels.cleaned) - self.n_items)
+        y = labels.clean_ids[rows[np.flatnonzero(labels.cleaned[rows])]]
+        scale = mean_squared_length(X[:, :-1] if self.bias else X)
+        dense, times = axes.rows(X, bias=self.bias), self._times(labels)
+        return Sample(dense, scale, self.votes.rows(rows), self.given[rows], y, n_trusted, times, self.bias, self.seed)
+
+    def _drawn(self, labels: LabelTable) -> Ints:
+        """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first."""
+        order, cleaned = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items), labels.cleaned
+        weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), np.arange(self.n_items, len(cleaned))[:CLEAN]
+        return np.concatenate([weak, trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
+
+    def _times(self, labels: LabelTable) -> float:
+        """How many weak samples each of those drawn stands for."""
+        n_weak = int(np.count_nonzero(~labels.cleaned[: self.n_items]))
+        return max(1.0, n_weak / ROWS)

@@ -22,6 +22,7 @@ from labelchef.constructors.protocol import OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, Decisions, LabelChange, RoundRecord
@@ -121,6 +122,7 @@ class NetworkTrainer:
         objective: Objective,
         validation: ValidationLosses,  # noqa: ARG002 (the network has its own)
         on_step: OnStep | None = None,
+        start: Float64s | None = None,  # noqa: ARG002 (parameters of a linear model)
     ) -> NetworkConstruction:
         """Train, or take the network as it was handed in."""
         return self._construction(objective, None if self.pretrained else self.training, on_step)
