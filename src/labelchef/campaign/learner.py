@@ -31,7 +31,7 @@ from labelchef.domain.learning import NO_SOURCES, Choice
 from labelchef.engines import RowArray
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Belief, Evidence, Joint, make_source_model
+from labelchef.sources.models import Belief, Evidence, make_source_model, updated
 
 GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
@@ -157,9 +157,10 @@ class Learner:
             self.axes = Axes.of(X, AXES, self.seed)
         return self.axes
 
-    def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
-        """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
-        return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
+    def posterior(self, labels: LabelTable, rows: Ints, log_p: Float64s) -> Float64s:
+        """(m, C) for some rows: the model's log-probabilities `log_p` (m, C) as prior, the votes, and the labels of people."""
+        votes = self.votes if len(rows) == len(labels.cleaned) else self.votes.rows(rows)
+        return updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]))
 
     def _clean_logits(self, objective: Objective) -> RowArray:
         assert self.clean_parameters is not None
@@ -187,7 +188,9 @@ class Learner:
         y = labels.clean_ids[rows[np.flatnonzero(labels.cleaned[rows])]]
         scale = mean_squared_length(X[:, :-1] if self.bias else X)
         dense, times = axes.rows(X, bias=self.bias), self._times(labels)
-        return Sample(dense, scale, self.votes.rows(rows), self.given[rows], y, n_trusted, times, self.bias, self.seed)
+        n_clean = int(np.count_nonzero(labels.cleaned))
+        votes, given = self.votes.rows(rows), self.given[rows]
+        return Sample(dense, scale, votes, given, y, n_trusted, n_clean, times, self.bias, self.seed)
 
     def _drawn(self, labels: LabelTable) -> Ints:
         """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first."""

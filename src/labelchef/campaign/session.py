@@ -228,7 +228,7 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
         if self.learner is None:
             return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
-        return self.learner.posterior(self.labels, log_probabilities(A))
+        return self.learner.posterior(self.labels, np.arange(len(A)), log_probabilities(A))
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
