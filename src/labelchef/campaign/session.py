@@ -314,6 +314,7 @@ class Session:
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
+        assert self.rounds, "start() comes first"
         W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
             name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
