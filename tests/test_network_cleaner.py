@@ -44,6 +44,7 @@ def weights(cleaner: NetworkCleaner) -> NDArray[Any]:
 
 @pytest.mark.parametrize("constructor", ["fine_tune", "retrain", "last_layer"])
 def test_a_campaign_cleans_and_leaves_the_users_network_alone(constructor: str, problem: Problem) -> None:
+    torch.manual_seed(0)
     network = net()
     before = [p.detach().clone() for p in network.parameters()]
     cleaner = NetworkCleaner(network, constructor=constructor, training=QUICK, budget=30, device="cpu")

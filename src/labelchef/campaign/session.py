@@ -120,8 +120,17 @@ class Split:
 class CrossFitted(Split):
     """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
 
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, first_row: int, bias: bool) -> None:
-        super().__init__(X, y, n_classes, bias=bias)
+    def __init__(
+        self,
+        X: Floats,
+        y: Ints,
+        n_classes: int,
+        *,
+        first_row: int,
+        bias: bool,
+        engine: Callable[..., Engine] = MemoryEngine,
+    ) -> None:
+        super().__init__(X, y, n_classes, bias=bias, engine=engine)
         self._rows = np.arange(first_row, first_row + len(y))
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
@@ -287,7 +296,7 @@ class Session:
         if learner is None or learner.clean_parameters is None:
             return {}
         if self._trusted_only is None:
-            rows = np.arange(learner.n_items, self.objective.engine.n_rows)
+            rows = np.arange(self.n_train, self.objective.engine.n_rows)
             self._trusted_only = learner.clean_model(self.objective, self.labels, rows)
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
@@ -305,7 +314,6 @@ class Session:
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
-        assert self._first, "start() comes first"
         W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
             name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))

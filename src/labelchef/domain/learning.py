@@ -15,13 +15,13 @@ ABOUT_USE: Mapping[str, str] = {
     "as it votes": "Its votes count for the class they name.",
     "turned": "It is wrong more often than chance, so its votes count against the class they name.",
     "muted": "Its votes tell little about the class, so they hardly count.",
-    "counted": "Its votes count like those of any other source: shares of votes did best.",
+    "counted": "Its votes count like those of any other source.",
     "not used": "No weak label is used: trusted and answered samples alone did better.",
 }
 """Each `SourceFacts.use`, as a sentence."""
 ABOUT_SOURCES = (
-    "Accuracy: share of the votes that are right, as believed of all samples. Its interval is from clean samples; those that were "
-    "asked are harder than others, so it may lie lower. Weight: log-odds that a vote adds for the class it names. If muted: "
+    "Accuracy: share of the votes that are right, as believed of all samples. Its interval is from clean samples; those that "
+    "were asked are harder than others, so it may lie lower. Weight: log-odds that a vote adds for the class it names. If muted: "
     "predicted change of the cross-fitted loss without the source; above 0 it helps."
 )
 

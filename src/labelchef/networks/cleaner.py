@@ -71,7 +71,7 @@ class NetworkCleaner(Cleaner):
         (`networks.trusted`); 'steer': they only steer the selection, stop training and judge
     sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels. 'auto' is
         'joint' where votes are given, else 'shares'; the last layer's is chosen by cross-validation over the clean samples
-    preset : 'paper' as in `LabelCleaner`
+    preset, audit : as in `LabelCleaner`
     parameters : whose influence is measured: 'all', 'last', or names and prefixes; see `adapt`
     outputs : what the network returns, 'logits' or 'probabilities'; see `adapt`
     pretrained : whether the first model is the network as it was handed in, untrained here
@@ -113,6 +113,7 @@ class NetworkCleaner(Cleaner):
     trusted: str = "train"
     sources: str = "auto"
     preset: str = "default"
+    audit: float = 0.0
     parameters: str | Iterable[str] = "all"
     outputs: Outputs = "auto"
     pretrained: bool = False
@@ -173,7 +174,7 @@ class NetworkCleaner(Cleaner):
             scorer=NetworkInfluenceSelector(
                 "expected_infl" if selector.name == "expected_infl" else "infl", direction
             ),
-            learner=learner,
+            learner=learner, metric=settings.target_metric, audit=settings.audit,
         )  # fmt: skip
         session.start(on_step)
         self._last_layer_bias = None
@@ -219,22 +220,30 @@ class NetworkCleaner(Cleaner):
         inputs = as_inputs(X, like=self._model.X)
         if self._last_layer_bias is None:
             return np.asarray(probabilities(self._model.logits(inputs)))
-        return linear_probabilities(self._features(inputs), session.parameters, bias=self._last_layer_bias)
+        return linear_probabilities(
+            self._features(inputs), self._scaled(session.parameters), bias=self._last_layer_bias
+        )
 
     def finish(self) -> NetworkClassifier:
         """The final classifier: a copy of the network as it stands.
 
         With constructor 'last_layer' that layer is fitted from scratch to the labels as they stand, so it does not depend on the
-        order of rounds. This cleaner stays as it is.
+        order of rounds; temperature and decision rule (`ruling_`) go with it. This cleaner stays as it is.
         """
         session = self._fitted()
         task = copy.deepcopy(self._model.task)
         if self._last_layer_bias is not None:
             made = session.constructor.initialise(session.objective, session.steering.losses)
-            task.module = _with_last_layer(task.module, made.point.W)
+            task.module = _with_last_layer(task.module, self._scaled(made.point.W))
         return NetworkClassifier(
-            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device)
-        )
+            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device),
+            None if session.ruling is None else np.array(session.ruling.offsets),
+        )  # fmt: skip
+
+    def _scaled(self, W: Float64s) -> Float64s:
+        """Parameters of the last layer whose logits are those of W divided by the temperature in use."""
+        ruling = self._fitted().ruling
+        return W if ruling is None else W / ruling.temperature
 
     def _features(self, X: Inputs) -> NDArray[np.float32]:
         """What the last linear layer is given, (n, D)."""
@@ -248,7 +257,9 @@ class NetworkCleaner(Cleaner):
         """A copy of the network as it stands; it predicts as `predict_proba` does."""
         session = self._fitted()
         module = copy.deepcopy(self._model.task.module)
-        return (module if self._last_layer_bias is None else _with_last_layer(module, session.parameters)).eval()
+        if self._last_layer_bias is not None:
+            module = _with_last_layer(module, self._scaled(session.parameters))
+        return module.eval()
 
     @property
     def W_(self) -> Float64s:  # noqa: N802
