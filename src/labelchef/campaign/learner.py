@@ -71,6 +71,8 @@ class Learner:
     seed: int
     fixed: Fixed = field(default_factory=Fixed)
     choice: Choice | None = None
+    keep_choice: bool = False
+    """Whether the choice is never made anew."""
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
@@ -101,7 +103,7 @@ class Learner:
     def look_ahead(self, objective: Objective, labels: LabelTable) -> None:
         """Begin to choose anew, if the clean samples have grown enough."""
         assert self.choice is not None, "a choice comes first"
-        if self._next is None and not self.fixed.everything:
+        if self._next is None and not (self.fixed.everything or self.keep_choice):
             if np.count_nonzero(labels.cleaned) < GROWTH * self.choice.n_clean:
                 return
             sample, fixed = self._sample(objective, labels), self._fixed(objective)
