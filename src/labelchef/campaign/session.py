@@ -20,6 +20,7 @@ from labelchef.campaign.deciding import offsets_of, ruling_of
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
+from labelchef.campaign.people import answers_of
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
@@ -29,7 +30,7 @@ from labelchef.core.softmax import cross_entropies, log_probabilities, probabili
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.learning import Ruling
+from labelchef.domain.learning import Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import (
     UNRESOLVED,
     Batch,
@@ -267,6 +268,15 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         return np.asarray((A if self.ruling is None else self.ruling.scores(A)).argmax(axis=1), dtype=np.int64)
 
+    def people(self) -> PeopleFacts | None:
+        """How often people err; None with few answers, and where answers are taken for the truth."""
+        found = None if self.learner is None else self.learner.people
+        return None if found is None else found.facts
+
+    def doubtful(self) -> list[Doubt]:
+        """The answered samples that are worth a second look, those where another answer is worth most first."""
+        return [] if self.learner is None else self.learner.doubtful(self.labels)
+
     def audited(self) -> AuditTrail:
         """What was predicted of the audited samples before their answers, and the answers."""
         return audit_trail(self.rounds, self.labels.n_classes)
@@ -412,15 +422,15 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before = self.labels.Y[decisions.items].argmax(axis=1)
+        before = self.labels.hard(decisions.items)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
-            construction = self._follow(change)
+            construction = self._follow(change, [*self._said(self.rounds), (votes, decisions)])
             self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
-            after = self.labels.Y[decisions.items].argmax(axis=1)
+            after = self.labels.hard(decisions.items)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
@@ -469,7 +479,7 @@ class Session:
             self.labels.attempts[items] = [attempts[item] for item in final]
             if self.learner is not None:
                 self.learner.choice = records[-1].choice
-            self._construction = self._follow(change)
+            self._construction = self._follow(change, self._said(records))
             self.ruling = records[-1].ruling
             self._judge(self._construction)
         self.rounds.extend(records)
@@ -501,8 +511,14 @@ class Session:
         """Samples asked so far."""
         return self.rounds[-1].spent if self.rounds else 0
 
-    def _follow(self, change: LabelChange) -> Construction:
+    @staticmethod
+    def _said(rounds: Sequence[RoundRecord]) -> list[tuple[Votes, Decisions]]:
+        return [(record.votes, record.decisions) for record in rounds]
+
+    def _follow(self, change: LabelChange, said: list[tuple[Votes, Decisions]]) -> Construction:
+        """The model of the labels as they are after the change; `said` is what people said in all rounds so far."""
         if self.learner is not None:
+            self.learner.answered = answers_of(said, self.learner.known)
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
             change = replace(change, everywhere=True)
