@@ -75,7 +75,8 @@ def _announcement(chosen: list[Experiment], plan: Plan, store: CellStore, jobs: 
     done = store.finished(cells.values())
     left = [cell for key, cell in cells.items() if key not in done]
     minutes = estimated_seconds(left, jobs) / 60
-    return f"{len(cells):,} cells on {', '.join(plan.sets)}; {len(left):,} to run, roughly {minutes:.0f} minutes with {jobs} jobs"
+    sets = ", ".join(dict.fromkeys(cell.data for cell in cells.values()))
+    return f"{len(cells):,} cells on {sets}; {len(left):,} to run, roughly {minutes:.0f} minutes with {jobs} jobs"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -56,8 +56,9 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What a finished cell is known by: its settings, the recipe and the version of the package."""
-        text = json.dumps([RECIPE, labelchef.__version__, asdict(self)], sort_keys=True)
+        """What a finished cell is known by: its settings, the recipe and the version of the package, which peers do not use."""
+        version = "" if self.kind == "peer" else labelchef.__version__
+        text = json.dumps([RECIPE, version, asdict(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -98,11 +99,13 @@ def code_digest() -> str:
 
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run a cell; its result as plain JSON. The same wherever and in whatever order it runs, times apart."""
-    from experiments import embedding, networks, timings
+    from experiments import embedding, networks, peers, timings
 
     kinds = {
         "campaign": campaign,
         "network": networks.campaign,
+        "peer": peers.peer_campaign,
+        "board": peers.our_campaign,
         "tsne": embedding.measure,
         "selection": timings.selection,
         "construction": timings.construction,

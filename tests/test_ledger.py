@@ -172,6 +172,8 @@ def same(one: RoundRecord, two: RoundRecord) -> None:
             np.testing.assert_array_equal(a.support, b.support)
         elif part.name == "construction":
             assert (a.iterations, a.converged) == (b.iterations, b.converged)
+        elif part.name == "choice":
+            assert a == b
         elif part.name in ("validation", "steering", "test"):
             assert (a is None) == (b is None)
             if a is not None:

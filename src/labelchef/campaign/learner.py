@@ -17,7 +17,7 @@ the same choices whatever the time they take.
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
-from labelchef.domain.settings import AUTO
+from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.engines import RowArray
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
@@ -71,10 +71,12 @@ class Learner:
     """(N + n, C) weak labels as given; not read of the trusted rows."""
     n_items: int
     """N."""
+    closed_form: ClassVar[bool] = True
+    """Whether the model is at an optimum, so that what muting a source would change has a closed form."""
     bias: bool
     seed: int
     fixed: Fixed = field(default_factory=Fixed)
-    answers: str = AUTO
+    answers: str = TRUTH
     """How answers train: 'truth', 'source', or 'auto': as a source once people are known to err."""
     known: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
     """(N + n,) class ids that were known before anybody was asked, −1 elsewhere."""
@@ -164,7 +166,7 @@ class Learner:
         Samples whose class is known otherwise stay as they were decided.
         """
         self.people = None
-        if self.answers == "truth" or self.answered is None or len(self.answered.place) < FEWEST_ANSWERS:
+        if self.answers == TRUTH or self.answered is None or len(self.answered.place) < FEWEST_ANSWERS:
             return None
         few = self.answered
         if self.answers == AUTO and len(few.samples) > _ESTIMATED:

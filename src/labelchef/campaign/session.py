@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
+from labelchef.campaign.calibration import calibration_error
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import offsets_of, ruling_of
+from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
@@ -41,7 +43,8 @@ from labelchef.domain.records import (
     SelectionDiagnostics,
     Votes,
 )
-from labelchef.domain.validation import Gain
+from labelchef.domain.settings import TRUTH
+from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
@@ -102,6 +105,11 @@ class Split:
         """Quality at W."""
         return evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
 
+    def probabilities(self, W: Float64s) -> Float64s:
+        """(n, C) class probabilities at W."""
+        A = with_reference(self.settled(W).logits)
+        return np.asarray(probabilities(A if self.ruling is None else A / self.ruling.temperature))
+
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
@@ -114,8 +122,17 @@ class Split:
 class CrossFitted(Split):
     """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
 
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, first_row: int, bias: bool) -> None:
-        super().__init__(X, y, n_classes, bias=bias)
+    def __init__(
+        self,
+        X: Floats,
+        y: Ints,
+        n_classes: int,
+        *,
+        first_row: int,
+        bias: bool,
+        engine: Callable[..., Engine] = MemoryEngine,
+    ) -> None:
+        super().__init__(X, y, n_classes, bias=bias, engine=engine)
         self._rows = np.arange(first_row, first_row + len(y))
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
@@ -132,7 +149,7 @@ class CrossFitted(Split):
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
         if self._settled is None or self._settled.W is not W:
             assert self._logits is not None, "follow() comes first"
-            assert self._logits[0] is W, "only the present model is settled"
+            assert np.array_equal(self._logits[0], W), "only the present model is settled"
             A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
             gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
             value = float(cross_entropies(A, Y).mean())
@@ -178,7 +195,7 @@ class Session:
     """Of the baselines."""
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
-    _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
+    _selected: dict[tuple[int, int], Batch] = field(default_factory=dict, repr=False)
     _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
     """For each round that was not undone: its items, and the labels and attempts they had before."""
 
@@ -309,10 +326,26 @@ class Session:
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
         assert self._first, "start() comes first"
+        W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
-            name: gains(part.y, self._first[name], part.judged(self.parameters), self.labels.n_classes, self.seed)
+            name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
             for name, part in self._judges.items()
         }
+
+    def figures_by_split(self) -> dict[str, dict[str, Figure]]:
+        """Every metric of the present model with its interval, on 'validation' and 'test', where there are such samples."""
+        found = {}
+        for name, part in self._judges.items():
+            now, fitted = part.judged(self.parameters), isinstance(part, CrossFitted)
+            found[name] = figures(
+                part.y, now.predicted, self.labels.n_classes, seed=self.seed, cross_fitted=fitted, losses=now.losses
+            )
+        return found
+
+    def calibration(self) -> CalibrationError | None:
+        """The calibration error on the samples that judge; None where there are none."""
+        part = self._judges.get("validation")
+        return None if part is None else calibration_error(part.probabilities(self.parameters), part.y, seed=self.seed)
 
     def judged(self, split: str) -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model sample by sample, on 'validation', 'test' or 'steering'; None without samples."""
@@ -321,13 +354,15 @@ class Session:
         part = self.steering if split == "steering" else self._judges.get(split)
         return None if part is None else (part.y, part.judged(self.parameters))
 
-    def select(self, batch_size: int) -> Batch:
+    def select(self, batch_size: int, *, ahead: int = 0) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
 
-        Calling it again in the same round returns the same batch.
+        Calling it again in the same round returns the same batch. `ahead` of them are work ahead, which is not audited: a
+        sample is drawn, and predicted, in the round that asks it.
         """
-        if batch_size not in self._selected:
-            batch = self._audit(batch_size)
+        key = (batch_size, ahead)
+        if key not in self._selected:
+            batch = self._audit(batch_size - ahead)
             for tier in self.labels.tiers(MOST_ATTEMPTS):
                 eligible = tier.copy()
                 eligible[batch.indices] = False
@@ -335,8 +370,8 @@ class Session:
                 batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
                 if len(batch) >= batch_size:
                     break
-            self._selected[batch_size] = batch
-        return self._selected[batch_size]
+            self._selected[key] = batch
+        return self._selected[key]
 
     def _audit(self, batch_size: int) -> Batch:
         """The samples of a batch that are drawn by chance from those never asked; they come first."""
@@ -365,7 +400,7 @@ class Session:
         """Suggestion and influence of these samples in their order, each by itself, as if all of them could be asked."""
         if len(items) == 0:
             return Batch.without_predictions(items)
-        eligible = np.zeros(self.n_train, dtype=bool)
+        eligible = np.zeros(self.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
         return self._score(eligible).aligned(items)
 
@@ -422,7 +457,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before = self.labels.hard(decisions.items)
+        before = self.labels.shown(decisions.items).argmax(axis=1)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -430,7 +465,7 @@ class Session:
         with self._as_one(decisions) as change:
             construction = self._follow(change, [*self._said(self.rounds), (votes, decisions)])
             self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
-            after = self.labels.hard(decisions.items)
+            after = self.labels.shown(decisions.items).argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
@@ -443,8 +478,8 @@ class Session:
             else:
                 self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
-        if self.learner is not None:
-            self.learner.look_ahead(self.objective, self.labels)
+            if self.learner is not None:
+                self.learner.look_ahead(self.objective, self.labels)
         return record
 
     def undo(self) -> bool:
@@ -518,7 +553,8 @@ class Session:
     def _follow(self, change: LabelChange, said: list[tuple[Votes, Decisions]]) -> Construction:
         """The model of the labels as they are after the change; `said` is what people said in all rounds so far."""
         if self.learner is not None:
-            self.learner.answered = answers_of(said, self.learner.known)
+            if self.learner.answers != TRUTH:
+                self.learner.answered = answers_of(said, self.learner.known)
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
             change = replace(change, everywhere=True)

@@ -95,7 +95,12 @@ class LabelTable:
     @property
     def as_given(self) -> Float64s:
         """(N, C) clean labels as decided where there are any, else the weak ones as they were given."""
-        return np.where(self.cleaned[:, None], np.eye(self.n_classes)[np.maximum(self.decided, 0)], self.Y_weak)
+        return self.shown(np.arange(len(self.Y)))
+
+    def shown(self, indices: Ints) -> Float64s:
+        """The same of some samples."""
+        decided = np.eye(self.n_classes)[np.maximum(self.decided[indices], 0)]
+        return np.where(self.cleaned[indices, None], decided, self.Y_weak[indices])
 
     @property
     def clean_ids(self) -> Ints:
@@ -103,10 +108,6 @@ class LabelTable:
         if self._doubted is None:
             return self.decided.copy()
         return np.where(self.cleaned, self.Y.argmax(axis=1), UNRESOLVED)
-
-    def hard(self, indices: Ints) -> Ints:
-        """The class of clean samples as decided, the most probable class of weak ones."""
-        return np.where(self.cleaned[indices], self.decided[indices], self.Y[indices].argmax(axis=1))
 
     def held(self, indices: Ints) -> tuple[Ints, Ints]:
         """The clean class id of samples, `UNRESOLVED` for weak ones, and how often they were asked without a decision."""

@@ -27,6 +27,9 @@ AUTO = "auto"
 TRAIN = "train"
 """Trusted samples train, instead of steering only."""
 
+TRUTH, SOURCE = "truth", "source"
+"""How answers of people train: as they are, or as those of a source that may err."""
+
 METRICS = ("accuracy", "f1_macro", "f1", "loss")
 """Names a target may use; for 'loss' smaller is better."""
 
@@ -152,7 +155,7 @@ class Settings:
     answers: str = _option(
         AUTO, str, "Answers of people",
         "Whether an answer trains as truth, or as one more source that may err; auto: as truth unless people are known to err.",
-        choices=(AUTO, "truth", "source"), advanced=True,
+        choices=(AUTO, TRUTH, SOURCE), advanced=True,
     )  # fmt: skip
     selector: str = _option("margin", str, "What picks the items", "What picks the samples to ask next.")
     look_ahead: bool = _option(
@@ -263,7 +266,7 @@ class Settings:
             raise InvalidInputError(
                 "people is 0 and the suggestion does not vote; expected at least one voter an item", code="people"
             )
-        if self.answers == "source" and self.trusted != TRAIN:
+        if self.answers == SOURCE and self.trusted != TRAIN:
             raise InvalidInputError(
                 "answers is 'source' and trusted is 'steer'; expected trusted 'train', where a model of the clean samples "
                 "judges the answers. Leave one of the two at its default",

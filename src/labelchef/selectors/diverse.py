@@ -53,18 +53,19 @@ def half_inverse(X: Float64s, factor: FrozenCurvature) -> Float64s:
 
 
 def pivots(Z: Float64s, count: int) -> Ints:
-    """The rows that a Cholesky decomposition of Z Zᵀ with pivots takes first.
+    """The rows that a Cholesky decomposition of Z Zᵀ with pivots takes first; once they span all rows, the first of the others.
 
-    >>> pivots(np.array([[2.0, 0.0], [1.9, 0.0], [0.0, 1.0]]), 2).tolist()
-    [0, 2]
+    >>> pivots(np.array([[2.0, 0.0], [1.9, 0.0], [0.0, 1.0], [1.0, 1.0]]), 3).tolist()
+    [0, 2, 1]
     """
     left, basis = (Z**2).sum(axis=1), np.empty((count, Z.shape[1]))
+    least = 1e-9 * float(left.max())
     found = np.empty(count, dtype=np.int64)
     for n in range(count):
-        i = found[n] = int(left.argmax())
+        i = found[n] = int(left.argmax() if left.max() > least else np.flatnonzero(np.isfinite(left))[0])
         v = Z[i] - basis[:n].T @ (basis[:n] @ Z[i])
         size = float(np.linalg.norm(v))
-        basis[n] = v / size if size > 1e-12 else 0.0
+        basis[n] = v / size if size**2 > least else 0.0
         left = left - (Z @ basis[n]) ** 2
         left[found[: n + 1]] = -np.inf
     return found

@@ -15,13 +15,13 @@ from labelchef.domain.settings import Settings
 from labelchef.io.artefacts import IDENTITY, LEDGER
 from labelchef.io.digits import DigitsData, load_digits_demo
 from labelchef.report import require_report
-from labelchef.services.clean import Answers, CleanOutcome, Watcher, clean
+from labelchef.services.clean import SOURCES, Answers, CleanOutcome, Watcher, clean
 
 if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 NAME = "Digits"
-_FILES = ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json", "report.html", LEDGER, IDENTITY)
+_FILES = ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json", SOURCES, "report.html", LEDGER, IDENTITY)
 _PIXELS = 96
 
 
