@@ -128,7 +128,7 @@ class Learner:
         assert self.choice is not None, "a choice comes first"
         choice, clean = self.choice, labels.decided.copy()
         fit = self._clean_fit(objective, labels, np.flatnonzero(clean >= 0))
-        doubted = self._weigh_answers(fit)
+        doubted = self._weigh_answers(objective, labels, fit)
         if doubted is not None:
             clean[doubted[0]] = doubted[1].argmax(axis=1)
         self.clean_parameters, self.clean_held_out = fit.parameters, fit.held_out(fit.trusted)
@@ -148,10 +148,11 @@ class Learner:
 
     def doubtful(self, labels: LabelTable) -> list[Doubt]:
         """The answers that are worth a second look, whether they train as truth or as a source."""
-        if self.people is None or self.answered is None:
+        if self.people is None:
             return []
-        samples = self.people.samples
-        return doubts(samples, labels.decided[samples], self.people.Q, self.people.facts.error)
+        settled = labels.cleaned[self.people.samples]
+        samples, Q = self.people.samples[settled], self.people.Q[settled]
+        return doubts(samples, labels.decided[samples], Q, self.people.facts.error)
 
     def _clean_fit(self, objective: Objective, labels: LabelTable, rows: Ints) -> "_CleanFit":
         assert self.choice is not None, "a choice comes first"
@@ -160,35 +161,42 @@ class Learner:
         Y = np.eye(labels.n_classes)[labels.decided[rows]]
         return _CleanFit(axes, dense, rows, n, self.bias, self.choice.clean_strength, Y).fitted()
 
-    def _weigh_answers(self, fit: "_CleanFit") -> Doubted | None:
+    def _weigh_answers(self, objective: Objective, labels: LabelTable, fit: "_CleanFit") -> Doubted | None:
         """Estimate how often people err. Where answers are a source, fit the model to what is believed of them.
 
         Samples whose class is known otherwise stay as they were decided.
         """
-        self.people = None
-        if self.answers == TRUTH or self.answered is None or len(self.answered.place) < FEWEST_ANSWERS:
+        self.people, answers = None, self.answered
+        if self.answers == TRUTH or answers is None or len(answers.place) < FEWEST_ANSWERS:
             return None
-        few = self.answered
-        if self.answers == AUTO and len(few.samples) > _ESTIMATED:
-            few = few.among(np.arange(len(few.samples)) >= len(few.samples) - _ESTIMATED)
-        self.people = self._estimated(fit, few)
+        few = answers.among(np.arange(len(answers.samples)) >= len(answers.samples) - _ESTIMATED)
+        self.people = self._estimated(objective, labels, fit, few)
         if self.answers == AUTO and self.people.facts.low <= LEAST:
             return None
+        facts = replace(self.people.facts, source=True)
+        doubted = answers.samples[:0], self.people.Q[:0]
         for _ in range(_PASSES):
-            self.people = self._estimated(fit, self.answered)
-            open_ = self.answered.known < 0
-            doubted = self.answered.samples[open_], self.people.Q[open_]
+            self.people = self._estimated(objective, labels, fit, answers, facts.error)
+            open_ = labels.cleaned[answers.samples] & (answers.known < 0)
+            doubted = answers.samples[open_], self.people.Q[open_]
             fit.Y[np.searchsorted(fit.rows, doubted[0])] = doubted[1]
             fit.fitted()
-        self.people = replace(self.people, facts=replace(self.people.facts, source=True))
+        facts = replace(facts, persons=self.people.facts.persons)
+        self.people = replace(self.people, facts=facts)
         return doubted
 
-    def _estimated(self, fit: "_CleanFit", answers: Answers) -> Estimate:
+    def _estimated(
+        self, objective: Objective, labels: LabelTable, fit: "_CleanFit", answers: Answers, error: float | None = None
+    ) -> Estimate:
+        """From logits of the clean model, held out where the sample trained it."""
         assert self.choice is not None, "a choice comes first"
-        places = np.searchsorted(fit.rows, answers.samples)
-        A = self.choice.temperature * fit.held_out(np.concatenate([places, fit.trusted]))
-        m = len(places)
-        return estimate(answers, A[:m], A[m:], self.known[self.n_items :])
+        settled = labels.cleaned[answers.samples]
+        A = np.empty((len(settled), labels.n_classes))
+        inside = fit.held_out(np.concatenate([np.searchsorted(fit.rows, answers.samples[settled]), fit.trusted]))
+        A[settled] = inside[: settled.sum()]
+        A[~settled] = fit.logits(objective.engine.rows(answers.samples[~settled]))
+        temperature, y = self.choice.temperature, self.known[self.n_items :]
+        return estimate(answers, temperature * A, temperature * inside[settled.sum() :], y, error)
 
     def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
         """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
@@ -287,6 +295,11 @@ class _CleanFit:
         """W (D, C) of the objective's columns."""
         assert self.W is not None, "fitted() comes first"
         return self.axes.parameters(self.W, bias=self.bias)
+
+    def logits(self, X: Float64s) -> Float64s:
+        """(k, C) of rows that are not among the m, as the engine has them."""
+        assert self.W is not None, "fitted() comes first"
+        return np.asarray(self.axes.rows(X, bias=self.bias).X @ self.W)
 
     def held_out(self, places: Ints) -> Float64s:
         """Logits (k, C) of these of the m rows, each under the model without it."""

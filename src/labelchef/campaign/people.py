@@ -8,17 +8,19 @@ the prediction of a model that was trained without sample i, the answers on it h
 which holds all that is known of the errors: from *gold* (samples whose class is known: p_i is that class), from *overlap* (two
 persons agree with probability (1 − ε)² + ε²/(C − 1) on average) and from *the model* (answers that a sure model contradicts).
 
-**The model errs too**, and on the samples that were asked, which are the hard ones, it may be surer than it should be. So
+**The model errs too.** Its predictions are scaled, and a share of them is taken to mean nothing:
 
     p_i = (1 − δ) softmax(s a_i) + δ/C,      a_i: held-out logits at the temperature of the learner
 
-with a scale s of the answered samples, a scale s₀ of the trusted ones, and a share δ of predictions that mean nothing. All are
-nuisances: with y of the trusted samples, which no person in question gave,
+Samples that were drawn by chance (audited ones) are like the trusted ones, whose classes y no person in question gave: they share
+one pair (s, δ). The others were asked because the model that selects was unsure of them, and there any model is wrong more often
+than it says: they have a pair (s′, δ′) of their own. All are nuisances:
 
-    ℓ(ε) = max_{s, s₀, δ}  Σ_answered log L_i(ε; s, δ) + Σ_trusted log p_k(y_k; s₀, δ) − ½ (log(s/s₀) / σ)²,     σ = ½
+    ℓ(ε) = max_{s, δ} [ Σ_drawn log L_i(ε; s, δ) + Σ_trusted log p_k(y_k; s, δ) ]  +  max_{s′, δ′} Σ_asked log L_i(ε; s′, δ′)
 
-ε̂ maximises it over [0, ½], for all persons together. The interval holds the ε with ℓ(ε) ≥ ℓ(ε̂) − ½ χ²₁(95 %). Only errors that do
-not get rarer as the model gets surer count against people: those that do are put down to s, those on trusted samples to δ.
+ε̂ maximises it over [0, ½], for all persons together. The interval holds the ε with ℓ(ε) ≥ ℓ(ε̂) − ½ χ²₁(95 %). A single answer on
+a sample of the second kind bounds ε from above only, as it can always be put down to δ′. So to know that people err takes gold,
+overlap, or an audit; without any of them the interval begins at 0.
 
 **Persons** are shrunk towards ε̂, since most give few answers: ε_w = (expected errors of w + κ ε̂) / (answers of w + κ), κ = 20,
 where the expectation is over the beliefs
@@ -32,7 +34,7 @@ the most probable class is right, Σ_v max_c q_i(c) P(v | c; ε̂) − max_c q_i
 Shapes: m answered samples, K answers, n trusted samples; a, p, q (m, C).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,10 +55,10 @@ SURE = 0.6
 """An answer is doubtful if the most probable class has a probability below this, or is another one."""
 
 _POOLING = 20.0  # κ
-_SCALE_DEVIATION = 0.5  # σ
 _ERRORS: Float64s = 0.5 * (np.arange(61) / 60) ** 2
 _SCALES: Float64s = np.exp(np.log(2) * np.arange(-4, 3) / 2)  # ¼ to 2
-_SHARES: Float64s = np.array([0.0, 0.005, 0.02, 0.05, 0.12])
+_SHARES: Float64s = np.array([0.0, 0.005, 0.02, 0.05, 0.12])  # δ
+_SHARES_ASKED: Float64s = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # δ′
 _ALTERNATIONS = 10
 _TINY = 1e-12
 _FLOOR = 1e-4  # of an error rate, so that contradicting answers are possible
@@ -64,12 +66,14 @@ _FLOOR = 1e-4  # of an error rate, so that contradicting answers are possible
 
 @dataclass(frozen=True)
 class Answers:
-    """What people said of samples that have a label now; the last answer of each person on each sample."""
+    """What people said of m samples, the last answer of each person on each sample; it need not have settled their label."""
 
     samples: Ints
     """(m,) rows, ascending."""
     known: Ints
     """(m,) class ids known otherwise (gold), `UNRESOLVED` elsewhere."""
+    drawn: Bools
+    """(m,) whether the sample was drawn by chance; the others were asked because a selector chose them."""
     names: tuple[str, ...]
     """The persons."""
     place: Ints
@@ -85,6 +89,7 @@ class Answers:
         return Answers(
             self.samples[kept],
             self.known[kept],
+            self.drawn[kept],
             self.names,
             to[self.place[inside]],
             self.person[inside],
@@ -92,19 +97,25 @@ class Answers:
         )
 
 
-def answers_of(rounds: Iterable[tuple[Votes, Decisions]], given: Ints) -> Answers:
+Said = tuple[Votes, Decisions, Sequence[int]]
+"""What a round brought: votes, decisions, and the samples among them that were drawn by chance."""
+
+
+def answers_of(rounds: Iterable[Said], given: Ints) -> Answers:
     """The answers that count after these rounds, which may undo or correct each other.
 
     `given` (N,) are class ids that were known before anybody was asked, `UNRESOLVED` elsewhere: gold. So is a decision with full
     support against a vote: someone had the last word, and whoever is last in the votes is that one.
 
-    >>> rounds = [(Votes.of([("ann", [4, 7], [0, 1]), ("bob", [4], [1])]), Decisions.sure(np.array([4, 7]), np.array([1, 1])))]
-    >>> found = answers_of(rounds, np.full(9, -1))
+    >>> votes = Votes.of([("ann", [4, 7], [0, 1]), ("bob", [4], [1])])
+    >>> found = answers_of([(votes, Decisions.sure(np.array([4, 7]), np.array([1, 1])), [])], np.full(9, -1))
     >>> found.samples.tolist(), found.known.tolist(), found.label.tolist(), found.names
     ([4, 7], [1, -1], [0, 1], ('ann',))
     """
     history: dict[int, list[tuple[int, float, list[tuple[str, int]]]]] = {}
-    for votes, decisions in rounds:
+    drawn = set[int]()
+    for votes, decisions, by_chance in rounds:
+        drawn |= set(by_chance)
         said: dict[int, list[tuple[str, int]]] = {}
         for item, who, label in votes:
             said.setdefault(item, []).append((who, label))
@@ -118,8 +129,6 @@ def answers_of(rounds: Iterable[tuple[Votes, Decisions]], given: Ints) -> Answer
     samples, known, rows = list[int](), list[int](), list[tuple[int, str, int]]()
     for item in sorted(history):
         past = history[item]
-        if not past or past[-1][0] == UNRESOLVED:
-            continue
         last, gold = dict[str, int](), int(given[item])
         for label, support, now in past:
             overruled = label != UNRESOLVED and support >= 1.0 and any(vote != label for _, vote in now)
@@ -135,6 +144,7 @@ def answers_of(rounds: Iterable[tuple[Votes, Decisions]], given: Ints) -> Answer
     return Answers(
         np.array(samples, dtype=np.int64),
         np.array(known, dtype=np.int64),
+        np.array([item in drawn for item in samples], dtype=bool),
         names,
         np.array([place for place, _, _ in rows], dtype=np.int64),
         np.array([at[who] for _, who, _ in rows], dtype=np.int64),
@@ -149,43 +159,41 @@ class Estimate:
     facts: PeopleFacts
     samples: Ints
     """(m,) rows."""
-    scale: float
-    """s."""
-    share: float
-    """δ."""
-    errors: Float64s
-    """(W,) ε_w."""
     Q: Float64s
     """(m, C) q."""
 
 
-def estimate(answers: Answers, A: Float64s, trusted: Float64s, y: Ints) -> Estimate:
-    """From held-out logits of the answered samples (m, C) and of the trusted ones (n, C), whose classes are y (n,)."""
-    likelihood = _likelihoods(answers, A)
-    for k, share in enumerate(_SHARES):
-        from_trusted = [_log_likelihood(trusted, y, float(scale), float(share)) for scale in _SCALES]
-        apart = np.log(_SCALES[:, None] / _SCALES[None, :]) / _SCALE_DEVIATION
-        likelihood[:, :, k] += (np.array(from_trusted)[None, :] - 0.5 * apart**2).max(axis=1)[None, :]
-    profile = likelihood.reshape(len(_ERRORS), -1).max(axis=1)
+def estimate(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, error: float | None = None) -> Estimate:
+    """From held-out logits of the answered samples (m, C) and of the trusted ones (n, C), whose classes are y (n,).
+
+    An `error` that is given is taken for ε̂.
+    """
+    errors = _ERRORS if error is None else np.array([error])
+    fair = _likelihoods(answers.among(answers.drawn), A[answers.drawn], errors, _SHARES)
+    fair += [[_log_likelihood(trusted, y, float(s), float(d)) for d in _SHARES] for s in _SCALES]
+    asked = _likelihoods(answers.among(~answers.drawn), A[~answers.drawn], errors, _SHARES_ASKED)
+    profile = fair.max(axis=(1, 2)) + asked.max(axis=(1, 2))
     at = int(profile.argmax())
-    scale, share = (int(i) for i in np.unravel_index(likelihood[at].argmax(), likelihood[at].shape))
-    low, high = _interval(profile)
-    error = float(_ERRORS[at])
-    P = predicted(A, float(_SCALES[scale]), float(_SHARES[share]), answers.known)
-    Q, errors = _believed(answers, P, error)
+    P = np.where(
+        answers.drawn[:, None],
+        predicted(A, *_best(fair[at], _SHARES), answers.known),
+        predicted(A, *_best(asked[at], _SHARES_ASKED), answers.known),
+    )
+    Q, rates = _believed(answers, P, float(errors[at]))
+    low, high = _interval(profile) if error is None else (error, error)
     count = np.bincount(answers.person, minlength=len(answers.names))
     facts = PeopleFacts(
-        error=error,
+        error=float(errors[at]),
         low=low,
         high=high,
         samples=len(answers.samples),
         answers=len(answers.place),
         gold=int((answers.known != UNRESOLVED).sum()),
         overlap=int((np.bincount(answers.place, minlength=len(answers.samples)) > 1).sum()),
-        persons=tuple(PersonFacts(*one) for one in zip(answers.names, count.tolist(), errors.tolist(), strict=True)),
+        persons=tuple(PersonFacts(*one) for one in zip(answers.names, count.tolist(), rates.tolist(), strict=True)),
         source=False,
     )
-    return Estimate(facts, answers.samples, float(_SCALES[scale]), float(_SHARES[share]), errors, Q)
+    return Estimate(facts, answers.samples, Q)
 
 
 def predicted(A: Float64s, scale: float, share: float, known: Ints) -> Float64s:
@@ -221,26 +229,34 @@ def value_of_asking(Q: Float64s, error: float) -> Float64s:
     return np.asarray(after - best[:, -1])
 
 
-def _likelihoods(answers: Answers, A: Float64s) -> Float64s:
-    """Σ_answered log L_i by ε, s and δ: (errors, scales, shares).
+def _likelihoods(answers: Answers, A: Float64s, errors: Float64s, shares: Float64s) -> Float64s:
+    """Σ_i log L_i by ε, s and δ: (errors, scales, shares).
 
     Of the classes of a sample only those that somebody named differ, so L_i is a sum over these and one term for the others.
     """
     C, m = A.shape[1], len(answers.samples)
+    found = np.zeros((len(errors), len(_SCALES), len(shares)))
+    if m == 0:
+        return found
     pairs, votes = np.unique(answers.place * C + answers.label, return_counts=True)
     place, label = np.divmod(pairs, C)
-    total = np.bincount(answers.place, minlength=m)
-    right, wrong = 1.0 - _ERRORS[:, None], _ERRORS[:, None] / (C - 1)
+    first, total = np.searchsorted(place, np.arange(m)), np.bincount(answers.place, minlength=m)
+    right, wrong = 1.0 - errors[:, None], errors[:, None] / (C - 1)
     named = right**votes * wrong ** (total[place] - votes)  # (errors, pairs)
     nobody = wrong**total  # (errors, m)
-    found = np.empty((len(_ERRORS), len(_SCALES), len(_SHARES)))
     for s, scale in enumerate(_SCALES):
-        for d, share in enumerate(_SHARES):
+        for d, share in enumerate(shares):
             p = predicted(A, float(scale), float(share), answers.known)[place, label]
             rest = np.maximum(1.0 - np.bincount(place, weights=p, minlength=m), 0.0)
-            sums = np.add.reduceat(named * p, np.searchsorted(place, np.arange(m)), axis=1) + nobody * rest
+            sums = np.add.reduceat(named * p, first, axis=1) + nobody * rest
             found[:, s, d] = np.log(np.maximum(sums, _TINY**4)).sum(axis=1)
     return found
+
+
+def _best(likelihood: Float64s, shares: Float64s) -> tuple[float, float]:
+    """The scale and share where it is largest."""
+    s, d = np.unravel_index(likelihood.argmax(), likelihood.shape)
+    return float(_SCALES[s]), float(shares[d])
 
 
 def _log_likelihood(A: Float64s, y: Ints, scale: float, share: float) -> float:

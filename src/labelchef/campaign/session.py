@@ -22,7 +22,7 @@ from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
-from labelchef.campaign.people import answers_of
+from labelchef.campaign.people import Said, answers_of
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
@@ -463,7 +463,7 @@ class Session:
             spent = asked = 0
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
-            construction = self._follow(change, [*self._said(self.rounds), (votes, decisions)])
+            construction = self._follow(change, [*map(_said_in, self.rounds), (votes, decisions, _drawn(batch))])
             self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
             after = self.labels.shown(decisions.items).argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
@@ -514,7 +514,7 @@ class Session:
             self.labels.attempts[items] = [attempts[item] for item in final]
             if self.learner is not None:
                 self.learner.choice = records[-1].choice
-            self._construction = self._follow(change, self._said(records))
+            self._construction = self._follow(change, list(map(_said_in, records)))
             self.ruling = records[-1].ruling
             self._judge(self._construction)
         self.rounds.extend(records)
@@ -546,11 +546,7 @@ class Session:
         """Samples asked so far."""
         return self.rounds[-1].spent if self.rounds else 0
 
-    @staticmethod
-    def _said(rounds: Sequence[RoundRecord]) -> list[tuple[Votes, Decisions]]:
-        return [(record.votes, record.decisions) for record in rounds]
-
-    def _follow(self, change: LabelChange, said: list[tuple[Votes, Decisions]]) -> Construction:
+    def _follow(self, change: LabelChange, said: list[Said]) -> Construction:
         """The model of the labels as they are after the change; `said` is what people said in all rounds so far."""
         if self.learner is not None:
             if self.learner.answers != TRUTH:
@@ -597,3 +593,12 @@ class Session:
             ruling=self.ruling,
             baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
         )
+
+
+def _drawn(batch: Batch) -> list[int]:
+    """The samples that were drawn by chance."""
+    return [item for item, _ in batch.diagnostics.audited]
+
+
+def _said_in(record: RoundRecord) -> Said:
+    return record.votes, record.decisions, _drawn(record.batch)
