@@ -26,7 +26,7 @@ from labelchef.campaign.people import Said, answers_of
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
-from labelchef.core.leave_one_out import kronecker, projected
+from labelchef.core.leave_one_out import kronecker, leave_one_out_logits, projected
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
 from labelchef.core.solvers import Companion
@@ -49,6 +49,8 @@ from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
+
+_QUICK = 1e9  # multiplications, about a tenth of a second: figures then do not depend on earlier rounds, nor on restarts
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -138,8 +140,12 @@ class CrossFitted(Split):
         self._inside: tuple[RowArray, Float64s] | None = None
 
     def follow(self, objective: Objective, construction: Construction) -> None:
-        """Take up a new model."""
+        """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has."""
         point, factor = construction.point, construction.keeper.factor
+        (D, C), N = objective.shape, objective.engine.n_rows
+        if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
+            self._logits = (point.W, leave_one_out_logits(objective, point, self._rows))
+            return
         if self._inside is None or self._inside[0] is not factor.E:
             self._inside = (factor.E, projected(objective, self._rows, factor))
         A = kronecker(objective, point, self._rows, factor, self._inside[1])
