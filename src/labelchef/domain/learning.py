@@ -144,6 +144,56 @@ class SourceFacts:
 
 
 @dataclass(frozen=True)
+class PersonFacts:
+    """What is known of a person who answers."""
+
+    name: str
+    answers: int
+    """Samples this person answered, of those that have a label now."""
+    error: float
+    """Estimated probability that an answer is wrong; near that of all persons together while there are few answers."""
+
+
+@dataclass(frozen=True)
+class PeopleFacts:
+    """How often people err, estimated from samples of known class, from samples with several answers, and from the model.
+
+    `error` is the probability that an answer is wrong, of all persons together, with a 95 % interval.
+    """
+
+    error: float
+    low: float
+    high: float
+    samples: int
+    """Answered samples it rests on."""
+    answers: int
+    """Answers on them."""
+    gold: int
+    """Samples among them whose class is known otherwise."""
+    overlap: int
+    """Samples with answers of two persons or more."""
+    persons: tuple[PersonFacts, ...]
+    source: bool
+    """Whether answers now train as a source (with what is believed of them) or as truth."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """An answered sample that is worth a second look."""
+
+    item: int
+    answer: int
+    """Class id that was decided."""
+    believed: int
+    """Most probable class id, given the answers and the model without this sample."""
+    wrong: float
+    """Probability that the answer is wrong."""
+    worth: float
+    """By how much one more answer is expected to raise the probability that the most probable class is right."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class Choice:
     """What the learner uses until it is chosen anew.
 

@@ -214,6 +214,18 @@ class DawidSkene:
         return Belief(Q, ~silent, confusion, tuple(found))
 
 
+def updated(belief: Belief | None, evidence: Evidence) -> Float64s:
+    """(n, C): what a belief comes to with the classifier of `evidence` in the place of its own, rates as they are.
+
+    Weak labels that were counted are multiplied with the classifier; without a belief there is the classifier alone.
+    """
+    if belief is None:
+        return _with_clean(np.exp(evidence.log_p), evidence)
+    if belief.rates is None:
+        return Product().believe(evidence).Q
+    return _beliefs(evidence.votes, evidence.log_p, np.log(belief.rates), evidence.clean)[0]
+
+
 MODELS: Mapping[str, Callable[[], SourceModel]] = {
     one.name: one for one in (Shares, Product, NaiveBayes, Joint, DawidSkene)
 }
