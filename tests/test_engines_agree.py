@@ -305,7 +305,7 @@ def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
         np.testing.assert_array_equal(batches[0].suggested, batches[1].suggested)
-        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-4, atol=1e-7)
         for cleaner in (one, two):
             cleaner.update(batches[0].indices, truth[batches[0].indices])
 

@@ -35,7 +35,7 @@ from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.engines import RowArray
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Belief, Evidence, Joint, make_source_model
+from labelchef.sources.models import Belief, Evidence, make_source_model, updated
 
 GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
@@ -85,6 +85,8 @@ class Learner:
     people: Estimate | None = field(default=None, repr=False)
     """How often they err; None with too few answers, and where answers are taken for the truth."""
     choice: Choice | None = None
+    keep_choice: bool = False
+    """Whether the choice is never made anew."""
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
@@ -115,7 +117,7 @@ class Learner:
     def look_ahead(self, objective: Objective, labels: LabelTable) -> None:
         """Begin to choose anew, if the clean samples have grown enough."""
         assert self.choice is not None, "a choice comes first"
-        if self._next is None and not self.fixed.everything:
+        if self._next is None and not (self.fixed.everything or self.keep_choice):
             if np.count_nonzero(labels.cleaned) < GROWTH * self.choice.n_clean:
                 return
             sample, fixed = self._sample(objective, labels), self._fixed(objective)
@@ -216,12 +218,16 @@ class Learner:
             self.axes = Axes.of(X, AXES, self.seed)
         return self.axes
 
-    def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
-        """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
-        Q = Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
+    def posterior(self, labels: LabelTable, rows: Ints, log_p: Float64s) -> Float64s:
+        """(m, C) for some rows: the model's log-probabilities `log_p` (m, C) as prior, the votes, and the labels of people."""
+        votes = self.votes if len(rows) == len(labels.cleaned) else self.votes.rows(rows)
+        Q = updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]))
         doubted = labels.belief[2]
         if doubted is not None:
-            Q[doubted[0]] = doubted[1]
+            place = np.full(len(labels.cleaned), -1)
+            place[doubted[0]] = np.arange(len(doubted[0]))
+            inside = place[rows] >= 0
+            Q[inside] = doubted[1][place[rows][inside]]
         return Q
 
     def _clean_logits(self, objective: Objective) -> RowArray:
@@ -250,7 +256,9 @@ class Learner:
         y = labels.clean_ids[rows[np.flatnonzero(labels.cleaned[rows])]]
         scale = mean_squared_length(X[:, :-1] if self.bias else X)
         dense, times = axes.rows(X, bias=self.bias), self._times(labels)
-        return Sample(dense, scale, self.votes.rows(rows), self.given[rows], y, n_trusted, times, self.bias, self.seed)
+        n_clean = int(np.count_nonzero(labels.cleaned))
+        votes, given = self.votes.rows(rows), self.given[rows]
+        return Sample(dense, scale, votes, given, y, n_trusted, n_clean, times, self.bias, self.seed)
 
     def _drawn(self, labels: LabelTable) -> Ints:
         """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first."""

@@ -64,6 +64,8 @@ class Sample:
     """(m,) labels of the clean rows, the trusted ones first."""
     n_trusted: int
     """How many of them are trusted. The others were answered because a selector asked: they are no fair sample."""
+    n_clean: int
+    """Clean samples there are; m, unless that is limited."""
     times: float
     """How many weak samples each of the M stands for."""
     bias: bool
@@ -113,7 +115,7 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
         strength=best.strength,
         clean_strength=search.clean_strength,
         temperature=search.temperature,
-        n_clean=len(sample.y),
+        n_clean=sample.n_clean,
         trials=(none, *search.trials.values()),
         seconds=time.perf_counter() - began,
     )

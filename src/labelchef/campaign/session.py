@@ -230,7 +230,7 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
         if self.learner is None:
             return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
-        return self.learner.posterior(self.labels, log_probabilities(A))
+        return self.learner.posterior(self.labels, np.arange(len(A)), log_probabilities(A))
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
@@ -307,7 +307,7 @@ class Session:
         if learner is None or learner.clean_parameters is None:
             return {}
         if self._trusted_only is None:
-            rows = np.arange(learner.n_items, self.objective.engine.n_rows)
+            rows = np.arange(self.n_train, self.objective.engine.n_rows)
             self._trusted_only = learner.clean_model(self.objective, self.labels, rows)
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
@@ -325,7 +325,7 @@ class Session:
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
-        assert self._first, "start() comes first"
+        assert self.rounds, "start() comes first"
         W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
             name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))

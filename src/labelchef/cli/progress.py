@@ -31,6 +31,7 @@ class LiveProgress:
         self._metric = metric
         self._console = Console()
         self._rows: list[tuple[str, ...]] = []
+        self._where = "test"  # where the baselines are measured
         self._status = "preparing"
         self._running = True
         self._live = Live(self._render(), console=self._console, refresh_per_second=8, transient=False)
@@ -60,7 +61,8 @@ class LiveProgress:
     def _on_round(self, record: RoundRecord) -> None:
         scores = ["" if m is None else f"{value_of(m, self._metric):.3f}" for m in (record.validation, record.test)]
         counts = (str(record.number), str(record.spent), str(len(record.changed)))
-        row = (*counts, _kept(record), _best(record), *scores, f"{1e3 * sum(record.seconds.values()):.0f} ms")
+        seconds = f"{1e3 * sum(record.seconds.values()):.0f} ms"
+        row = (*counts, _kept(record), _best(record), *scores, *self._baselines(record), seconds)
         self._rows.append(row)
         self._status = ""
         if self._console.is_terminal:
@@ -69,31 +71,39 @@ class LiveProgress:
             pairs = [f"{name} {value}" for name, value in zip(self._titles(), row, strict=True) if value]
             self._console.print(", ".join(pairs), highlight=False, soft_wrap=True)
 
+    def _baselines(self, record: RoundRecord) -> tuple[str, ...]:
+        """What one would have without weak labels: on the test samples, if there are any, else on validation."""
+        split, self._where = ("validation", "val") if record.test is None else ("test", "test")
+        found = record.baselines.get(split, {})
+        return tuple(f"{value_of(found[name], self._metric):.3f}" if name in found else "" for name in BASELINES)
+
     def _refresh(self) -> None:
         if self._console.is_terminal:
             self._live.update(self._render())
 
     def _titles(self) -> tuple[str, ...]:
         scores = (f"val {self._metric}", f"test {self._metric}")
-        return ("round", "asked", "changed", "suggestion kept", "best influence", *scores, "time")
+        beside = (f"{self._where} {words}" for words in BASELINES.values())
+        return ("round", "asked", "changed", "suggestion kept", "best influence", *scores, *beside, "time")
 
     def _render(self) -> Any:
-        columns = [Column(title, justify="right") for title in self._titles()]
-        table = plain_table(columns, self._rows[-_SHOWN if self._running else 0 :])
-        return Group(table, Text(self._status, style="dim"))
+        shown = [k for k, title in enumerate(self._titles()) if title == "round" or any(row[k] for row in self._rows)]
+        columns = [Column(self._titles()[k], justify="right") for k in shown]
+        rows = [tuple(row[k] for k in shown) for row in self._rows[-_SHOWN if self._running else 0 :]]
+        return Group(plain_table(columns, rows), Text(self._status, style="dim"))
 
 
 def _kept(record: RoundRecord) -> str:
     """How many decisions are as suggested, of those that had a suggestion."""
     suggested = record.batch.suggested != UNRESOLVED
     kept = int((suggested & (record.decisions.labels == record.batch.suggested)).sum())
-    return f"{kept}/{int(suggested.sum())}" if suggested.any() else "–"
+    return f"{kept}/{int(suggested.sum())}" if suggested.any() else ""
 
 
 def _best(record: RoundRecord) -> str:
     """The best influence of the batch, if the selector predicts any."""
     known = record.batch.influence[np.isfinite(record.batch.influence)]
-    return f"{float(known.min()):.2f}" if known.size else "–"
+    return f"{float(known.min()):.2f}" if known.size else ""
 
 
 class CompareProgress:

@@ -15,7 +15,7 @@ ABOUT_USE: Mapping[str, str] = {
     "as it votes": "Its votes count for the class they name.",
     "turned": "It is wrong more often than chance, so its votes count against the class they name.",
     "muted": "Its votes tell little about the class, so they hardly count.",
-    "counted": "Its votes count like those of any other source: shares of votes did best.",
+    "counted": "Its votes count like those of any other source.",
     "not used": "No weak label is used: trusted and answered samples alone did better.",
 }
 """Each `SourceFacts.use`, as a sentence."""

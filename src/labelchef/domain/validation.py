@@ -39,6 +39,11 @@ class Gain:
     """Whether the samples train too, and each was judged by models without it."""
 
     @property
+    def measured_on(self) -> str:
+        """The samples, in words."""
+        return measured_on(self.samples, cross_fitted=self.cross_fitted)
+
+    @property
     def change(self) -> float:
         """After − before."""
         return self.after - self.before

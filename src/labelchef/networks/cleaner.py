@@ -55,7 +55,7 @@ from labelchef.selectors import Selector
 from labelchef.sources.models import Joint, Shares
 
 GAMMA, L2 = 0.8, 1e-3
-"""Of a network, where they are 'auto'."""
+"""Of a network, where they are 'auto' and not chosen."""
 
 
 @dataclass(eq=False, repr=False)
@@ -71,15 +71,17 @@ class NetworkCleaner(Cleaner):
         (`networks.trusted`); 'steer': they only steer the selection, stop training and judge
     sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels. 'auto' is
         'joint' where votes are given, else 'shares'; the last layer's is chosen by cross-validation over the clean samples
-    preset : 'paper' as in `LabelCleaner`
+    preset, audit : as in `LabelCleaner`
     parameters : whose influence is measured: 'all', 'last', or names and prefixes; see `adapt`
     outputs : what the network returns, 'logits' or 'probabilities'; see `adapt`
     pretrained : whether the first model is the network as it was handed in, untrained here
     training, influence : `TrainingSettings` and `InfluenceSettings`
     device : 'auto', 'cpu' or 'cuda'
     progress : whether to show bars: epochs of every training, iterations of every solve for influence
-    gamma, l2 : as in `LabelCleaner`, but 'auto' is 0.8 and 0.001: to choose them by cross-validation would train dozens of
-        networks. With constructor 'last_layer', 'auto' is chosen for that layer, and the network below is trained at 0.8, 0.001
+    gamma, l2 : as in `LabelCleaner`, but not by cross-validation, which would train dozens of networks: 'auto' is 0.001 for l2,
+        and for gamma the best of 0.8, 0.1 and 0 on the samples that steer (`networks.learner`), 0.8 where trusted samples only
+        steer or the network is pretrained. With constructor 'last_layer', this holds for the network below; both are chosen for
+        that layer as in `LabelCleaner`
     holdout : share of the trusted samples that judge and are used for nothing else, drawn by class; 'auto' takes half of 100
         samples and more, none where trusted samples train with constructor 'last_layer'
     budget, batch_size, target, target_metric, stop, random_state : as in `LabelCleaner`
@@ -113,6 +115,7 @@ class NetworkCleaner(Cleaner):
     trusted: str = "train"
     sources: str = "auto"
     preset: str = "default"
+    audit: float = 0.0
     parameters: str | Iterable[str] = "all"
     outputs: Outputs = "auto"
     pretrained: bool = False
@@ -135,8 +138,9 @@ class NetworkCleaner(Cleaner):
 
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         settings, following = self._settings(), as_constructor(self.constructor)
-        gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
-        gamma, l2 = GAMMA if gamma is None else gamma, L2 if l2 is None else l2
+        gamma, l2 = fixed(settings.gamma), L2 if settings.l2 == AUTO else float(settings.l2)
+        if gamma is None and (settings.trusted != TRAIN or self.pretrained):
+            gamma = GAMMA
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
@@ -152,14 +156,14 @@ class NetworkCleaner(Cleaner):
         )  # fmt: skip
         self._model = model
         if trusted is None:
-            table, learner = first_table(data, gamma), None
+            table, learner = first_table(data, GAMMA if gamma is None else gamma), None
         else:
             table = first_table(data, 0.0, trusted[1])
             learner = _learner(data, settings, Fixed(gamma, l2), model, training, division, table)
         if isinstance(following, LastLayer):
             if not self.pretrained:
                 if learner is not None:
-                    learner.believe_rows(table)
+                    learner.believe(None, table)
                 model.train(table.rows, training, settings.seed, on_step)
             return self._hold_last_layer(data.mapped(self._features), division, settings, following)
         trainer = NetworkTrainer(model, training, following, settings.seed, self.pretrained)
@@ -173,11 +177,11 @@ class NetworkCleaner(Cleaner):
             scorer=NetworkInfluenceSelector(
                 "expected_infl" if selector.name == "expected_infl" else "infl", direction
             ),
-            learner=learner,
+            learner=learner, metric=settings.target_metric, audit=settings.audit,
         )  # fmt: skip
         session.start(on_step)
         self._last_layer_bias = None
-        return self._hold(session, data, replace(settings, gamma=gamma, l2=l2), None)
+        return self._hold(session, data, replace(settings, gamma=AUTO if gamma is None else gamma, l2=l2), None)
 
     def _division(self, data: CampaignData, settings: Settings, following: NetworkConstructor) -> Division:
         """Which trusted samples train the network, stop its training, and judge; warns where too few judge."""
@@ -219,22 +223,30 @@ class NetworkCleaner(Cleaner):
         inputs = as_inputs(X, like=self._model.X)
         if self._last_layer_bias is None:
             return np.asarray(probabilities(self._model.logits(inputs)))
-        return linear_probabilities(self._features(inputs), session.parameters, bias=self._last_layer_bias)
+        return linear_probabilities(
+            self._features(inputs), self._scaled(session.parameters), bias=self._last_layer_bias
+        )
 
     def finish(self) -> NetworkClassifier:
         """The final classifier: a copy of the network as it stands.
 
         With constructor 'last_layer' that layer is fitted from scratch to the labels as they stand, so it does not depend on the
-        order of rounds. This cleaner stays as it is.
+        order of rounds; temperature and decision rule (`ruling_`) go with it. This cleaner stays as it is.
         """
         session = self._fitted()
         task = copy.deepcopy(self._model.task)
         if self._last_layer_bias is not None:
             made = session.constructor.initialise(session.objective, session.steering.losses)
-            task.module = _with_last_layer(task.module, made.point.W)
+            task.module = _with_last_layer(task.module, self._scaled(made.point.W))
         return NetworkClassifier(
-            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device)
-        )
+            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device),
+            None if session.ruling is None else np.array(session.ruling.offsets),
+        )  # fmt: skip
+
+    def _scaled(self, W: Float64s) -> Float64s:
+        """Parameters of the last layer whose logits are those of W divided by the temperature in use."""
+        ruling = self._fitted().ruling
+        return W if ruling is None else W / ruling.temperature
 
     def _features(self, X: Inputs) -> NDArray[np.float32]:
         """What the last linear layer is given, (n, D)."""
@@ -248,7 +260,9 @@ class NetworkCleaner(Cleaner):
         """A copy of the network as it stands; it predicts as `predict_proba` does."""
         session = self._fitted()
         module = copy.deepcopy(self._model.task.module)
-        return (module if self._last_layer_bias is None else _with_last_layer(module, session.parameters)).eval()
+        if self._last_layer_bias is not None:
+            module = _with_last_layer(module, self._scaled(session.parameters))
+        return module.eval()
 
     @property
     def W_(self) -> Float64s:  # noqa: N802

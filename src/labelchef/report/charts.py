@@ -61,7 +61,14 @@ def metric_svg(
     if not own.all():
         names = [name for name in _DASHES if name in set(frame["model"])]
         scale = alt.Scale(domain=names, range=[_DASHES[name] for name in names])
-        legend = alt.Legend(symbolStrokeColor=colours.text, symbolSize=500)
+        legend = alt.Legend(
+            orient="bottom",
+            symbolType="stroke",
+            symbolStrokeColor=colours.text,
+            symbolFillColor="transparent",
+            symbolSize=400,
+            symbolStrokeWidth=2,
+        )
         dash = alt.StrokeDash("model:N", title=None, scale=scale, legend=legend)
         others = alt.Chart(frame[~own]).mark_line(strokeWidth=1.5)
         lines = alt.layer(others.encode(x=x, y=y, color=color, strokeDash=dash), lines.encode(strokeDash=dash))
@@ -96,7 +103,9 @@ def sources_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
     named = frame.assign(source=[name if len(name) <= _LONG else f"{name[:_LONG]}…" for name in frame["name"]])
     order = named.sort_values("accuracy", ascending=False)["source"].tolist()
     x = alt.X(
-        "accuracy_low:Q", title="accuracy, and its 95 % interval from clean samples", scale=alt.Scale(domain=[0, 1])
+        "accuracy_low:Q",
+        title="dot: as believed; bar: 95 % interval from clean samples",
+        scale=alt.Scale(domain=[0, 1]),
     )
     y = alt.Y("source:N", title=None, sort=order, axis=alt.Axis(grid=False, labelLimit=220))
     color = _colour("use", {use: palette[use] for use in palette if use in set(frame["use"])})
@@ -107,7 +116,8 @@ def sources_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
     )
     dots = alt.Chart(named.dropna(subset=["accuracy"])).mark_point(filled=True, size=60, opacity=1)
     dots = dots.encode(x=alt.X("accuracy:Q"), y=y, color=color)
-    return _drawn(alt.layer(bars, dots), theme, height=22 * len(frame), **properties)
+    room = {"left": 24, "right": 8, "top": 4, "bottom": 4}  # a browser's letters may be wider than those measured here
+    return _drawn(alt.layer(bars, dots), theme, height=22 * len(frame), padding=room, **properties)
 
 
 def change_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
@@ -269,8 +279,8 @@ def _drawn(chart: Any, theme: str, **properties: Any) -> str:
     text = {"labelColor": colours.text, "labelFontSize": 13}
     lines = {"gridColor": colours.grid, "domainColor": colours.faint, "tickColor": colours.faint}
     titles = {"titleColor": colours.text, "titleFontSize": 13, "titleFontWeight": 500, "titlePadding": 10}
-    sizes = {"width": colours.width, "height": colours.height, **properties}
-    sized = chart.properties(background="transparent", padding=4, **sizes).configure(
+    sizes = {"width": colours.width, "height": colours.height, "padding": 4, **properties}
+    sized = chart.properties(background="transparent", **sizes).configure(
         font="system-ui, sans-serif",
         view={"stroke": None},
         title={"anchor": "start", "fontSize": 14, "color": colours.text},

@@ -116,8 +116,7 @@ def _sources(data: ReportData) -> str:
     from labelchef.report import charts
 
     frame = data.sources
-    title = "Accuracy of the sources: what is believed (dot), and the interval from clean samples (bar)"
-    svg = charts.sources_svg(frame, "report", title=title)
+    svg = charts.sources_svg(frame, "report", title="Accuracy of the sources")
     shown = pd.DataFrame(
         {
             "source": frame["name"],
@@ -158,20 +157,19 @@ def _tiles(data: ReportData) -> str:
     metric = data.target_metric
     tiles = []
     for key, split in (("val", "validation"), ("test", "test")):
-        column = f"{key}_{metric}"
+        column, figure = f"{key}_{metric}", data.figures.get(split)
         if column in data.history.columns:
-            tiles.append((f"{split} {metric}", f"{first[column]:.3f} → {last[column]:.3f}"))
+            now = "" if figure is None else f", now 95 %: {figure.low:.3f} to {figure.high:.3f}"
+            tiles.append((f"{split} {metric}{now}", f"{first[column]:.3f} → {last[column]:.3f}"))
         gain = data.gains.get(split)
         if gain is not None:
             few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"
             where = gain.samples if split == "test" else measured_on(gain.samples, cross_fitted=gain.cross_fitted)
             what = f"gain on {split} ({where}{' samples' if split == 'test' else ''}), 95 % interval{few}"
             tiles.append((what, f"{gain.low:+.3f} to {gain.high:+.3f}"))
-        figure = data.figures.get(split)
-        if figure is not None:
-            tiles.append((f"{split} {metric} now, 95 % interval", f"{figure.low:.3f} to {figure.high:.3f}"))
-        for name, value in data.baselines.get(split, {}).items():
-            tiles.append((f"{split} {metric}, {name}", f"{value:.3f}"))
+        beside = data.baselines.get(split, {})
+        if beside:
+            tiles.append((f"{split} {metric} {' · '.join(beside)}", " · ".join(f"{v:.3f}" for v in beside.values())))
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
     if "truth" in data.asked.columns:

@@ -21,7 +21,7 @@ from labelchef.core.influence import smallest
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.selectors.protocol import SelectionContext, measured
-from labelchef.selectors.ranking import MarginSelector
+from labelchef.selectors.ranking import MarginSelector, believed
 
 
 @dataclass
@@ -39,11 +39,11 @@ class DiverseMarginSelector:
         diagnostics = SelectionDiagnostics(candidates=int(eligible.sum()))
         rows = smallest(np.where(eligible, ranking.scores, np.inf), self.pool * batch_size)
         if len(rows) <= batch_size:
-            return ranking.batch(rows, diagnostics)
+            return believed(context, ranking.batch(rows, diagnostics))
         P = context.probabilities[rows]
         engine = context.objective.engine
         Z = half_inverse(engine.rows(rows), context.keeper.factor) * np.sqrt(1.0 - (P**2).sum(axis=1))[:, None]
-        return ranking.batch(rows[pivots(Z, batch_size)], diagnostics)
+        return believed(context, ranking.batch(rows[pivots(Z, batch_size)], diagnostics))
 
 
 def half_inverse(X: Float64s, factor: FrozenCurvature) -> Float64s:

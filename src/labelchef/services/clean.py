@@ -41,7 +41,7 @@ from labelchef.report import render_report, require_report
 from labelchef.services.shared import writing_to
 
 SOURCES = "sources.csv"
-FORMAT = 2
+FORMAT = 3
 """Of the folder; that of labelchef 0.1 was not numbered."""
 
 
@@ -66,7 +66,7 @@ class CleanOutcome:
     stopped_because: StopReason
     message: str
     settings: Settings
-    """As they were used: gamma and l2 are numbers, given or chosen."""
+    """As they were used; gamma and l2 are numbers where trusted samples only steer, given or chosen."""
     files: list[Path] = field(default_factory=list)
     gains: dict[str, Gain] = field(default_factory=dict)
     """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
@@ -196,7 +196,7 @@ def _recorded(data: CampaignData, votes: pd.DataFrame, people: int) -> RecordedV
 
 
 def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool) -> Settings:
-    """The settings with gamma and l2 as numbers: those the folder began with, or chosen now.
+    """The settings; where trusted samples only steer, gamma and l2 are numbers, those the folder began with, or chosen now.
 
     A folder that holds another campaign, or none where one is to go on, is refused before any work is done.
     """

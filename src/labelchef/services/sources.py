@@ -59,4 +59,5 @@ def _standing(ws: Workspace, campaign: str) -> tuple[CampaignRow, tuple[str, ...
 
 
 def _session(ws: Workspace, row: CampaignRow, closed: int) -> Session:
-    return rebuild.rebuild(data_of(ws, row), row.settings, ledger_of(ws, row).rounds()[1:closed])
+    past = ledger_of(ws, row).rounds()
+    return rebuild.rebuild(data_of(ws, row), row.settings, past[1:closed], first=past[0])

@@ -16,8 +16,10 @@ with weight ρ, over beliefs. An alternation
     q_i(c) ∝ p_i(c) Π_votes θ_j(λ_ij | c),      θ_j(v | c) = (n_jvc + ρ Σ_weak, λ_ij = v q_i(c) + a_vc) / m_c
 
 never lowers J: q makes the bound of Jensen's inequality tight, θ maximises it, and m does not depend on q. A source that is
-silent on a sample says nothing about it. Rates rather than confusions, because a labelling function that can only vote for one
-class tells by where it votes, not by what it votes. The start is q_i ∝ p_i · (vote shares): sources are better than chance.
+silent on a sample says nothing about it; n_c and the sum over p_i count the samples that the sources could vote on
+(`SourceVotes.shown`), because trusted samples may come without votes. Rates rather than confusions, because a labelling function
+that can only vote for one class tells by where it votes, not by what it votes. The start is q_i ∝ p_i · (vote shares): sources
+are better than chance.
 
 *Naive Bayes* is θ from clean samples alone (ρ = 0) with the class frequencies in place of p: a closed form. *Dawid–Skene* is for
 crowds: confusions given that a worker votes, no classifier; with `prior` = 0 the classic one. *Shares* counts votes. *Product* is
@@ -68,6 +70,17 @@ class Evidence:
     def class_counts(self) -> Float64s:
         """(C,) clean samples of each class."""
         return np.bincount(self.clean[~self.weak], minlength=self.votes.n_classes).astype(np.float64)
+
+    @property
+    def shown(self) -> Bools:
+        """(n,) samples that the sources could vote on: only of these can votes be rates."""
+        return np.ones(len(self.clean), dtype=bool) if self.votes.shown is None else self.votes.shown
+
+    @property
+    def shown_counts(self) -> Float64s:
+        """(C,) clean samples of each class among them."""
+        known = self.clean[~self.weak & self.shown]
+        return np.bincount(known, minlength=self.votes.n_classes).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ class NaiveBayes:
         """The closed form: θ_j(v | c) = (n_jvc + a_vc) / (n_c + 1)."""
         n = evidence.class_counts
         counts = _counts(evidence.votes, _one_hot(evidence), (~evidence.weak).astype(np.float64))
-        rates = (counts + _prior(self.alpha, self.kappa, len(n))) / (n + 1.0)
+        rates = (counts + _prior(self.alpha, self.kappa, len(n))) / (evidence.shown_counts + 1.0)
         prior = np.log((n + 1.0) / (n.sum() + len(n)))
         Q, _ = _beliefs(evidence.votes, np.broadcast_to(prior, evidence.log_p.shape), np.log(rates), evidence.clean)
         return Belief(Q, ~evidence.votes.silent, rates)
@@ -156,7 +169,7 @@ class Joint:
         rho = min(1.0, 0.5 * (len(weak) - n_weak) / max(1, n_weak)) if self.rho is None else self.rho
         row_weight = np.where(weak, rho, 1.0)
         P = np.exp(evidence.log_p)
-        sizes = evidence.class_counts + rho * P[weak].sum(axis=0) + 1.0
+        sizes = evidence.shown_counts + rho * P[weak & evidence.shown].sum(axis=0) + 1.0
         pseudo = _prior(self.alpha, self.kappa, votes.n_classes)
         Q = _with_clean(_softmax(evidence.log_p + np.log(_softened(evidence.given))), evidence)
         rates, found = np.empty(0), []
@@ -199,6 +212,18 @@ class DawidSkene:
             known += float(evidence.class_counts @ prior)
             found.append(known + free + float((pseudo * L).sum()))
         return Belief(Q, ~silent, confusion, tuple(found))
+
+
+def updated(belief: Belief | None, evidence: Evidence) -> Float64s:
+    """(n, C): what a belief comes to with the classifier of `evidence` in the place of its own, rates as they are.
+
+    Weak labels that were counted are multiplied with the classifier; without a belief there is the classifier alone.
+    """
+    if belief is None:
+        return _with_clean(np.exp(evidence.log_p), evidence)
+    if belief.rates is None:
+        return Product().believe(evidence).Q
+    return _beliefs(evidence.votes, evidence.log_p, np.log(belief.rates), evidence.clean)[0]
 
 
 MODELS: Mapping[str, Callable[[], SourceModel]] = {
