@@ -26,7 +26,6 @@ from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice
-from labelchef.engines import RowArray
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import Belief, Evidence, Joint, make_source_model
 
@@ -103,27 +102,38 @@ class Learner:
     def believe(self, objective: Objective, labels: LabelTable) -> None:
         """Fit the clean model, learn the sources, and give the weak samples the labels and weights that follow."""
         assert self.choice is not None, "a choice comes first"
-        choice, clean = self.choice, labels.clean_ids
-        rows = np.flatnonzero(clean >= 0)
-        X = objective.engine.rows(rows)
-        fit = CleanFit(X[:, :-1] if self.bias else X, clean[rows], labels.n_classes, bias=self.bias)
-        self.clean_parameters = fit.at(choice.clean_strength)
+        choice = self.choice
+        self.clean_parameters = self.clean_fit(objective, labels).at(choice.clean_strength)
         if choice.model == NO_SOURCES:
             self.belief = None
-            labels.believe(labels.Y_weak, np.zeros(len(clean)))
+            labels.believe(labels.Y_weak, np.zeros(len(labels.cleaned)))
             return
-        A = self._clean_logits(objective)
-        log_p = log_probabilities(choice.temperature * with_reference(objective.engine.host(A)))
-        self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
+        evidence = self.evidence(self.clean_logits(objective), labels)
+        self.belief = make_source_model(choice.model).believe(evidence)
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0))
 
     def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
         """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
         return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
 
-    def _clean_logits(self, objective: Objective) -> RowArray:
-        assert self.clean_parameters is not None
-        return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+    def clean_fit(self, objective: Objective, labels: LabelTable) -> CleanFit:
+        """The clean model's problem: softmax regression on the clean rows."""
+        clean = labels.clean_ids
+        rows = np.flatnonzero(clean >= 0)
+        X = objective.engine.rows(rows)
+        return CleanFit(X[:, :-1] if self.bias else X, clean[rows], labels.n_classes, bias=self.bias)
+
+    def clean_logits(self, objective: Objective) -> Float64s:
+        """(N + n, C) logits of the clean model, one sweep."""
+        assert self.clean_parameters is not None, "believe() comes first"
+        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+        return np.asarray(with_reference(objective.engine.host(found)))
+
+    def evidence(self, logits: Float64s, labels: LabelTable) -> Evidence:
+        """What the source model sees, for logits (N + n, C) of the clean model."""
+        assert self.choice is not None, "a choice comes first"
+        log_p = log_probabilities(self.choice.temperature * logits)
+        return Evidence(self.votes, log_p, labels.clean_ids, self.given)
 
     def _fixed(self, objective: Objective) -> dict[str, Any]:
         strength = None if self.fixed.l2 is None else self.fixed.l2 * objective.engine.n_rows

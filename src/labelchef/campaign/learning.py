@@ -28,7 +28,7 @@ from labelchef.campaign.tuning import best_temperature, folds_of, mean_squared_l
 from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
-from labelchef.core.solvers import minimise
+from labelchef.core.solvers import minimise, solve_spd
 from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
@@ -280,3 +280,15 @@ class CleanFit:
         found = minimise(objective, start, keeper, tol=tol, max_sweeps=200).point
         self._warm = found.W
         return found.W if self._basis is None else np.asarray(self._basis @ found.W)
+
+    def solve(self, strength: float, B: Float64s) -> Float64s:
+        """H⁻¹ B (D, C), H the Hessian at the minimum for μ = `strength`; outside of the span of the rows H is μ I."""
+        self.at(strength)
+        assert self._warm is not None
+        assert self._factor is not None
+        n = self._objective.engine.n_rows
+        objective = replace(self._objective, l2=strength / n)
+        inside = B if self._basis is None else self._basis.T @ B
+        point, keeper = objective.at(self._warm), CurvatureKeeper(replace(self._factor, l2=objective.l2))
+        V = solve_spd(objective, point, inside / n, keeper, tol=1e-6, max_iterations=500).linear.V
+        return V if self._basis is None else np.asarray(self._basis @ V + (B - self._basis @ inside) / strength)

@@ -1,12 +1,13 @@
 """What is known of every source, and what muting it would change.
 
-Muting source j takes its factor out of the beliefs: q⁻ⱼ_i ∝ q_i / θ_j(λ_ij | ·) on the samples it votes on (where votes are
-counted like any other, the share is counted without it). The weak part of ∇F changes by (γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹
-of that, and so the loss on the trusted samples, cross-fitted, by
+Muting source j takes its votes out of the learner: its factor out of the beliefs, its share out of counted votes. The choice and
+the clean model stay. The weak part of ∇F changes by (γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹ of that, and so the loss on the
+trusted samples, cross-fitted, by
 
-    Δ_j = (γ/N) Σ_{i: j votes} S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
+    Δ_j = (γ/N) Σ_i S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
 
-to first order, with the rates of the other sources and the clean model as they are. One solve for V serves all sources.
+to first order. q⁻ⱼ is exact where j votes, with the rates of the other sources as they are; that those change too is counted to
+first order (`sources.adjoint`). One solve for V serves all sources.
 
 Shapes: S, q (N + n, C); rates θ (J, C, C) by source, vote, class; g, V (D, C).
 """
@@ -21,10 +22,12 @@ from scipy.stats import beta
 from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.session import Session
 from labelchef.core.contrasts import with_reference
+from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.learning import NO_SOURCES, SourceFacts
-from labelchef.sources.models import Belief
+from labelchef.sources.adjoint import muted
+from labelchef.sources.models import Belief, make_source_model
 
 _HARDLY = 0.05
 """Log-odds below which a vote hardly counts."""
@@ -87,34 +90,26 @@ def muting(session: Session) -> Float64s:
     learner, objective, construction = session.learner, session.objective, session.construction
     assert learner is not None, "trusted samples train"
     assert learner.choice is not None, "start() comes first"
-    votes, C = learner.votes, session.labels.n_classes
+    votes = learner.votes
     if learner.choice.model == NO_SOURCES or learner.belief is None:
         return np.full(votes.n_sources, np.nan)
     g, keeper = session.steering.settled(construction.point.W).gradient, replace(construction.keeper)
     solved = solve_spd(objective, construction.point, g, keeper, tol=_RESIDUAL, max_iterations=_ITERATIONS)
     S = with_reference(objective.engine.host(solved.linear.S))
-    weak = ~session.labels.cleaned & learner.belief.spoken
-    table, Q = csc_array(votes.table), learner.belief.Q
-    found = np.zeros(votes.n_sources)
-    for j in range(votes.n_sources):
-        block = table[:, j * C : (j + 1) * C].tocsr()
-        rows = np.flatnonzero((np.diff(block.indptr) > 0) & weak)
-        without = _muted(learner.belief, j, Q[rows], block[rows].toarray(), votes.presence[rows], learner.given[rows])
-        found[j] = learner.choice.gamma * float(np.einsum("ic,ic->", S[rows], without - Q[rows]))
-    return found / objective.engine.n_rows
+    evidence = learner.evidence(learner.clean_logits(objective), session.labels)
+    by_belief = learner.choice.gamma * learner.belief.spoken[:, None] * S
+    P = probabilities(with_reference(objective.engine.host(construction.point.logits)))
+    changes = muted(make_source_model(learner.choice.model), evidence, by_belief, P, given_source(session))
+    return changes / objective.engine.n_rows
 
 
-def _muted(belief: Belief, j: int, Q: Float64s, T: Float64s, presence: csc_array, given: Float64s) -> Float64s:
-    """Beliefs (m, C) of the samples that source j votes on, without its votes T (m, C)."""
-    if belief.rates is not None:
-        A = np.log(np.maximum(Q, 1e-300)) - T @ np.log(belief.rates[j])
-        E = np.exp(A - A.max(axis=1, keepdims=True))
-        return np.asarray(E / E.sum(axis=1, keepdims=True))
-    spoken = np.asarray(presence.sum(axis=1)).reshape(-1, 1)
-    smoothing = 0.1
-    counts = given * (spoken + smoothing * T.shape[1]) - T
-    counts = np.maximum(counts, 1e-9)
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+def given_source(session: Session) -> int | None:
+    """The source that the weak labels are, where they were given; None where they are the shares of all votes."""
+    learner = session.learner
+    assert learner is not None, "trusted samples train"
+    votes, N = learner.votes, learner.n_items
+    counted = np.allclose(learner.given[:N], votes.rows(slice(N)).shares())
+    return None if counted else votes.n_sources - 1
 
 
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:

@@ -27,7 +27,7 @@ Shapes: votes T (n, J·C) sparse; log p, Q (n, C); clean (n,) class ids, −1 wh
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
@@ -38,7 +38,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.engines.memory import thread_count
 from labelchef.sources import kernels
-from labelchef.sources.votes import SourceVotes
+from labelchef.sources.votes import SMOOTHING, SourceVotes
 
 Found = TypeVar("Found")
 
@@ -84,6 +84,21 @@ class Belief:
     """The objective after each alternation, where the model has one: it never falls."""
 
 
+@dataclass(frozen=True)
+class Alternation:
+    """One step of a model that alternates."""
+
+    before: Float64s
+    """(n, C) beliefs that the rates were counted with."""
+    rates: Float64s
+    """(J, C, C)."""
+    totals: Float64s
+    """(J, 1, C): what counts were divided by to give the rates."""
+    after: Float64s
+    """(n, C) beliefs that follow from the rates."""
+    objective: float
+
+
 class SourceModel(Protocol):
     """Turns evidence into beliefs."""
 
@@ -113,8 +128,7 @@ class Product:
 
     def believe(self, evidence: Evidence) -> Belief:
         """p · shares, scaled to sum to 1."""
-        Q = _softmax(evidence.log_p + np.log(_softened(evidence.given)))
-        return Belief(_with_clean(Q, evidence), np.ones(len(Q), dtype=bool))
+        return Belief(first_belief(evidence), np.ones(len(evidence.clean), dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -125,14 +139,19 @@ class NaiveBayes:
     kappa: float = 0.4
     name: ClassVar[str] = "naive_bayes"
 
-    def believe(self, evidence: Evidence) -> Belief:
-        """The closed form: θ_j(v | c) = (n_jvc + a_vc) / (n_c + 1)."""
-        n = evidence.class_counts
-        counts = _counts(evidence.votes, _one_hot(evidence), (~evidence.weak).astype(np.float64))
+    def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
+        """The closed form: θ_j(v | c) = (n_jvc + a_vc) / (n_c + 1); a single step, without an objective."""
+        n, votes, before = evidence.class_counts, evidence.votes, _one_hot(evidence)
+        counts = expected_counts(votes, before, (~evidence.weak).astype(np.float64))
         rates = (counts + _prior(self.alpha, self.kappa, len(n))) / (n + 1.0)
-        prior = np.log((n + 1.0) / (n.sum() + len(n)))
-        Q, _ = _beliefs(evidence.votes, np.broadcast_to(prior, evidence.log_p.shape), np.log(rates), evidence.clean)
-        return Belief(Q, ~evidence.votes.silent, rates)
+        prior = np.broadcast_to(np.log((n + 1.0) / (n.sum() + len(n))), evidence.log_p.shape)
+        Q, _ = _beliefs(votes, prior, np.log(rates), evidence.clean)
+        yield Alternation(before, rates, np.broadcast_to(n + 1.0, (votes.n_sources, 1, len(n))), Q, float("nan"))
+
+    def believe(self, evidence: Evidence) -> Belief:
+        """The closed form."""
+        (found,) = self.alternate(evidence)
+        return Belief(found.after, ~evidence.votes.silent, found.rates)
 
 
 @dataclass(frozen=True)
@@ -149,23 +168,31 @@ class Joint:
     alternations: int = 3
     name: ClassVar[str] = "joint"
 
-    def believe(self, evidence: Evidence) -> Belief:
+    def weight_of_beliefs(self, n_clean: int, n_weak: int) -> float:
+        """ρ for this many samples."""
+        return min(1.0, 0.5 * n_clean / max(1, n_weak)) if self.rho is None else self.rho
+
+    def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
         """`alternations` of θ and q."""
         votes, clean, weak = evidence.votes, evidence.clean, evidence.weak
         n_weak = int(weak.sum())
-        rho = min(1.0, 0.5 * (len(weak) - n_weak) / max(1, n_weak)) if self.rho is None else self.rho
+        rho = self.weight_of_beliefs(len(weak) - n_weak, n_weak)
         row_weight = np.where(weak, rho, 1.0)
-        P = np.exp(evidence.log_p)
-        sizes = evidence.class_counts + rho * P[weak].sum(axis=0) + 1.0
+        sizes = evidence.class_counts + rho * np.exp(evidence.log_p[weak]).sum(axis=0) + 1.0
         pseudo = _prior(self.alpha, self.kappa, votes.n_classes)
-        Q = _with_clean(_softmax(evidence.log_p + np.log(_softened(evidence.given))), evidence)
-        rates, found = np.empty(0), []
+        Q = first_belief(evidence)
         for _ in range(self.alternations):
-            rates = (_counts(votes, Q, row_weight) + pseudo) / sizes
+            before, rates = Q, (expected_counts(votes, Q, row_weight) + pseudo) / sizes
             L = np.log(rates)
             Q, (free, known) = _beliefs(votes, evidence.log_p, L, clean)
-            found.append(known + rho * free + float((pseudo * L).sum()) - float((rates * sizes).sum()))
-        return Belief(Q, np.ones(len(Q), dtype=bool), rates, tuple(found))
+            value = known + rho * free + float((pseudo * L).sum()) - float((rates * sizes).sum())
+            yield Alternation(before, rates, np.broadcast_to(sizes, (votes.n_sources, 1, len(sizes))), Q, value)
+
+    def believe(self, evidence: Evidence) -> Belief:
+        """What the last alternation says."""
+        course = list(self.alternate(evidence))
+        found = tuple(one.objective for one in course)
+        return Belief(course[-1].after, np.ones(len(evidence.clean), dtype=bool), course[-1].rates, found)
 
 
 @dataclass(frozen=True)
@@ -180,25 +207,34 @@ class DawidSkene:
     alternations: int = 20
     name: ClassVar[str] = "dawid_skene"
 
-    def believe(self, evidence: Evidence) -> Belief:
+    def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
         """`alternations` of confusions and beliefs; the objective is the log-likelihood with the prior of the first pooling."""
-        votes, clean, silent = evidence.votes, evidence.clean, evidence.votes.silent
+        votes, clean = evidence.votes, evidence.clean
         C = votes.n_classes
-        row_weight = np.where(silent & evidence.weak, 0.0, 1.0)
-        Q = _with_clean(votes.shares(smoothing=_TINY if self.pooling == 0 else 0.1), evidence)
-        pooled = _counts(votes, Q, row_weight).sum(axis=0) + 1e-3
+        row_weight = np.where(votes.silent & evidence.weak, 0.0, 1.0)
+        Q = _with_clean(votes.shares(self.smoothing), evidence)
+        pooled = expected_counts(votes, Q, row_weight).sum(axis=0) + 1e-3
         pseudo = self.pooling * pooled / pooled.sum(axis=0)
-        confusion, found = np.empty(0), []
         for _ in range(self.alternations):
-            counts = _counts(votes, Q, row_weight) + pseudo
-            confusion = (counts + _TINY) / (counts + _TINY).sum(axis=1, keepdims=True)
-            sizes = row_weight @ Q
-            prior = np.log((sizes + _TINY) / (sizes + _TINY).sum())
-            L = np.log(confusion)
+            before, counts = Q, expected_counts(votes, Q, row_weight) + pseudo + _TINY
+            totals = counts.sum(axis=1, keepdims=True)
+            confusion = counts / totals
+            sizes = row_weight @ Q + _TINY
+            prior, L = np.log(sizes / sizes.sum()), np.log(confusion)
             Q, (free, known) = _beliefs(votes, np.broadcast_to(prior, (votes.n_rows, C)), L, clean)
             known += float(evidence.class_counts @ prior)
-            found.append(known + free + float((pseudo * L).sum()))
-        return Belief(Q, ~silent, confusion, tuple(found))
+            yield Alternation(before, confusion, totals, Q, known + free + float((pseudo * L).sum()))
+
+    @property
+    def smoothing(self) -> float:
+        """Of the vote shares that it starts from."""
+        return _TINY if self.pooling == 0 else SMOOTHING
+
+    def believe(self, evidence: Evidence) -> Belief:
+        """What the last alternation says."""
+        course = list(self.alternate(evidence))
+        found = tuple(one.objective for one in course)
+        return Belief(course[-1].after, ~evidence.votes.silent, course[-1].rates, found)
 
 
 MODELS: Mapping[str, Callable[[], SourceModel]] = {
@@ -231,17 +267,23 @@ def _with_clean(Q: Float64s, evidence: Evidence) -> Float64s:
     return np.where(evidence.weak[:, None], Q, _one_hot(evidence))
 
 
-def _softened(given: Float64s) -> Float64s:
+def first_belief(evidence: Evidence) -> Float64s:
+    """(n, C): p times the weak labels as given, and clean labels: where alternations start."""
+    return _with_clean(softmax(evidence.log_p + np.log(softened(evidence.given))), evidence)
+
+
+def softened(given: Float64s) -> Float64s:
     """Weak labels without zeros, which would rule a class out for good."""
     return np.asarray((given + _SMOOTHING) / (1.0 + _SMOOTHING * given.shape[1]))
 
 
-def _softmax(A: Float64s) -> Float64s:
+def softmax(A: Float64s) -> Float64s:
+    """By rows."""
     E = np.exp(A - A.max(axis=1, keepdims=True))
     return np.asarray(E / E.sum(axis=1, keepdims=True))
 
 
-def _counts(votes: SourceVotes, Q: Float64s, row_weight: Float64s) -> Float64s:
+def expected_counts(votes: SourceVotes, Q: Float64s, row_weight: Float64s) -> Float64s:
     """(J, C, C): expected votes by source, vote and class."""
     table, C = votes.table, votes.n_classes
 
@@ -250,7 +292,7 @@ def _counts(votes: SourceVotes, Q: Float64s, row_weight: Float64s) -> Float64s:
         kernels.count_rows(table.indptr, table.indices, table.data, row_weight, Q, found, lo, hi)
         return found
 
-    parts = _by_threads(work, votes.n_rows)
+    parts = by_threads(work, votes.n_rows)
     return np.asarray(sum(parts)).reshape(votes.n_sources, C, C)
 
 
@@ -263,11 +305,11 @@ def _beliefs(votes: SourceVotes, prior: Float64s, L: Float64s, clean: Ints) -> t
         given = (table.indptr, table.indices, table.data, prior, rates, clean, Q)
         return kernels.believe_rows(*given, lo, hi)  # type: ignore[no-any-return]
 
-    parts = _by_threads(work, votes.n_rows)
+    parts = by_threads(work, votes.n_rows)
     return Q, (float(sum(one for one, _ in parts)), float(sum(two for _, two in parts)))
 
 
-def _by_threads(work: Callable[[int, int], Found], n_rows: int) -> list[Found]:
+def by_threads(work: Callable[[int, int], Found], n_rows: int) -> list[Found]:
     """`work` on ranges of rows that depend on their number only, so that sums are the same on any machine."""
     pieces = min(_MOST_PIECES, max(1, -(-n_rows // _ROWS_A_PIECE)))
     ranges = list(itertools.pairwise(round(n_rows * c / pieces) for c in range(pieces + 1)))

@@ -21,6 +21,9 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
 
+SMOOTHING = 0.1
+"""What vote shares add to the votes of each class."""
+
 
 @dataclass(frozen=True)
 class SourceVotes:
@@ -128,7 +131,7 @@ class SourceVotes:
         """Silence of all these sources."""
         return cls(names, n_classes, csr_array((n_rows, len(names) * n_classes)))
 
-    def shares(self, smoothing: float = 0.1) -> Float64s:
+    def shares(self, smoothing: float = SMOOTHING) -> Float64s:
         """(n, C): each class gets its votes plus `smoothing`, scaled to sum to 1; all equal where no source votes."""
         n, C = self.n_rows, self.n_classes
         found = csr_array((self.table.data, self.table.indices % C, self.table.indptr), shape=(n, C))
