@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from labelchef.aggregation import Aggregator
 from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
+from labelchef.campaign.audit import AuditTrail
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.final import final_classifier
@@ -38,7 +39,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.features import as_features
-from labelchef.domain.learning import Choice
+from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import Gain
@@ -254,14 +255,21 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """Class probabilities (n, C)."""
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
-        """Class names (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        """Class names (n,), by the decision rule that suits `target_metric` (`ruling_`)."""
+        return np.asarray(self.classes_[self._decided(X)])
+
+    def _decided(self, X: Any) -> Ints:
+        """Class ids (n,)."""
+        P, ruling = self.predict_proba(X), self._fitted().ruling
+        if ruling is None:
+            return np.asarray(P.argmax(axis=1), dtype=np.int64)
+        scores = np.log(np.maximum(P, np.finfo(float).tiny)) + np.array(ruling.offsets)
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy."""
-        probability = self.predict_proba(X)
-        ids = as_evaluation_labels(y, self._names, len(probability), "y")
-        return float(np.mean(probability.argmax(axis=1) == ids))
+        predicted = self._decided(X)
+        return float(np.mean(predicted == as_evaluation_labels(y, self._names, len(predicted), "y")))
 
     @property
     def labels_(self) -> Float64s:
@@ -290,6 +298,16 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """What the learner uses now: source model, gamma, strengths, and the trials; None where trusted samples only steer."""
         learner = self._fitted().learner
         return None if learner is None else learner.choice
+
+    @property
+    def ruling_(self) -> Ruling | None:
+        """Temperature and decision rule in use; None for the most probable class, where trusted samples only steer."""
+        return self._fitted().ruling
+
+    @property
+    def audit_(self) -> AuditTrail:
+        """The audited samples: what was predicted before the answers, the answers, accuracy with its interval."""
+        return self._fitted().audited()
 
     @property
     def gamma_(self) -> float:
@@ -378,6 +396,7 @@ class LabelCleaner(Cleaner):
         chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
     preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
         selector='infl', look_ahead=False, holdout=0, tol=1e-5
+    audit : share of what is asked that is drawn by chance, and predicted before it is answered (`audit_`)
     gamma : weight of a weak sample, 0 ≤ gamma ≤ 1; clean samples have weight 1. 'auto' chooses by cross-validation over
         the clean samples
     l2 : L2 strength, > 0, applied to all parameters, the intercept included; 'auto' chooses it along with gamma
@@ -432,6 +451,7 @@ class LabelCleaner(Cleaner):
     trusted: str = "train"
     sources: str = "auto"
     preset: str = "default"
+    audit: float = 0.0
     gamma: float | str = "auto"
     l2: float | str = "auto"
     budget: int | None = 100
@@ -468,7 +488,9 @@ class LabelCleaner(Cleaner):
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
         W = self.W_  # first: it refuses a cleaner that is not fitted
-        return linear_probabilities(as_features(X, columns=self._n_features), W, bias=self._bias)
+        ruling = self._fitted().ruling
+        T = 1.0 if ruling is None else ruling.temperature
+        return linear_probabilities(as_features(X, columns=self._n_features), W / T, bias=self._bias)
 
     def finish(self) -> LinearClassifier:
         """The final classifier: softmax regression fitted from scratch to the labels as they stand.

@@ -37,6 +37,7 @@ The macro-F1 of the same predictions is given with a bootstrap interval for one 
 Shapes: predicted, answered (t,), class ids.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +47,7 @@ from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import LEVEL
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.validation import Figure
 
 _STEPS = np.arange(-32, 33) / 5
@@ -168,3 +169,15 @@ class AuditTrail:
 
     def _rarest(self) -> int:
         return int(np.bincount(self.answered, minlength=self.n_classes).min())
+
+
+def audit_trail(rounds: Sequence[RoundRecord], n_classes: int) -> AuditTrail:
+    """The trail of past rounds: what was predicted when a sample was drawn, and what people then decided."""
+    trail = AuditTrail.start(n_classes)
+    for record in rounds:
+        said = dict(zip(record.decisions.items.tolist(), record.decisions.labels.tolist(), strict=True))
+        pairs = [(guess, said.get(item, UNRESOLVED)) for item, guess in record.batch.diagnostics.audited]
+        if pairs:
+            predicted, answered = np.array(pairs, dtype=np.int64).T
+            trail = trail.extended(predicted, answered)
+    return trail

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labelchef.campaign.calibration import temperature
 from labelchef.campaign.gain import LEVEL, better_and_worse, drawn_metrics
 from labelchef.campaign.metrics import check_metric
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.learning import Ruling
 
 TAUS = tuple(k / 10 for k in range(16))
 """Values of τ that are tried: 0 to 1.5."""
@@ -120,3 +122,15 @@ def _smooth(values: Float64s) -> Float64s:
     """
     padded = np.pad(values, ((0, 0), (1, 1)), mode="edge")
     return np.asarray(0.25 * padded[:, :-2] + 0.5 * padded[:, 1:-1] + 0.25 * padded[:, 2:])
+
+
+def ruling_of(logits: Float64s, y: Ints, mean_prediction: Float64s, metric: str, seed: int) -> Ruling:
+    """Temperature and decision rule from cross-fitted logits (n, C); π is the mean prediction, (C,)."""
+    T = temperature(logits, y)
+    tau = choose_decision(logits / T, y, mean_prediction, metric, seed=seed).tau
+    return Ruling(T, tau, offsets_of(tau, mean_prediction))
+
+
+def offsets_of(tau: float, mean_prediction: Float64s) -> tuple[float, ...]:
+    """−τ log π, (C,)."""
+    return tuple(float(v) for v in -tau * np.log(np.maximum(mean_prediction, _RAREST)))

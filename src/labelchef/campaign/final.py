@@ -6,6 +6,8 @@ is the constructor's first model on the labels as they stand: it depends on data
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.classifier import LinearClassifier
@@ -16,4 +18,6 @@ def final_classifier(
 ) -> LinearClassifier:
     """Fit from scratch to the labels as they stand; the session stays as it is."""
     made = session.constructor.initialise(session.objective, session.steering.losses)
-    return LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names)
+    ruling = session.ruling
+    rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}
+    return LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)

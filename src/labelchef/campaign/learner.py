@@ -66,19 +66,21 @@ class Learner:
     choice: Choice | None = None
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
+    clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """(n, C) logits of the trusted samples, each under the clean model without it."""
     belief: Belief | None = field(default=None, repr=False)
-    _next: "Future[Choice] | None" = field(default=None, repr=False)
+    _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """A choice that is being computed is waited for: a thread cannot be copied."""
-        return {**self.__dict__, "_next": None if self._next is None else _done(self._next.result())}
+        return {**self.__dict__, "_next": self._awaited()}
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
         if self.choice is None:
             self.choice = self._chosen(objective, labels)
         elif self._next is not None:
-            self.choice, self._next = self._next.result(), None
+            self.choice, self._next = self._awaited(), None
         return self.under_choice(objective)
 
     def under_choice(self, objective: Objective) -> Objective:
@@ -103,7 +105,8 @@ class Learner:
         """Fit the clean model, learn the sources, and give the weak samples the labels and weights that follow."""
         assert self.choice is not None, "a choice comes first"
         choice = self.choice
-        self.clean_parameters = self.clean_fit(objective, labels).at(choice.clean_strength)
+        clean_rows = np.flatnonzero(labels.cleaned)
+        self.clean_parameters, self.clean_held_out = self.clean_model(objective, labels, clean_rows)
         if choice.model == NO_SOURCES:
             self.belief = None
             labels.believe(labels.Y_weak, np.zeros(len(labels.cleaned)))
@@ -112,16 +115,20 @@ class Learner:
         self.belief = make_source_model(choice.model).believe(evidence)
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0))
 
+    def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
+        """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
+        assert self.choice is not None, "a choice comes first"
+        fit, n = self.clean_fit(objective, labels, rows), len(labels.cleaned) - self.n_items
+        return fit.at(self.choice.clean_strength), fit.leave_one_out(np.arange(len(rows) - n, len(rows)))
+
     def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
         """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
         return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
 
-    def clean_fit(self, objective: Objective, labels: LabelTable) -> CleanFit:
-        """The clean model's problem: softmax regression on the clean rows."""
-        clean = labels.clean_ids
-        rows = np.flatnonzero(clean >= 0)
-        X = objective.engine.rows(rows)
-        return CleanFit(X[:, :-1] if self.bias else X, clean[rows], labels.n_classes, bias=self.bias)
+    def clean_fit(self, objective: Objective, labels: LabelTable, rows: Ints) -> CleanFit:
+        """Softmax regression on these clean rows, to be solved."""
+        X, y = objective.engine.rows(rows), labels.clean_ids[rows]
+        return CleanFit(X[:, :-1] if self.bias else X, y, labels.n_classes, bias=self.bias)
 
     def clean_logits(self, objective: Objective) -> Float64s:
         """(N + n, C) logits of the clean model, one sweep."""
@@ -134,6 +141,10 @@ class Learner:
         assert self.choice is not None, "a choice comes first"
         log_p = log_probabilities(self.choice.temperature * logits)
         return Evidence(self.votes, log_p, labels.clean_ids, self.given)
+
+    def _awaited(self) -> Choice | None:
+        """The choice that comes next, once it is computed."""
+        return self._next.result() if isinstance(self._next, Future) else self._next
 
     def _fixed(self, objective: Objective) -> dict[str, Any]:
         strength = None if self.fixed.l2 is None else self.fixed.l2 * objective.engine.n_rows
@@ -158,9 +169,3 @@ class Learner:
         X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
         y = labels.clean_ids[clean]
         return Sample(X, self.votes.rows(rows), self.given[rows], y, len(trusted), times, self.bias, self.seed)
-
-
-def _done(choice: Choice) -> "Future[Choice]":
-    found: Future[Choice] = Future()
-    found.set_result(choice)
-    return found

@@ -26,7 +26,8 @@ from scipy.optimize import minimize
 
 from labelchef.campaign.tuning import best_temperature, folds_of, mean_squared_length, principal_axes
 from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
-from labelchef.core.objective import Objective
+from labelchef.core.leave_one_out import kronecker
+from labelchef.core.objective import Objective, Point
 from labelchef.core.softmax import log_probabilities
 from labelchef.core.solvers import minimise, solve_spd
 from labelchef.domain.arrays import Float64s, Floats, Ints
@@ -269,6 +270,7 @@ class CleanFit:
         self._objective = Objective(MemoryEngine(np.ascontiguousarray(rows), bias=False), labels, 1.0)
         self._factor: FrozenCurvature | None = None
         self._warm: Float64s | None = None
+        self._last: tuple[Objective, Point] | None = None
 
     def at(self, strength: float, *, tol: float = 1e-4) -> Float64s:
         """W (D, C) for μ = `strength`."""
@@ -278,17 +280,22 @@ class CleanFit:
             self._factor = freeze(objective, start.logits)
         keeper = CurvatureKeeper(replace(self._factor, l2=objective.l2))
         found = minimise(objective, start, keeper, tol=tol, max_sweeps=200).point
-        self._warm = found.W
+        self._warm, self._last = found.W, (objective, found)
         return found.W if self._basis is None else np.asarray(self._basis @ found.W)
 
-    def solve(self, strength: float, B: Float64s) -> Float64s:
-        """H⁻¹ B (D, C), H the Hessian at the minimum for μ = `strength`; outside of the span of the rows H is μ I."""
-        self.at(strength)
-        assert self._warm is not None
-        assert self._factor is not None
-        n = self._objective.engine.n_rows
-        objective = replace(self._objective, l2=strength / n)
+    def leave_one_out(self, rows: Ints) -> Float64s:
+        """Logits (n, C) of these rows, each under the model without it, at the strength of the last fit."""
+        assert self._last is not None, "at() comes first"
+        objective, point = self._last
+        return kronecker(objective, point, rows, freeze(objective, point.logits))
+
+    def solve(self, B: Float64s) -> Float64s:
+        """H⁻¹ B (D, C), H the Hessian at the last fit; outside of the span of the rows it is μ I."""
+        assert self._last is not None, "at() comes first"
+        (objective, point), n = self._last, self._objective.engine.n_rows
         inside = B if self._basis is None else self._basis.T @ B
-        point, keeper = objective.at(self._warm), CurvatureKeeper(replace(self._factor, l2=objective.l2))
+        keeper = CurvatureKeeper(freeze(objective, point.logits))
         V = solve_spd(objective, point, inside / n, keeper, tol=1e-6, max_iterations=500).linear.V
-        return V if self._basis is None else np.asarray(self._basis @ V + (B - self._basis @ inside) / strength)
+        if self._basis is None:
+            return V
+        return np.asarray(self._basis @ V + (B - self._basis @ inside) / (n * objective.l2))

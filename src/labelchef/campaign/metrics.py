@@ -7,22 +7,32 @@ import pandas as pd
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.objective import Point
+from labelchef.core.softmax import cross_entropies
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.learning import Ruling
 from labelchef.domain.records import UNRESOLVED, Metrics, RoundRecord
 
 
-def evaluate(point: Point, y: Ints, n_classes: int) -> Metrics:
+def evaluate(point: Point, y: Ints, n_classes: int, ruling: Ruling | None = None) -> Metrics:
     """Loss, accuracy, macro-F1 over the classes that occur and, for two classes, F1 of the second one.
 
     F1 of class c is 2 TP_c / (T_c + P_c), T_c samples being of it and P_c predicted as it.
     """
-    predicted = with_reference(point.logits).argmax(axis=1)
+    A = with_reference(point.logits)
+    if ruling is None:
+        return measured(A.argmax(axis=1), y, n_classes, point.value)
+    loss = float(cross_entropies(A / ruling.temperature, np.eye(n_classes)[y]).mean())
+    return measured(ruling.scores(A).argmax(axis=1), y, n_classes, loss)
+
+
+def measured(predicted: Ints, y: Ints, n_classes: int, loss: float) -> Metrics:
+    """The metrics of predicted classes (n,)."""
     right = y == predicted
     hits, true, named = (np.bincount(ids, minlength=n_classes) for ids in (y[right], y, predicted))
     f1 = 2.0 * hits / np.maximum(true + named, 1)
     return Metrics(
-        loss=point.value,
+        loss=loss,
         accuracy=float(right.mean()),
         f1_macro=float(f1[true + named > 0].mean()),
         f1=float(f1[1]) if n_classes == 2 else None,
@@ -65,9 +75,11 @@ PHASES = ("select", "annotate", "aggregate", "construct", "evaluate")
 def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
     """One row for each round; round 0 is the first model.
 
-    `val_…` are metrics on the validation samples held out for judging, `steer_…` on the steering samples; they are equal
-    where none are held out. `predicted_change` and `realised_change` are changes of the steering loss, see `RoundRecord`.
-    `distance_to_optimum` is ‖∇F‖ / l2, a proven bound on ‖W − W*‖.
+    `val_…` are metrics on the validation samples that judge, `steer_…` on the trusted samples that steer or train; they are
+    equal where none are held out. `val_trusted_only_…` and `val_no_weak_…` are what one would have without weak labels, on the
+    same samples: from the trusted samples alone, and from trusted and answered ones. `predicted_change` and
+    `realised_change` are changes of the steering loss, see `RoundRecord`. `distance_to_optimum` is ‖∇F‖ / l2, a proven
+    bound on ‖W − W*‖.
     """
     return pd.DataFrame([_row(record) for record in rounds])
 
@@ -75,6 +87,7 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
 def _row(record: RoundRecord) -> dict[str, float]:
     labels, selection, construction = record.decisions.labels, record.batch.diagnostics, record.construction
     answered = labels != UNRESOLVED
+    splits_short = {"validation": "val", "test": "test"}
     splits = {"val": record.validation, "steer": record.steering, "test": record.test}
     return {
         "round": record.number,
@@ -85,6 +98,12 @@ def _row(record: RoundRecord) -> dict[str, float]:
         "spent": record.spent,
         "cleaned": record.cleaned,
         **{f"{key}_{name}": v for key, found in splits.items() if found for name, v in found.as_dict().items()},
+        **{
+            f"{splits_short[split]}_{name}_{metric}": v
+            for split, found in record.baselines.items()
+            for name, metrics in found.items()
+            for metric, v in metrics.as_dict().items()
+        },
         "predicted_change": record.predicted_change,
         "realised_change": record.realised_change,
         **{name: getattr(selection, name) for name in ("candidates", "fell_back", "slack", "iterations", "residual")},

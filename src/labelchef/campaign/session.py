@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.choice import plain_influence
+from labelchef.campaign.deciding import offsets_of, ruling_of
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
-from labelchef.campaign.metrics import evaluate
+from labelchef.campaign.metrics import evaluate, measured
+from labelchef.campaign.source_influence import influence_parts
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
 from labelchef.core.leave_one_out import leave_one_out_logits
 from labelchef.core.objective import Linear, Objective, Point
@@ -27,7 +31,17 @@ from labelchef.core.softmax import cross_entropies, log_probabilities, probabili
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, LabelChange, Metrics, RoundRecord, Votes
+from labelchef.domain.learning import Ruling
+from labelchef.domain.records import (
+    UNRESOLVED,
+    Batch,
+    Decisions,
+    LabelChange,
+    Metrics,
+    RoundRecord,
+    SelectionDiagnostics,
+    Votes,
+)
 from labelchef.domain.validation import Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
@@ -50,6 +64,8 @@ class Split:
         self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
         self.y, self._n_classes = y, n_classes
         self._settled: Point | None = None
+        self.ruling: Ruling | None = None
+        """How logits become probabilities and classes; None for the plain way."""
 
     @cached_property
     def examples(self) -> Examples:
@@ -85,13 +101,15 @@ class Split:
 
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W."""
-        return evaluate(self.settled(W), self.y, self._n_classes)
+        return evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
 
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
+        predicted = A.argmax(axis=1) if self.ruling is None else self.ruling.scores(A).argmax(axis=1)
+        A = A if self.ruling is None else A / self.ruling.temperature
         losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self.y]
-        return Judged(self.metrics(W), A.argmax(axis=1), losses)
+        return Judged(self.metrics(W), predicted, losses)
 
 
 class CrossFitted(Split):
@@ -138,12 +156,22 @@ class Session:
     """Scores every sample by itself; None for the plain form of the selector's measure."""
     learner: Learner | None = None
     """Where trusted samples train: the rows of the objective and of `labels` are then the N samples, and the trusted ones."""
+    metric: str = "f1_macro"
+    """What the decision rule is chosen for, where trusted samples train."""
+    audit: float = 0.0
+    """Share of what is asked that is drawn by chance, to judge the model on."""
+    blind_audit: bool = True
+    """Whether audited samples come without a suggestion, which could influence the answer."""
+    ruling: Ruling | None = None
+    """How the model's logits become probabilities and classes; None for the plain way."""
     rounds: list[RoundRecord] = field(default_factory=list)
     fresh: bool = False
     """Whether it was resumed from records and has not moved since: what its solvers learned in the rounds is not there."""
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
+    _trusted_only: tuple[Float64s, Float64s] | None = field(default=None, repr=False)
+    """Parameters of the model of the trusted samples alone, and their held-out logits."""
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
     _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
@@ -190,7 +218,7 @@ class Session:
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
         construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
-        self._follow_steering(construction)
+        self._judge(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
         timing = {"construct": time.perf_counter() - began}
         record = self._record(construction, batch, Votes.of([]), decisions, _NOTHING, 0, 0, timing)
@@ -206,10 +234,54 @@ class Session:
         parts = {"validation": judging, "test": self.test}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _follow_steering(self, construction: Construction) -> None:
-        """Let the trusted samples that train be judged by models without them."""
-        if isinstance(self.steering, CrossFitted):
-            self.steering.follow(self.objective, construction)
+    def _judge(self, construction: Construction, *, anew: bool = False) -> None:
+        """Let the trusted samples that train be judged by models without them, and choose the ruling by that.
+
+        Temperature and τ are chosen `anew` with every choice of the learner; in between, only the offsets follow the model.
+        """
+        if self.learner is None or not isinstance(self.steering, CrossFitted):
+            return
+        self.steering.follow(self.objective, construction)
+        engine = self.objective.engine
+        P = probabilities(with_reference(engine.host(construction.point.logits[: self.n_train])))
+        prior = P.mean(axis=0)
+        if self.ruling is None or anew:
+            A = with_reference(self.steering.settled(construction.point.W).logits)
+            self.ruling = ruling_of(A, self.steering.y, prior, self.metric, self.seed)
+        else:
+            self.ruling = replace(self.ruling, offsets=offsets_of(self.ruling.tau, prior))
+        for part in (self.steering, self.judging, self.test):
+            if part is not None:
+                part.ruling = self.ruling
+
+    def predicted(self, items: Ints) -> Ints:
+        """The classes that the model predicts of these samples."""
+        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
+        return np.asarray((A if self.ruling is None else self.ruling.scores(A)).argmax(axis=1), dtype=np.int64)
+
+    def audited(self) -> AuditTrail:
+        """What was predicted of the audited samples before their answers, and the answers."""
+        return audit_trail(self.rounds, self.labels.n_classes)
+
+    def _baselines(self) -> dict[str, dict[str, Metrics]]:
+        """What one would have without weak labels, on the parts that judge; each with its own temperature and decision rule."""
+        learner = self.learner
+        if learner is None or learner.clean_parameters is None:
+            return {}
+        if self._trusted_only is None:
+            rows = np.arange(learner.n_items, self.objective.engine.n_rows)
+            self._trusted_only = learner.clean_model(self.objective, self.labels, rows)
+        models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
+        found: dict[str, dict[str, Metrics]] = {}
+        for name, (W, held_out) in models.items():
+            prior = probabilities(held_out).mean(axis=0)
+            ruling = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
+            for split, part in self._judges.items():
+                A = held_out if part is self.steering else with_reference(part.at(W).logits)
+                loss = float(cross_entropies(A / ruling.temperature, np.eye(A.shape[1])[part.y]).mean())
+                metrics = measured(ruling.scores(A).argmax(axis=1), part.y, A.shape[1], loss)
+                found.setdefault(split, {})[name] = metrics
+        return found
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
@@ -232,14 +304,28 @@ class Session:
         Calling it again in the same round returns the same batch.
         """
         if batch_size not in self._selected:
-            batch = Batch.without_predictions(_NOTHING)
-            for eligible in self.labels.tiers(MOST_ATTEMPTS):
+            batch = self._audit(batch_size)
+            for tier in self.labels.tiers(MOST_ATTEMPTS):
+                eligible = tier.copy()
+                eligible[batch.indices] = False
                 context = replace(self.context(eligible), carry=self._carry)
                 batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
                 if len(batch) >= batch_size:
                     break
             self._selected[batch_size] = batch
         return self._selected[batch_size]
+
+    def _audit(self, batch_size: int) -> Batch:
+        """The samples of a batch that are drawn by chance from those never asked; they come first."""
+        tier = next(self.labels.tiers(1), None)
+        if self.audit == 0.0 or tier is None:
+            return Batch.without_predictions(_NOTHING)
+        so_far = sum(len(record.batch.diagnostics.audited) for record in self.rounds)
+        size = audit_size(self.audit, batch_size, self.spent, so_far, self.seed)
+        items = draw_audit(np.flatnonzero(tier), size, len(self.rounds), self.seed)
+        pairs = tuple(zip(items.tolist(), self.predicted(items).tolist(), strict=True))
+        batch = Batch.without_predictions(items) if self.blind_audit else self.suggest(items)
+        return replace(batch, diagnostics=SelectionDiagnostics(audited=pairs))
 
     def _carry(self, linear: Linear) -> None:
         self._carried = linear
@@ -288,7 +374,14 @@ class Session:
             self.rounds,
             self.labels.Y_weak,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
+            through_learner=self._through_learner(point),
         )
+
+    def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
+        """What computes the influence of answers through the learner, where there is one."""
+        if self.learner is None:
+            return None
+        return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
     def decide(
         self,
@@ -320,7 +413,7 @@ class Session:
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
             construction = self._follow(change)
-            self._follow_steering(construction)
+            self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
             after = self.labels.Y[decisions.items].argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
@@ -368,10 +461,11 @@ class Session:
             items = np.array(list(final), dtype=np.int64)
             change = self.labels.assign(items, np.array(list(final.values()), dtype=np.int64))
             self.labels.attempts[items] = [attempts[item] for item in final]
-            if self.learner is not None and records:
+            if self.learner is not None:
                 self.learner.choice = records[-1].choice
             self._construction = self._follow(change)
-            self._follow_steering(self._construction)
+            self.ruling = records[-1].ruling
+            self._judge(self._construction)
         self.rounds.extend(records)
         if self.learner is not None:
             self.learner.look_ahead(self.objective, self.labels)
@@ -380,17 +474,19 @@ class Session:
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
         """Assign the labels; if anything in the `with` block fails, restore them and the state of the session."""
-        before, closed = (self._construction, self._selected, self._undoable, self.objective), len(self.rounds)
+        closed = len(self.rounds)
+        before = (self._construction, self._selected, self._undoable, self.objective, self.ruling)
         learned = None if self.learner is None else replace(self.learner)
         believed = self.labels.belief
         try:
             with self.labels.assigned(decisions.items, decisions.labels) as change:
                 yield change
         except BaseException:
-            self._construction, self._selected, self._undoable, self.objective = before
+            self._construction, self._selected, self._undoable, self.objective, self.ruling = before
             if learned is not None:
                 self.learner = learned
                 self.labels.believe(*believed)
+                self._judge(self.construction)
             del self.rounds[closed:]  # the list may be a ledger's too
             raise
 
@@ -439,4 +535,6 @@ class Session:
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
             choice=None if self.learner is None else self.learner.choice,
+            ruling=self.ruling,
+            baselines=self._baselines(),
         )

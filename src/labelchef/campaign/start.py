@@ -219,6 +219,9 @@ def new_session(data: CampaignData, settings: Settings, parts: Parts | None = No
         constructor=copy.deepcopy(parts.constructor) or _constructor(settings),
         seed=settings.seed,
         learner=learner,
+        metric=settings.target_metric,
+        audit=settings.audit,
+        blind_audit=not settings.suggestion_votes,
     )
 
 

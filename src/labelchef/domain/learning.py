@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
+from labelchef.domain.arrays import Float64s
+
 NO_SOURCES = "none"
 """In the place of a source model: weak labels are not used, γ = 0."""
 
@@ -16,6 +20,30 @@ class Trial:
     gamma: float
     strength: float
     loss: float
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """How logits become probabilities and a class: p = softmax(logits / T), ŷ = argmax_c [log p_c + offset_c].
+
+    >>> Ruling(2.0, 0.5, (0.0, 1.0)).scores(np.array([[2.0, 0.0]])).tolist()
+    [[1.0, 1.0]]
+    """
+
+    temperature: float
+    tau: float
+    """τ of the decision rule that suits the target metric; 0 is the most probable class."""
+    offsets: tuple[float, ...]
+    """−τ log of the mean prediction."""
+
+    def scores(self, logits: Float64s) -> Float64s:
+        """(n, C), of which the largest decides."""
+        return np.asarray(logits / self.temperature + np.array(self.offsets))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Ruling":
+        """What `dataclasses.asdict` made, with a list in the place of the tuple."""
+        return cls(float(values["temperature"]), float(values["tau"]), tuple(map(float, values["offsets"])))
 
 
 @dataclass(frozen=True)

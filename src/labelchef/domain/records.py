@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.learning import Choice
+from labelchef.domain.learning import Choice, Ruling
 
 UNRESOLVED = -1
 """The class id that stands for 'no decision': annotators tied, abstained or called the item ambiguous."""
@@ -34,6 +34,11 @@ class SelectionDiagnostics:
     seconds: float = 0.0
     solve_seconds: float = 0.0
     """The part of `seconds` that went into H V = g_val."""
+    audited: tuple[tuple[int, int], ...] = ()
+    """(sample, class predicted of it) for those drawn by chance, before they are answered, to judge the model."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "audited", tuple((int(item), int(label)) for item, label in self.audited))
 
     def joined(self, other: "SelectionDiagnostics") -> "SelectionDiagnostics":
         """Those of two selections made one after the other: costs add up, and the worse quality counts."""
@@ -268,3 +273,8 @@ class RoundRecord:
     seconds: Mapping[str, float]
     choice: Choice | None = None
     """What the learner used; None where trusted samples do not train."""
+    ruling: Ruling | None = None
+    """How the model's logits become probabilities and classes; None for the plain way."""
+    baselines: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
+    """What one would have without labelchef, by split ('validation', 'test') and name ('trusted_only': a model of the trusted
+    samples alone; 'no_weak': of trusted and answered samples); empty where trusted samples do not train."""

@@ -182,6 +182,12 @@ class Settings:
         "half of 100 samples and more.",
         least=0, below=1, auto=True,
     )  # fmt: skip
+    audit: float = _option(
+        0.0, float, "Share that audits",
+        "Share of what is asked that is drawn by chance and predicted before it is answered: an accuracy whose interval holds "
+        "whenever one looks.",
+        least=0, most=1,
+    )  # fmt: skip
     fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
     tol: float = _option(
         1e-3, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from labelchef.domain.learning import Choice
+from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import (
     Batch,
     ConstructionDiagnostics,
@@ -49,6 +49,11 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
         "construction": diagnostics_as_json(record.construction),
         "seconds": {k: float(v) for k, v in record.seconds.items()},
         "choice": None if record.choice is None else record.choice.as_json(),
+        "ruling": None if record.ruling is None else asdict(record.ruling),
+        "baselines": {
+            split: {name: metrics.as_dict() for name, metrics in found.items()}
+            for split, found in record.baselines.items()
+        },
     }
 
 
@@ -83,6 +88,11 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
         predicted_change=float(predicted),
         realised_change=float(realised),
         choice=None if entry.get("choice") is None else Choice.from_json(entry["choice"]),
+        ruling=None if entry.get("ruling") is None else Ruling.from_json(entry["ruling"]),
+        baselines={
+            split: {name: Metrics(**metrics) for name, metrics in found.items()}
+            for split, found in entry.get("baselines", {}).items()
+        },
     )
 
 

@@ -174,7 +174,7 @@ class SqlLedger:
             rows = round_table.batch_of(connection, last.id) if last.state is RoundState.AGGREGATED else []
             pending = decision_table.pending_decisions(connection, campaign.id)
             votes = votes_table(pending, vote_table.votes_behind(connection, pending))
-        batch = _batch_of(rows)
+        batch = _batch_of(rows, diagnostics_from_json(SelectionDiagnostics, last.diagnostics) if rows else None)
         seconds = last.seconds if last.is_open else {}
         mark = (last.id, max((row.id for row in pending), default=0))
         return Answered(batch, votes, _merged(batch.indices, pending), seconds, mark=mark)
