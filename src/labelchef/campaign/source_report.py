@@ -43,7 +43,7 @@ def source_facts(session: Session) -> list[SourceFacts]:
     posterior, clean = session.posterior(), session.labels.clean_ids
     table, presence = csc_array(votes.table), votes.presence
     others = np.asarray(votes.shares(smoothing=1e-9) * np.asarray(presence.sum(axis=1)).reshape(-1, 1))
-    changes = muting(session)
+    changes, given = muting(session), given_source(session)
     found = []
     for j, name in enumerate(votes.names):
         block = table[:, j * C : (j + 1) * C].tocsr()
@@ -70,7 +70,7 @@ def source_facts(session: Session) -> list[SourceFacts]:
                 accuracy_high=float(high),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
-                use=_use(learner.choice.model, learner.belief, weight),
+                use=_use(learner.choice.model, learner.belief, weight, counted=given in (None, j)),
                 muting=float(changes[j]),
                 confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
                 confusion_low=_rows(each_low),
@@ -122,11 +122,11 @@ def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float
     return float(cast @ (np.log(np.diag(rates)) - np.log(other)) / cast.sum())
 
 
-def _use(model: str, belief: Belief | None, weight: float) -> str:
+def _use(model: str, belief: Belief | None, weight: float, *, counted: bool) -> str:
     if model == NO_SOURCES or belief is None:
         return "not used"
     if belief.rates is None:
-        return "counted"
+        return "counted" if counted else "not used"
     if not abs(weight) >= _HARDLY:
         return "muted"
     return "as it votes" if weight > 0 else "turned"

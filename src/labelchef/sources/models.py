@@ -20,8 +20,12 @@ silent on a sample says nothing about it. Rates rather than confusions, because 
 class tells by where it votes, not by what it votes. The start is q_i ∝ p_i · (vote shares): sources are better than chance.
 
 *Naive Bayes* is θ from clean samples alone (ρ = 0) with the class frequencies in place of p: a closed form. *Dawid–Skene* is for
-crowds: confusions given that a worker votes, no classifier; with `prior` = 0 the classic one. *Shares* counts votes. *Product* is
-p times the shares.
+crowds: confusions given that a worker votes, π_j(v | c), and class frequencies f, no classifier. It maximises
+
+    Σ_clean log f(y) Π_votes π_j(v | y) + Σ_weak log Σ_c f(c) Π_votes π_j(v | c) + Σ_jvc b_jvc log π_j(v | c)
+
+by expectation and maximisation; b (J, C, C) are votes that each worker is taken to have cast before, b = 0 the classic form.
+*Shares* counts votes. *Product* is p times the shares.
 
 Shapes: votes T (n, J·C) sparse; log p, Q (n, C); clean (n,) class ids, −1 where unknown; rates (J, C, C) by source, vote, class.
 """
@@ -45,6 +49,7 @@ Found = TypeVar("Found")
 _ROWS_A_PIECE, _MOST_PIECES = 4096, 8  # each piece has counts of its own
 _TINY = 1e-12
 _SMOOTHING = 0.05
+_COIN_VOTES = 4.0
 
 
 @dataclass(frozen=True)
@@ -197,33 +202,30 @@ class Joint:
 
 @dataclass(frozen=True)
 class DawidSkene:
-    """Confusions of workers and class frequencies, by expectation and maximisation from vote shares; no classifier.
+    """Confusions of workers and class frequencies, by expectation and maximisation; no classifier.
 
-    `pooling` adds that many votes of the average worker to each: with thousands of workers who vote a few times each, a worker is
-    taken for an average one until there is reason to think otherwise. `pooling` = 0 is the model of Dawid and Skene.
+    `pooling` adds that many votes to each class of each worker, as a worker would cast them who is as often right as this one
+    and errs like all others (`coins`): with thousands of workers who vote a few times each, that much can be told of a worker,
+    and a confusion only where there is reason. `pooling` = 0 is the model of Dawid and Skene, started from vote shares.
     """
 
-    pooling: float = 2.0
+    pooling: float = 4.0
     alternations: int = 20
     name: ClassVar[str] = "dawid_skene"
 
     def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
-        """`alternations` of confusions and beliefs; the objective is the log-likelihood with the prior of the first pooling."""
-        votes, clean = evidence.votes, evidence.clean
-        C = votes.n_classes
-        row_weight = np.where(votes.silent & evidence.weak, 0.0, 1.0)
-        Q = _with_clean(votes.shares(self.smoothing), evidence)
-        pooled = expected_counts(votes, Q, row_weight).sum(axis=0) + 1e-3
-        pseudo = self.pooling * pooled / pooled.sum(axis=0)
+        """`alternations` of confusions and beliefs; the objective is the log-likelihood with the prior of the coins."""
+        row_weight = _crowd_weight(evidence)
+        Q, pseudo = _with_clean(evidence.votes.shares(self.smoothing), evidence), np.zeros(1)
+        if self.pooling > 0:
+            *_, last = coins(evidence, Q)
+            Q, pseudo = last.after, self.pooling * last.rates
         for _ in range(self.alternations):
-            before, counts = Q, expected_counts(votes, Q, row_weight) + pseudo + _TINY
+            before, counts = Q, expected_counts(evidence.votes, Q, row_weight) + pseudo + _TINY
             totals = counts.sum(axis=1, keepdims=True)
-            confusion = counts / totals
-            sizes = row_weight @ Q + _TINY
-            prior, L = np.log(sizes / sizes.sum()), np.log(confusion)
-            Q, (free, known) = _beliefs(votes, np.broadcast_to(prior, (votes.n_rows, C)), L, clean)
-            known += float(evidence.class_counts @ prior)
-            yield Alternation(before, confusion, totals, Q, known + free + float((pseudo * L).sum()))
+            L = np.log(counts / totals)
+            Q, value = _crowd_beliefs(evidence, row_weight @ Q, L)
+            yield Alternation(before, counts / totals, totals, Q, value + float((pseudo * L).sum()))
 
     @property
     def smoothing(self) -> float:
@@ -235,6 +237,30 @@ class DawidSkene:
         course = list(self.alternate(evidence))
         found = tuple(one.objective for one in course)
         return Belief(course[-1].after, ~evidence.votes.silent, course[-1].rates, found)
+
+
+def coins(evidence: Evidence, Q: Float64s, alternations: int = 20) -> Iterator[Alternation]:
+    """Workers with one number each, from the beliefs Q on: right with probability a_j, else wrong like everybody.
+
+        θ_j(v | c) = a_j where v = c, else (1 − a_j) e(v | c),     Σ_{v ≠ c} e(v | c) = 1
+
+    a_j has a prior of `_COIN_VOTES` votes of the average worker under the first Q; e and the class frequencies have none. Each
+    alternation maximises over a, e and the frequencies, then sets Q: the objective never falls. `totals` are votes by worker.
+    """
+    votes, C = evidence.votes, evidence.votes.n_classes
+    row_weight, right, mean = _crowd_weight(evidence), np.eye(C, dtype=bool), None
+    for _ in range(alternations):
+        before, counts = Q, expected_counts(votes, Q, row_weight)
+        hits, cast = np.einsum("jvv->j", counts), counts.sum(axis=(1, 2))
+        if mean is None:
+            mean = (float(hits.sum()) + 1.0) / (float(cast.sum()) + 2.0)
+        a = (hits + _COIN_VOTES * mean) / (cast + _COIN_VOTES)
+        wrong = np.where(right, 0.0, counts.sum(axis=0) + _TINY)
+        errors = wrong / wrong.sum(axis=0)
+        rates = np.where(right, a[:, None, None], (1.0 - a)[:, None, None] * errors)
+        Q, value = _crowd_beliefs(evidence, row_weight @ Q, np.log(rates))
+        value += _COIN_VOTES * float((mean * np.log(a) + (1.0 - mean) * np.log1p(-a)).sum())
+        yield Alternation(before, rates, np.broadcast_to(cast[:, None, None], (len(a), 1, C)), Q, value)
 
 
 MODELS: Mapping[str, Callable[[], SourceModel]] = {
@@ -281,6 +307,18 @@ def softmax(A: Float64s) -> Float64s:
     """By rows."""
     E = np.exp(A - A.max(axis=1, keepdims=True))
     return np.asarray(E / E.sum(axis=1, keepdims=True))
+
+
+def _crowd_weight(evidence: Evidence) -> Float64s:
+    """(n,) 0 for samples of which nothing is known, else 1."""
+    return np.where(evidence.votes.silent & evidence.weak, 0.0, 1.0)
+
+
+def _crowd_beliefs(evidence: Evidence, sizes: Float64s, L: Float64s) -> tuple[Float64s, float]:
+    """Beliefs for class frequencies in proportion to `sizes` (C,), and the log-likelihood of all votes and clean labels."""
+    votes, prior = evidence.votes, np.log((sizes + _TINY) / (sizes + _TINY).sum())
+    Q, (free, known) = _beliefs(votes, np.broadcast_to(prior, (votes.n_rows, votes.n_classes)), L, evidence.clean)
+    return Q, free + known + float(evidence.class_counts @ prior)
 
 
 def expected_counts(votes: SourceVotes, Q: Float64s, row_weight: Float64s) -> Float64s:
