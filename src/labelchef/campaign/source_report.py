@@ -26,7 +26,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.learning import NO_SOURCES, SourceFacts
-from labelchef.sources.adjoint import muted
+from labelchef.sources import adjoint
 from labelchef.sources.models import Belief, make_source_model
 
 _HARDLY = 0.05
@@ -43,7 +43,9 @@ def source_facts(session: Session) -> list[SourceFacts]:
     posterior, clean = session.posterior(), session.labels.clean_ids
     table, presence = csc_array(votes.table), votes.presence
     others = np.asarray(votes.shares(smoothing=1e-9) * np.asarray(presence.sum(axis=1)).reshape(-1, 1))
-    changes, given = muting(session), given_source(session)
+    changes, evidence = muting(session), learner.evidence(np.zeros((len(clean), C)), session.labels)
+    counted = [evidence.given_source in (None, j) for j in range(votes.n_sources)]
+    muted_ones = ~evidence.heard if evidence.given_source is None else np.zeros(votes.n_sources, dtype=bool)
     found = []
     for j, name in enumerate(votes.names):
         block = table[:, j * C : (j + 1) * C].tocsr()
@@ -70,7 +72,7 @@ def source_facts(session: Session) -> list[SourceFacts]:
                 accuracy_high=float(high),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
-                use=_use(learner.choice.model, learner.belief, weight, counted=given in (None, j)),
+                use=_use(learner.choice.model, learner.belief, weight, counted=counted[j], muted=bool(muted_ones[j])),
                 muting=float(changes[j]),
                 confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
                 confusion_low=_rows(each_low),
@@ -99,17 +101,8 @@ def muting(session: Session) -> Float64s:
     evidence = learner.evidence(learner.clean_logits(objective), session.labels)
     by_belief = learner.choice.gamma * learner.belief.spoken[:, None] * S
     P = probabilities(with_reference(objective.engine.host(construction.point.logits)))
-    changes = muted(make_source_model(learner.choice.model), evidence, by_belief, P, given_source(session))
+    changes = adjoint.muted(make_source_model(learner.choice.model), evidence, by_belief, P)
     return changes / objective.engine.n_rows
-
-
-def given_source(session: Session) -> int | None:
-    """The source that the weak labels are, where they were given; None where they are the shares of all votes."""
-    learner = session.learner
-    assert learner is not None, "trusted samples train"
-    votes, N = learner.votes, learner.n_items
-    counted = np.allclose(learner.given[:N], votes.rows(slice(N)).shares())
-    return None if counted else votes.n_sources - 1
 
 
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:
@@ -122,11 +115,11 @@ def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float
     return float(cast @ (np.log(np.diag(rates)) - np.log(other)) / cast.sum())
 
 
-def _use(model: str, belief: Belief | None, weight: float, *, counted: bool) -> str:
+def _use(model: str, belief: Belief | None, weight: float, *, counted: bool, muted: bool) -> str:
     if model == NO_SOURCES or belief is None:
         return "not used"
     if belief.rates is None:
-        return "counted" if counted else "not used"
+        return "muted" if muted else "counted" if counted else "not used"
     if not abs(weight) >= _HARDLY:
         return "muted"
     return "as it votes" if weight > 0 else "turned"

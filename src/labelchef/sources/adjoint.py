@@ -118,21 +118,18 @@ def adjoint(model: SourceModel, evidence: Evidence, by_belief: Float64s) -> Adjo
     return Adjoint(by_p, answers + by_rho * growth)
 
 
-def muted(
-    model: SourceModel, evidence: Evidence, by_belief: Float64s, instead: Float64s, given: int | None
-) -> Float64s:
+def muted(model: SourceModel, evidence: Evidence, by_belief: Float64s, instead: Float64s) -> Float64s:
     """(J,): the change of L if a source were muted.
 
     A sample of which the model then says nothing does not train as a weak one: the same as if it trained with the learner's own
-    probabilities, `instead` (n, C). `given` is the source that the weak labels of the evidence are, None if they are vote shares.
+    probabilities, `instead` (n, C).
     """
     votes, weak = evidence.votes, evidence.weak
     found = np.zeros(votes.n_sources)
     steps = backwards(model, evidence, by_belief) if isinstance(model, Alternating) else []
     share = weight_of_beliefs(model, evidence) if isinstance(model, Alternating) else weak.astype(np.float64)
     for rows, sources, table in _voting(votes, weak):
-        alone = np.asarray(votes.presence[rows].sum(axis=1)).ravel() <= 1.0 + 1e-9
-        quiet = (alone & (not isinstance(model, Joint | Product)))[:, None]
+        quiet = _alone(model, evidence, rows, sources)[:, None]
         by_end, change = by_belief[rows], np.zeros(len(rows))
         for step in steps:
             Q = step.taken.after[rows]
@@ -140,7 +137,7 @@ def muted(
             gone = instead[rows] if step is steps[0] else 0.0
             change += _dot(by_end, np.where(quiet, gone, without) - Q)[:, 0]
             by_end = share[rows, None] * (step.by_share[rows] - _along(table, step.by_count))
-        Q, without = _start(model, evidence, rows, sources, table, given)
+        Q, without = _start(model, evidence, rows, sources, table)
         change += _dot(by_end, (without if steps else np.where(quiet, instead[rows], without)) - Q)[:, 0]
         found += np.bincount(sources, change, minlength=len(found))
     return found
@@ -234,28 +231,40 @@ def _along(table: Any, tables: Float64s) -> Float64s:
     return np.asarray(table @ tables.reshape(-1, tables.shape[2]))
 
 
-def _start(
-    model: SourceModel, evidence: Evidence, rows: Ints, sources: Ints, table: Any, given: int | None
-) -> tuple[Float64s, Float64s]:
+def _alone(model: SourceModel, evidence: Evidence, rows: Ints, sources: Ints) -> Bools:
+    """(m,) whether the model would say nothing of a sample without the vote of this source."""
+    if isinstance(model, Joint | Product):
+        return np.zeros(len(rows), dtype=bool)
+    counted = isinstance(model, Shares) and evidence.given_source is None
+    presence = (evidence.counted if counted else evidence.votes).presence
+    few = np.asarray(presence[rows].sum(axis=1)).ravel() <= 1.0 + 1e-9
+    return np.asarray(few & (evidence.heard[sources] | (not counted)))
+
+
+def _start(model: SourceModel, evidence: Evidence, rows: Ints, sources: Ints, table: Any) -> tuple[Float64s, Float64s]:
     """(m, C) beliefs that the model starts from, and the same without one vote each."""
-    votes, here = evidence.votes, evidence.votes.rows(rows)
-    C = votes.n_classes
+    C = evidence.votes.n_classes
     one = csr_array((table.data, table.indices % C, table.indptr), shape=(len(rows), C)).toarray()
     if isinstance(model, NaiveBayes):
         return one, one
-    smoothing = model.smoothing if isinstance(model, DawidSkene) else SMOOTHING
-    shares = here.shares(smoothing)
-    counts = np.asarray(here.presence.sum(axis=1)).reshape(-1, 1) + C * smoothing
-    rest = np.maximum(shares * counts - one, smoothing)
-    rest /= rest.sum(axis=1, keepdims=True)
     if isinstance(model, DawidSkene):
-        return shares, rest
-    weak = evidence.given[rows]
-    without = rest if given is None else np.where((sources == given)[:, None], rest, weak)
+        return _without(evidence.votes.rows(rows), one, model.smoothing)
+    weak, given = evidence.shares[rows], evidence.given_source
+    _, without = _without(evidence.counted.rows(rows), one * evidence.heard[sources, None], SMOOTHING)
+    if given is not None:
+        without = np.where((sources == given)[:, None], without, weak)
     if isinstance(model, Shares):
         return weak, without
     log_p = evidence.log_p[rows]
     return softmax(log_p + np.log(softened(weak))), softmax(log_p + np.log(softened(without)))
+
+
+def _without(votes: SourceVotes, one: Float64s, smoothing: float) -> tuple[Float64s, Float64s]:
+    """(m, C) vote shares, and the same without one vote on each sample."""
+    shares = votes.shares(smoothing)
+    counts = np.asarray(votes.presence.sum(axis=1)).reshape(-1, 1) + votes.n_classes * smoothing
+    rest = np.maximum(shares * counts - one, smoothing)
+    return shares, np.asarray(rest / rest.sum(axis=1, keepdims=True))
 
 
 def _class_sizes(model: Alternating, evidence: Evidence, taken: Alternation) -> Float64s:

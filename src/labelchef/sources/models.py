@@ -25,7 +25,12 @@ crowds: confusions given that a worker votes, π_j(v | c), and class frequencies
     Σ_clean log f(y) Π_votes π_j(v | y) + Σ_weak log Σ_c f(c) Π_votes π_j(v | c) + Σ_jvc b_jvc log π_j(v | c)
 
 by expectation and maximisation; b (J, C, C) are votes that each worker is taken to have cast before, b = 0 the classic form.
-*Shares* counts votes. *Product* is p times the shares.
+*Shares* counts votes. *Product* is p times the shares. Counted votes cannot be turned, so a source that is worse than chance on
+clean samples, beyond doubt (2.5 %), is not counted: n_j votes on clean samples, h_j of them right, and
+
+    P(Binomial(n_j, Σ_v n_jv f(v) / n_j) ≤ h_j) < 0.025,      f(v): frequency of class v among the clean samples
+
+so that a rule for a rare class is compared with the frequency of this class.
 
 Shapes: votes T (n, J·C) sparse; log p, Q (n, C); clean (n,) class ids, −1 where unknown; rates (J, C, C) by source, vote, class.
 """
@@ -34,9 +39,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
+from scipy.special import betainc
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -50,6 +57,7 @@ _ROWS_A_PIECE, _MOST_PIECES = 4096, 8  # each piece has counts of its own
 _TINY = 1e-12
 _SMOOTHING = 0.05
 _COIN_VOTES = 4.0
+_DOUBT = 0.025
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,33 @@ class Evidence:
     def class_counts(self) -> Float64s:
         """(C,) clean samples of each class."""
         return np.bincount(self.clean[~self.weak], minlength=self.votes.n_classes).astype(np.float64)
+
+    @cached_property
+    def heard(self) -> Bools:
+        """(J,) sources whose votes are counted where votes are counted: all but those worse than chance."""
+        rows, n = np.flatnonzero(~self.weak), self.class_counts
+        counts = expected_counts(self.votes.rows(rows), np.eye(len(n))[self.clean[rows]], np.ones(len(rows)))
+        cast = counts.sum(axis=(1, 2))
+        hits = np.einsum("jvv->j", counts)
+        chance = counts.sum(axis=2) @ (n / max(1.0, n.sum())) / np.maximum(cast, 1e-12)
+        doubt = betainc(np.maximum(cast - hits, 1e-12), hits + 1.0, 1.0 - chance)
+        return np.asarray((cast == 0) | (doubt >= _DOUBT))
+
+    @cached_property
+    def counted(self) -> SourceVotes:
+        """The votes of the sources that are heard."""
+        return self.votes if self.heard.all() else self.votes.of_sources(self.heard)
+
+    @cached_property
+    def given_source(self) -> int | None:
+        """The source that the weak labels are: the last one, if they were given; None where they are the shares of all votes."""
+        counted = np.allclose(self.given[self.weak], self.votes.shares()[self.weak])
+        return None if counted else self.votes.n_sources - 1
+
+    @cached_property
+    def shares(self) -> Float64s:
+        """(n, C): weak labels as they were given; where they are vote shares, those of the sources that are heard."""
+        return self.given if self.heard.all() or self.given_source is not None else self.counted.shares()
 
 
 @dataclass(frozen=True)
@@ -122,7 +157,8 @@ class Shares:
 
     def believe(self, evidence: Evidence) -> Belief:
         """The given labels."""
-        return Belief(_with_clean(evidence.given, evidence), ~evidence.votes.silent)
+        silent = evidence.counted.silent if evidence.given_source is None else evidence.votes.silent
+        return Belief(_with_clean(evidence.shares, evidence), ~silent)
 
 
 @dataclass(frozen=True)
@@ -295,7 +331,7 @@ def _with_clean(Q: Float64s, evidence: Evidence) -> Float64s:
 
 def first_belief(evidence: Evidence) -> Float64s:
     """(n, C): p times the weak labels as given, and clean labels: where alternations start."""
-    return _with_clean(softmax(evidence.log_p + np.log(softened(evidence.given))), evidence)
+    return _with_clean(softmax(evidence.log_p + np.log(softened(evidence.shares))), evidence)
 
 
 def softened(given: Float64s) -> Float64s:

@@ -89,6 +89,13 @@ class SourceVotes:
         """The same sources on some of the samples."""
         return SourceVotes(self.names, self.n_classes, self.table[which])
 
+    def of_sources(self, which: Bools) -> "SourceVotes":
+        """The same table with silence of the sources that are not among `which` (J,)."""
+        table = self.table.copy()
+        table.data = table.data * which[table.indices // self.n_classes]
+        table.eliminate_zeros()
+        return SourceVotes(self.names, self.n_classes, table)
+
     def beside(self, other: "SourceVotes") -> "SourceVotes":
         """These sources and the other ones, on the same samples."""
         names = (*self.names, *other.names)
