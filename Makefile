@@ -1,8 +1,10 @@
-# Every target sets up what it needs: a virtual environment in .venv with the package (the demo), and the tools and PyTorch (all others).
+# Every target sets up what it needs: a virtual environment in .venv with the package (the demo), the tools and PyTorch (all others), and the
+# libraries of the scoreboard (experiments).
 PYTHON ?= python3
 BIN := .venv/bin
 USABLE := .venv/.usable
 READY := .venv/.ready
+PEERS := .venv/.peers
 # Real data sets for the tests marked `data` and for the benchmarks; both do without where the folder is missing.
 export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
@@ -31,11 +33,11 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 # The paper's experiments and the scoreboard, written to docs/; finished cells are kept, the same command goes on.
-experiments: $(READY)
+experiments: $(PEERS)
 	$(BIN)/python -m experiments --publish
 
 # Every table at reduced size, in experiments-quick/; from the start every time.
-experiments-quick: $(READY)
+experiments-quick: $(PEERS)
 	$(BIN)/python -m experiments --quick --fresh
 
 clean:
@@ -49,4 +51,9 @@ $(USABLE): pyproject.toml constraints.txt
 
 $(READY): $(USABLE)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# The libraries that the scoreboard compares with.
+$(PEERS): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,peers]'
 	@touch $@

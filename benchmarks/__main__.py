@@ -9,6 +9,7 @@ from rich.console import Console
 
 NAMES = (
     "round_cost",
+    "learner_cost",
     "selection",
     "look_ahead",
     "constructors",

@@ -232,6 +232,7 @@ def _real(console: Console, folder: Any, quick: bool) -> dict[str, Any]:
         data = real.split(real.load(folder, name), 0, 20_000)
         settings = DescentSettings(epochs=150)
         cleaner = LabelCleaner(
+            trusted="steer",
             selector="increm_infl",
             constructor=DeltaGradLConstructor(settings),
             budget=100,

@@ -54,7 +54,15 @@ def _digits(seed: int) -> Data:
 
 def _run(data: Data, l2: float, labels: int, b: int, ahead: bool) -> dict[str, float]:
     cleaner = LabelCleaner(
-        selector="increm_infl", gamma=0.8, l2=l2, budget=labels, batch_size=b, look_ahead=ahead, holdout=0
+        trusted="steer",
+        selector="increm_infl",
+        gamma=0.8,
+        l2=l2,
+        budget=labels,
+        batch_size=b,
+        look_ahead=ahead,
+        holdout=0,
+        tol=1e-5,
     )
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
     history = cleaner.run(lambda batch: data.y[batch.indices]).history

@@ -16,6 +16,7 @@ from labelchef import LabelCleaner
 from labelchef.core.influence import smallest
 
 ROUNDS, BATCH = 11, 10
+STEERED: dict[str, Any] = {"trusted": "steer", "selector": "increm_infl", "gamma": 0.8, "holdout": 0, "tol": 1e-5}
 
 
 def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
     data = make(shape)
     w = np.ones(shape.n_features, dtype=np.float32)
     units = [median_seconds(lambda: data.X @ w)]
-    cleaner = LabelCleaner(selector="increm_infl", gamma=0.8, l2=shape.l2, budget=None, batch_size=BATCH, holdout=0)
+    cleaner = LabelCleaner(**STEERED, l2=shape.l2, budget=None, batch_size=BATCH)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     for _ in range(ROUNDS):
         batch = cleaner.query()
@@ -98,7 +99,7 @@ def _fidelity(cleaner: LabelCleaner, data: Data, shape: Shape) -> dict[str, Any]
 def _added_memory(data: Data, shape: Shape) -> int:
     """Peak of what NumPy allocated beyond X over initialisation and two rounds."""
     tracemalloc.start()
-    cleaner = LabelCleaner(selector="increm_infl", gamma=0.8, l2=shape.l2, budget=None, batch_size=BATCH, holdout=0)
+    cleaner = LabelCleaner(**STEERED, l2=shape.l2, budget=None, batch_size=BATCH)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     for _ in range(2):
         batch = cleaner.query()

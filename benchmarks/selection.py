@@ -81,7 +81,7 @@ def campaign(data: Data, l2: float, b: int, rounds: int = ROUNDS) -> list[Measur
         "theorem 1": Theorem1Selector(),
         "theorem 1, μ-term only": Theorem1Selector(delta_terms=False),
     }
-    cleaner = LabelCleaner(selector="infl", look_ahead=False, gamma=0.8, l2=l2, budget=None, batch_size=b, holdout=0)
+    cleaner = LabelCleaner(preset="paper", l2=l2, budget=None, batch_size=b)
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val)
     session = cleaner._session
     measured: dict[str, list[Round]] = {key: [] for key in selectors}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments import cnn, comparisons, defaults, exp1, scoreboard, speed, tsne
+from experiments import cnn, comparisons, defaults, exp1, scoreboard, selectors, speed, tsne
 from experiments.plans import Experiment, Plan
 from experiments.reporting import DOCS, Report, header
 from experiments.running import Outcome, estimated_seconds, run_cells
@@ -15,7 +15,7 @@ from experiments.store import CellStore
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for module in (scoreboard, defaults, exp1, comparisons, speed, tsne, cnn)
+    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn)
     for experiment in module.EXPERIMENTS
 }
 
@@ -75,7 +75,8 @@ def _announcement(chosen: list[Experiment], plan: Plan, store: CellStore, jobs: 
     done = store.finished(cells.values())
     left = [cell for key, cell in cells.items() if key not in done]
     minutes = estimated_seconds(left, jobs) / 60
-    return f"{len(cells):,} cells on {', '.join(plan.sets)}; {len(left):,} to run, roughly {minutes:.0f} minutes with {jobs} jobs"
+    sets = ", ".join(dict.fromkeys(cell.data for cell in cells.values()))
+    return f"{len(cells):,} cells on {sets}; {len(left):,} to run, roughly {minutes:.0f} minutes with {jobs} jobs"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -56,8 +56,9 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What a finished cell is known by: its settings, the recipe and the version of the package."""
-        text = json.dumps([RECIPE, labelchef.__version__, asdict(self)], sort_keys=True)
+        """What a finished cell is known by: its settings, the recipe and the version of the package, which peers do not use."""
+        version = "" if self.kind == "peer" else labelchef.__version__
+        text = json.dumps([RECIPE, version, asdict(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -98,11 +99,14 @@ def code_digest() -> str:
 
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run a cell; its result as plain JSON. The same wherever and in whatever order it runs, times apart."""
-    from experiments import embedding, networks, timings
+    from experiments import embedding, networks, peers, selectors, timings
 
     kinds = {
         "campaign": campaign,
         "network": networks.campaign,
+        "peer": peers.peer_campaign,
+        "board": peers.our_campaign,
+        "selectors": selectors.study,
         "tsne": embedding.measure,
         "selection": timings.selection,
         "construction": timings.construction,
@@ -129,7 +133,9 @@ def strengths(problem_cell: Cell) -> tuple[float, float]:
     d = problem_of(problem_cell).data
     settings = {name: getattr(problem_cell, name) for name in ("gamma", "l2", "holdout")}
     cleaner = LabelCleaner(
-        random_state=problem_cell.seed, **{name: value for name, value in settings.items() if value is not None}
+        trusted="steer",
+        random_state=problem_cell.seed,
+        **{name: value for name, value in settings.items() if value is not None},
     )
     cleaner.fit(d.X, d.Y_weak, X_val=d.X_val, y_val=d.y_val)
     return cleaner.gamma_, cleaner.l2_
@@ -142,6 +148,8 @@ def cleaner_of(cell: Cell) -> LabelCleaner:
         same = replace(cell, experiment="", selector="", strategy="", b=0, labels=0, look_ahead=False, constructor="")
         settings["gamma"], settings["l2"] = strengths(same)
     return LabelCleaner(
+        trusted="steer",
+        tol=1e-5,
         selector=cell.selector,
         constructor=cell.constructor,
         budget=cell.labels,

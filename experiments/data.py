@@ -2,7 +2,10 @@
 
 Weak labels are what a set has, labelling functions or one crowd worker's vote, else random, as the paper's are for its
 image sets. People are votes of the crowd that the weak labels have not used; where there are none, simulated
-annotators who err on 5 % of the items, each for themselves.
+annotators who err on 5 % of the items, each for themselves. `draw` gives such a problem.
+
+`sourced` gives the problem of the scoreboard instead: the votes of every source by themselves, trusted samples of a wanted
+number, and a test part that is the same for all numbers of trusted samples. There answers are the reference labels.
 """
 
 import functools
@@ -27,6 +30,10 @@ NO_VOTE = -2
 """In a table of answers: nobody was asked. −1 is the answer 'ambiguous'."""
 PEOPLE = 3
 COMPONENTS = 64
+MOST_TRUSTED = 300
+"""Samples of the trusted part that `sourced` keeps for training: the test part begins after them, whatever is asked for."""
+LEAST_TEST = 150
+"""So many samples of the trusted part are tested on at least; where that leaves too few, training samples are trusted too."""
 
 
 @dataclass(frozen=True)
@@ -231,3 +238,152 @@ def drawn_from(
     chosen = real.rows(pool, rng, n_train=n_train, n_val=n_val)
     chosen = replace(chosen, test=chosen.test[:n_test])
     return Problem(real.problem(pool, chosen, rng), None if answers is None else answers[chosen.train])
+
+
+@dataclass(frozen=True)
+class Sourced:
+    """A problem with sources: votes are class ids, −1 where a source says nothing.
+
+    Shapes: X (N, D), votes (N, J), y (N,); X_val (n_trusted, D), votes_val (n_trusted, J) or None where the sources cannot
+    vote there, y_val (n_trusted,); X_test, y_test.
+    """
+
+    X: NDArray[np.float32]
+    votes: NDArray[np.int64]
+    y: NDArray[np.int64]
+    X_val: NDArray[np.float32]
+    votes_val: NDArray[np.int64] | None
+    y_val: NDArray[np.int64]
+    X_test: NDArray[np.float32]
+    y_test: NDArray[np.int64]
+    n_classes: int
+
+
+def _census(folder: Path) -> real.Pool:
+    """A table of people; every column with mean 0 and variance 1 over the training part."""
+    table = np.load(folder / "census.npz")
+    train = table["split"] == 0
+    X = table["X"].astype(np.float64)
+    X = (X - X[train].mean(axis=0)) / np.maximum(X[train].std(axis=0), 1e-3)
+    return real.Pool(X.astype(np.float32), table["L"].astype(np.int64), table["y"].astype(np.int64), ~train, 2)
+
+
+def _all_votes(folder: Path) -> real.Pool:
+    """CIFAR-10N with its three votes of each image; they are anonymous, so each column is taken for a source."""
+    return real.SETS["cifar10n"](folder)
+
+
+def _named(votes: pd.DataFrame, worker: str, n: int) -> NDArray[np.int64]:
+    """The first vote of every item, in the column of the worker who gave it: (n, workers)."""
+    first = votes.drop_duplicates("item")
+    workers = np.unique(first[worker])
+    table = np.full((n, len(workers)), -1, dtype=np.int64)
+    table[first["item"].to_numpy(), np.searchsorted(workers, first[worker])] = first["vote"]
+    return table
+
+
+def _sentiment_workers(folder: Path) -> real.Pool:
+    pool = real.SETS["sentiment_polarity_mturk"](folder)
+    return replace(pool, votes=_named(pd.read_parquet(folder / "votes.parquet"), "annotator", len(pool.y)))
+
+
+def _fact_raters(folder: Path) -> real.Pool:
+    pool = real.SETS["fact_google_relations"](folder)
+    known = (pd.read_parquet(folder / "facts.parquet", columns=["mv"])["mv"] >= 0).to_numpy()
+    votes = pd.read_parquet(folder / "votes.parquet")
+    return replace(pool, votes=_named(votes[votes["vote"] < 2], "rater", len(known))[known])
+
+
+def _digit_sources(folder: Path) -> real.Pool:
+    """Five simulated sources: right on 85, 75, 65, 55 and 10 % of what they vote on, which is half of the samples."""
+    pool = _digits(folder)
+    rng = np.random.default_rng(2021)
+    columns = []
+    for accuracy in (0.85, 0.75, 0.65, 0.55, 0.1):
+        wrong = (pool.y + rng.integers(1, 10, len(pool.y))) % 10
+        said = np.where(rng.random(len(pool.y)) < accuracy, pool.y, wrong)
+        columns.append(np.where(rng.random(len(pool.y)) < 0.5, said, -1))
+    return replace(pool, votes=np.column_stack(columns))
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A set of the scoreboard: how it is read, its sources in words, and whether they vote on trusted samples too."""
+
+    folder: str
+    read: Callable[[Path], real.Pool]
+    text: str
+    everywhere: bool
+
+
+SOURCED = {
+    "youtube_wrench": Sources("youtube_wrench", real.SETS["youtube_wrench"], "10 labelling functions", True),
+    "trec_rules": Sources("trec_rules", real.SETS["trec_rules"], "68 rules", True),
+    "airline_twitter": Sources("airline_twitter", real.SETS["airline_twitter"], "24 labelling functions", True),
+    "census": Sources("census", _census, "83 labelling functions", True),
+    "cifar10n": Sources("cifar10n", _all_votes, "3 crowd votes on every sample", False),
+    "sentiment_polarity_mturk": Sources(
+        "sentiment_polarity_mturk", _sentiment_workers, "29 crowd workers, one vote on every sample", False
+    ),
+    "fact_google_relations": Sources(
+        "fact_google_relations", _fact_raters, "57 raters, one vote on every sample", False
+    ),
+    "vader_icwsm14": Sources("vader_icwsm14", real.SETS["vader_icwsm14"], "one that votes at random", False),
+    "pneumonia": Sources("medmnist", _pneumonia, "one that votes at random", False),
+    "digits": Sources("", _digit_sources, "5 simulated", True),
+}
+"""Name → set of the scoreboard; `digits` stands in where there is no folder of data."""
+
+
+def sourced_here() -> tuple[str, ...]:
+    """The sets of the scoreboard that are in LABELCHEF_DATA, else the digits."""
+    folder = real.data_folder()
+    names = [name for name in SOURCED if name != "digits"]
+    found = () if folder is None else tuple(name for name in names if (folder / SOURCED[name].folder).is_dir())
+    return found or ("digits",)
+
+
+@functools.cache
+def _pool_of(name: str, folder: Path) -> real.Pool:
+    return SOURCED[name].read(folder / SOURCED[name].folder)
+
+
+def sourced(name: str, seed: int, n_trusted: int, *, n_train: int = 8000, n_test: int = 5000) -> Sourced:
+    """The scoreboard's problem of a seed: at most `n_train` training and `n_test` test samples."""
+    pool = _pool_of(name, Path(os.environ.get("LABELCHEF_DATA") or "."))
+    rng = np.random.default_rng([seed, 78])
+    rows = sourced_rows(pool, rng, n_trusted)
+    train, trusted, test = np.sort(rows.train[:n_train]), rows.val, rows.test[:n_test]
+    if pool.votes is None:
+        votes, votes_val = rng.integers(0, pool.n_classes, (len(train), 1)), None
+    else:
+        votes = pool.votes[train]
+        votes_val = pool.votes[trusted] if SOURCED[name].everywhere else None
+    X, y = pool.X, pool.y
+    return Sourced(X[train], votes, y[train], X[trusted], votes_val, y[trusted], X[test], y[test], pool.n_classes)
+
+
+def sourced_rows(pool: real.Pool, rng: np.random.Generator, n_trusted: int) -> real.Rows:
+    """A random split with `n_trusted` trusted samples, which have every class.
+
+    Of random orders the first is taken whose leading 30 (or `n_trusted`, if that is less) have every class. A larger number
+    of trusted samples contains the smaller ones, and training and test part do not depend on it.
+    """
+    if not 0 < n_trusted <= MOST_TRUSTED:
+        raise ValueError(f"n_trusted is {n_trusted}; expected 1 to {MOST_TRUSTED}")
+    train, held = rng.permutation(np.flatnonzero(~pool.trusted)), rng.permutation(np.flatnonzero(pool.trusted))
+    held = _with_every_class(held, pool.y, pool.n_classes, min(n_trusted, 30), rng)
+    own = min(MOST_TRUSTED, len(held) - LEAST_TEST)
+    trusted = np.concatenate([held[:own], train[: MOST_TRUSTED - own]])
+    return real.Rows(train[MOST_TRUSTED - own :], trusted[:n_trusted], held[own:])
+
+
+def _with_every_class(
+    rows: NDArray[np.int64], y: NDArray[np.int64], n_classes: int, first: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The rows in a random order whose `first` ones have every class."""
+    if first < n_classes or len(np.unique(y[rows])) < n_classes:
+        raise ValueError(f"{first} of {len(rows)} samples; expected at least one of each of the {n_classes} classes")
+    while len(np.unique(y[rows[:first]])) < n_classes:
+        rows = rng.permutation(rows)
+    return rows

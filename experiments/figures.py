@@ -25,6 +25,30 @@ def curves(frame: pd.DataFrame, *, title: str, x: str, y: str, log_x: bool = Fal
     return _sized(chart, HEIGHT)
 
 
+def budget_curves(frame: pd.DataFrame, *, title: str, ceiling: float | None) -> Any:
+    """Lines over columns x, y, method, one for each size (trusted samples they begin with); a dashed line for the ceiling."""
+    import altair as alt
+
+    lines = (
+        alt.Chart(frame, title=title)
+        .mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X("x:Q", title="trusted and asked labels", scale=alt.Scale(type="log", nice=False)),
+            y=alt.Y("y:Q", title="test macro-F1", scale=alt.Scale(zero=False)),
+            color=alt.Color("method:N", title=None, scale=alt.Scale(scheme="tableau10")),
+            detail="size:N",
+        )
+    )
+    if ceiling is None:
+        return _sized(lines, HEIGHT)
+    top = (
+        alt.Chart(pd.DataFrame({"y": [ceiling]}))
+        .mark_rule(strokeDash=[4, 4], color="#888")
+        .encode(y=alt.Y("y:Q", title="test macro-F1"))
+    )
+    return _sized(alt.layer(lines, top), HEIGHT)
+
+
 def dots(frame: pd.DataFrame, *, title: str, x: str) -> Any:
     """A dot with its interval for each method: columns method, mean, half; the best on top."""
     import altair as alt

@@ -49,7 +49,7 @@ def campaign(cell: Cell) -> dict[str, Any]:
         _network(d.X.shape, problem.n_classes, cell.seed), cell.selector, constructors.get(cell.constructor, cell.constructor),
         training=TrainingSettings(epochs=EPOCHS, batch_size=MINIBATCH),
         influence=InfluenceSettings(damping=DAMPING, tol=TOLERANCE, curvature_rows=CURVATURE_ROWS),
-        budget=cell.labels, batch_size=cell.b, device="cpu", random_state=cell.seed,
+        budget=cell.labels, batch_size=cell.b, device="cpu", random_state=cell.seed, trusted="steer",
         **{name: getattr(cell, name) for name in ("gamma", "l2", "holdout") if getattr(cell, name) is not None},
     )  # fmt: skip
     torch.set_num_threads(1)

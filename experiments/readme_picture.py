@@ -1,8 +1,8 @@
 """The picture and the baseline of the README: `python -m experiments.readme_picture` runs the demo and writes docs/demo.svg.
 
 The picture shows test macro-F1 against the labels asked (seed 0), with a baseline: scikit-learn's LogisticRegression,
-trained on the trusted samples alone. The command also prints the baseline's test macro-F1 on the demo and, where
-LABELCHEF_DATA is set, on the real sets of the scoreboard, with default and with cross-validated regularisation.
+trained on the trusted samples alone. The command also prints the baseline's test macro-F1 on the demo, with default and with
+cross-validated regularisation. On real sets it is a row of the scoreboard.
 """
 
 import tempfile
@@ -14,11 +14,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import f1_score
 
-from experiments.cells import Cell
-from experiments.data import draw, sets_here
 from experiments.reporting import DOCS
-from experiments.scoreboard import N_TRAIN
-from experiments.stats import estimate
 from labelchef.domain.arrays import Floats, Ints
 from labelchef.io.digits import load_digits_demo
 from labelchef.report.charts import as_svg
@@ -56,12 +52,6 @@ def trusted_only(X_val: Floats, y_val: Ints, X_test: Floats, y_test: Ints) -> tu
 def on_demo(seed: int) -> tuple[float, float]:
     """The baseline on the demo's digits."""
     d = load_digits_demo(seed)
-    return trusted_only(d.X_val, d.y_val, d.X_test, d.y_test)
-
-
-def on_set(name: str, seed: int) -> tuple[float, float]:
-    """The baseline on a set of the scoreboard, with the scoreboard's split."""
-    d = draw(name, seed, n_train=N_TRAIN, n_test=Cell.n_test).data
     return trusted_only(d.X_val, d.y_val, d.X_test, d.y_test)
 
 
@@ -110,9 +100,6 @@ def main() -> None:
     (DOCS / "demo.svg").write_text(as_svg(picture(demo_curve(0), on_demo(0)[0])) + "\n")
     for seed in range(3):
         print("demo, seed {}: default C {:.3f}, cross-validated C {:.3f}".format(seed, *on_demo(seed)))
-    for name in sets_here():
-        figures = zip(*(on_set(name, seed) for seed in range(10)), strict=True)
-        print("{}: default C {}, cross-validated C {}".format(name, *(estimate(values).text() for values in figures)))
 
 
 if __name__ == "__main__":

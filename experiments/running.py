@@ -101,7 +101,7 @@ def _begin() -> None:
 
 _ROUND, _START = 0.03, 0.15
 _SLOW = {"duti": 0.08, "o2u": 0.07, "cleanlab_quality": 0.02, "active_lab": 0.65, "tars": 0.02}
-_KINDS = {"selection": 25.0, "construction": 60.0, "tsne": 8.0, "network": 15.0}
+_KINDS = {"selection": 25.0, "construction": 60.0, "tsne": 8.0, "network": 15.0, "peer": 4.0, "board": 6.0}
 
 
 def estimated_seconds(cells: Sequence[Cell], jobs: int) -> float:

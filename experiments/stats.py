@@ -1,18 +1,13 @@
-"""What tables are made of: intervals over seeds, ranks, areas, labels needed.
+"""What tables are made of: intervals over seeds, ranks, labels needed."""
 
-Curves are test macro-F1 against labels asked, straight between rounds.
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, rankdata
+from scipy.stats import rankdata
 from scipy.stats import t as student
 
-from labelchef.campaign.gain import area as area
 from labelchef.campaign.gain import labels_to_reach as labels_to_reach
 
 
@@ -51,27 +46,6 @@ def estimate(values: Any) -> Estimate:
     return Estimate(float(values.mean()), half, n)
 
 
-def at(asked: Sequence[float], f1: Sequence[float], labels: float) -> float:
-    """F1 after so many labels; that of the end if the campaign ended before."""
-    return float(np.interp(labels, asked, f1))
-
-
-def median_interval(values: Any) -> tuple[float, float, float]:
-    """Median, and the order statistics that hold the true one with 95 % or, for few values, as nearly as they can.
-
-    >>> median_interval([1.0, 2.0, float("inf")])
-    (2.0, 1.0, inf)
-    """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    n = len(ordered)
-    k = int(binom.ppf(0.025, n, 0.5))
-    k = max(k - 1, 0) if 2 * binom.cdf(k, n, 0.5) > 0.05 and k > 0 else k
-    low, high = ordered[k], ordered[n - 1 - k]
-    middle = (ordered[(n - 1) // 2], ordered[n // 2])
-    median = middle[0] if middle[0] == middle[1] else sum(middle) / 2
-    return float(median), float(low), float(high)
-
-
 def mean_ranks(frame: pd.DataFrame, value: str) -> pd.DataFrame:
     """Mean rank over data sets of every method: columns method, and one row a seed for each.
 
@@ -81,12 +55,3 @@ def mean_ranks(frame: pd.DataFrame, value: str) -> pd.DataFrame:
     table = frame.pivot_table(index=["seed", "data"], columns="method", values=value).dropna()
     ranks = pd.DataFrame(rankdata(-table.to_numpy(), axis=1), index=table.index, columns=table.columns)
     return ranks.groupby(level="seed").mean()
-
-
-def paired_gain(frame: pd.DataFrame, value: str, method: str, against: str) -> Estimate:
-    """Gain of a method over another, paired by data set and seed, averaged over the sets, interval over seeds."""
-    table = frame.pivot_table(index=["seed", "data"], columns="method", values=value)
-    if method not in table or against not in table:
-        return estimate([])
-    gain = (table[method] - table[against]).dropna()
-    return estimate(gain.groupby(level="seed").mean())

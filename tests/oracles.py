@@ -146,9 +146,13 @@ def dense_quasi_hessian(S: Array, Y: Array) -> Array:
     return np.asarray(B)
 
 
+STEERED: dict[str, Any] = {"trusted": "steer", "selector": "expected_infl", "tol": 1e-5}
+"""The defaults of version 0.1, where trusted samples only steer: for tests of what only such a campaign has."""
+
+
 def paper_cleaner(**given: Any) -> LabelCleaner:
-    """A cleaner that asks by INFL, with strengths that are given: what the mathematics of the paper is tested with."""
-    return LabelCleaner(**{"selector": "increm_infl", "gamma": 0.8, "l2": 0.01, **given})
+    """A cleaner whose trusted samples steer, by INFL, with strengths that are given: for tests of the paper's mathematics."""
+    return LabelCleaner(**{**STEERED, "selector": "increm_infl", "gamma": 0.8, "l2": 0.01, **given})
 
 
 def power_norm(

@@ -21,6 +21,7 @@ from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
+from tests.oracles import STEERED
 from tests.store_support import CLASSES, label_all, make, small_data
 
 
@@ -35,7 +36,7 @@ def labelled(ws: Workspace, name: str, **chosen: Any) -> str:
 
 
 def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
-    campaign = labelled(ws, "Two parts")
+    campaign = labelled(ws, "Two parts", **STEERED)
     assert settings(ws, campaign).holdout == "auto"
     closed = [one for one in rounds(ws, campaign) if one.validation]
     assert len(closed) == 3
@@ -54,7 +55,7 @@ def test_both_parts_are_stored_and_the_gain_with_them(ws: Workspace) -> None:
     assert set(frames(found)["metric"]["split"]) == {"validation", "steering"}
     assert f"{judges.sum()} samples that the selection never saw" in found.note
     page = exchange.report(ws, campaign)
-    assert f"gain on validation ({judges.sum()} samples), 95 % interval" in page
+    assert f"gain on validation ({judges.sum()} samples held out), 95 % interval" in page
 
 
 def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
@@ -73,7 +74,7 @@ def test_a_restart_and_a_replay_judge_the_same(ws: Workspace) -> None:
 
 
 def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
-    campaign = labelled(ws, "None", holdout=0)
+    campaign = labelled(ws, "None", holdout=0, **STEERED)
     seen = [one for one in status(ws, campaign).rounds if one.validation]
     assert all(one.gain is None and one.steering == one.validation for one in seen)
     found = progress(ws, campaign)
@@ -86,6 +87,23 @@ def test_a_campaign_without_a_holdout_says_so(ws: Workspace) -> None:
     assert "All of validation steers" in exchange.report(ws, campaign)
 
 
+def test_trusted_samples_that_train_judge_by_leave_one_out(ws: Workspace) -> None:
+    campaign = labelled(ws, "Trained")
+    seen = [one for one in status(ws, campaign).rounds if one.validation]
+    assert len(seen) == 3
+    for one in seen:
+        assert one.validation is not None
+        assert one.gain is not None
+        assert one.steering == one.validation
+        assert one.gain["f1_macro"].samples == 140
+        assert one.gain["f1_macro"].after == one.validation["f1_macro"]
+    found = progress(ws, campaign)
+    assert "cross-fitted over 140 trusted samples" in found.note
+    assert set(frames(found)["metric"]["split"]) == {"validation"}
+    assert "cross-fitted over 140 trusted samples" in exchange.report(ws, campaign)
+    assert replay(ws, campaign).agrees
+
+
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:
     """Validation whose judges are all mislabelled: what steers is near perfect, and the campaign does not finish."""
     given = data()
@@ -93,7 +111,7 @@ def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:
     X = given.validation[0].copy()
     X[judges] = -9.0 * X[judges]
     wrong = replace(given, validation=(X, given.validation[1]))
-    stuck = make(ws, "Stuck", wrong, target=0.6, target_metric="accuracy", budget=40)
+    stuck = make(ws, "Stuck", wrong, target=0.6, target_metric="accuracy", budget=40, **STEERED)
     label_all(ws, stuck, "ann", rounds=3, n=170)
     last = [one for one in rounds(ws, stuck) if one.validation][-1]
     assert last.validation is not None
@@ -105,13 +123,13 @@ def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:
 def test_few_judges_are_said_once_when_it_is_made(tmp_path: Path) -> None:
     with open_workspace(tmp_path / "home") as ws:
         with pytest.warns(JudgeWarning, match="all 30 validation samples steer") as said:
-            made = create_campaign(ws, "Few", small_data(), Settings(budget=8), "lead")
+            made = create_campaign(ws, "Few", small_data(), Settings(budget=8, **STEERED), "lead")
         assert len(said) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             advance(ws, made.slug)
         with pytest.warns(JudgeWarning, match="holdout is 0, so the target"):
-            create_campaign(ws, "None", data(), Settings(holdout=0, target=0.9), "lead")
+            create_campaign(ws, "None", data(), Settings(holdout=0, target=0.9, **STEERED), "lead")
 
 
 @pytest.mark.parametrize("holdout", [1.0, -0.5, "most", None, True])

@@ -43,7 +43,7 @@ def test_a_campaign_from_the_first_model_to_the_last_item(ws: Workspace) -> None
 
 
 def test_a_task_shows_content_and_reasons(ws: Workspace) -> None:
-    campaign = make(ws)
+    campaign = make(ws, selector="expected_infl")
     first, second = tasks(ws, campaign, "ann")
     assert (first.rank, second.rank) == (0, 1)
     assert first.content.text == f"text {first.item}"

@@ -18,7 +18,9 @@ from sklearn.base import clone
 import labelchef
 from labelchef import InvalidInputError, LabelchefError, LabelCleaner, MissingClassWarning
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
+from labelchef.campaign.learning import ROWS
 from labelchef.selectors import InflSelector
+from tests.oracles import STEERED
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def test_the_documented_session(data: dict[str, Any]) -> None:
 
 
 def test_the_model_is_the_optimum_after_every_update(data: dict[str, Any]) -> None:
-    cleaner = fit(data, {"gamma": 0.8, "l2": 0.01})
+    cleaner = fit(data, {**STEERED, "gamma": 0.8, "l2": 0.01})
     cleaner.update([3, 4, 5], [0, 1, 0]).update([4], [-1])
     X = np.hstack([data["X"], np.ones((120, 1))])
     P = cleaner.predict_proba(data["X"])
@@ -328,6 +330,7 @@ def test_a_joblib_round_trip_keeps_labels_and_model_together(data: dict[str, Any
     cleaner = fit(data)
     joblib.dump(cleaner, tmp_path / "cleaner.joblib")
     revived = joblib.load(tmp_path / "cleaner.joblib")
+    np.testing.assert_array_equal(revived.judged()[1].losses, cleaner.judged()[1].losses)  # type: ignore[index]
     items = np.arange(50)
     np.testing.assert_allclose(
         revived.update(items, data["y"][:50]).W_, cleaner.update(items, data["y"][:50]).W_, atol=1e-9
@@ -408,7 +411,7 @@ def test_settings_of_the_fit_stay_with_the_model(data: dict[str, Any]) -> None:
 
 
 def test_scores_and_suggestions_do_not_change_what_the_constructor_is_given(data: dict[str, Any]) -> None:
-    cleaner = fit(data)
+    cleaner = fit(data, {"selector": "increm_infl"})
     cleaner.query()
     carried = cleaner._session._carried
     assert carried is not None
@@ -442,18 +445,23 @@ def test_scores_of_every_sample(data: dict[str, Any], selector: str) -> None:
         np.testing.assert_array_equal(scores, fit(data, {"selector": "infl"}).update([5], [0]).scores())
 
 
-def test_memory_beyond_the_features_is_a_fraction_of_them(rng: np.random.Generator) -> None:
+def test_memory_grows_by_a_fraction_of_the_features(rng: np.random.Generator) -> None:
     X, y = rng.normal(size=(40_000, 256)).astype(np.float32), rng.integers(0, 2, 40_000)
     weak = rng.dirichlet([1, 1], 40_000)
     LabelCleaner().fit(X[:500], weak[:500], X_val=X[:99], y_val=y[:99]).query()  # compiles what is to be compiled
-    tracemalloc.start()
-    cleaner = LabelCleaner(gamma=0.8, l2=0.01).fit(X, weak, X_val=X[:500], y_val=y[:500])
-    for _ in range(2):
-        batch = cleaner.query()
-        cleaner.update(batch.indices, y[batch.indices])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak <= 0.25 * X.nbytes + 8 * 257**2
+    peaks = []
+    for n in (20_000, 40_000):
+        tracemalloc.start()
+        cleaner = LabelCleaner(gamma=0.8, l2=0.01).fit(X[:n], weak[:n], X_val=X[:500], y_val=y[:500])
+        for _ in range(2):
+            batch = cleaner.query()
+            cleaner.update(batch.indices, y[batch.indices])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] <= 0.25 * X[20_000:].nbytes
+    assert (
+        peaks[0] <= 8 * 257**2 + 4 * 8 * (ROWS + 500) * 256 + 0.25 * X[:20_000].nbytes
+    )  # the choice is made on few samples
 
 
 @pytest.mark.parametrize("constructor", ["newton", "retrain", "deltagrad_l"])
@@ -476,7 +484,7 @@ def test_the_final_model_does_not_depend_on_the_rounds(data: dict[str, Any], con
 
 
 def test_the_final_model_is_the_optimum(data: dict[str, Any]) -> None:
-    cleaner = fit(data, {"gamma": 0.8, "l2": 0.01, "budget": 30})
+    cleaner = fit(data, {**STEERED, "gamma": 0.8, "l2": 0.01, "budget": 30})
     model = cleaner.run(GroundTruth(data["y"])).model
     W = np.vstack([model.coef, model.intercept])
     weight = np.where(cleaner.cleaned_, 1.0, 0.8)[:, None]

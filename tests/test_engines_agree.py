@@ -246,7 +246,7 @@ def test_an_engine_survives_a_pickle(rng: np.random.Generator) -> None:
 
 def campaign(engine: str, problem: Any, **settings: Any) -> LabelCleaner:
     y_val = problem.Y_val.argmax(axis=1)
-    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **settings)
+    cleaner = LabelCleaner(engine=engine, l2=problem.l2, gamma=0.8, budget=None, **{"tol": 1e-5, **settings})
     return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
 
 
@@ -305,7 +305,7 @@ def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
         np.testing.assert_array_equal(batches[0].suggested, batches[1].suggested)
-        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(batches[1].influence, batches[0].influence, rtol=1e-4, atol=1e-7)
         for cleaner in (one, two):
             cleaner.update(batches[0].indices, truth[batches[0].indices])
 
@@ -412,6 +412,42 @@ def test_campaigns_on_a_gpu_choose_like_those_on_a_cpu(rng: np.random.Generator,
 @pytest.mark.parametrize("selector", sorted(set(ALL_SELECTORS) - {"expected_infl", "increm_infl", "random"}))
 def test_every_other_selector_chooses_alike_on_a_gpu(rng: np.random.Generator, selector: str) -> None:
     choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
+
+
+def learn_alike(device: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Trusted samples that train, sources, an audit and a choice anew: the same on another engine."""
+    from labelchef.engines.choice import Placement
+
+    N, n, C = 600, 60, 3
+    y = rng.integers(0, C, N + n)
+    X = (rng.normal(size=(N + n, 8)) + 0.8 * np.eye(C, 8)[y]).astype(np.float32)
+    votes = np.where(rng.random((N + n, 6)) < 0.6, y[:, None], rng.integers(0, C, (N + n, 6)))
+    votes[rng.random((N + n, 6)) < 0.5] = -1
+    cleaners = []
+    for where in (None, device):
+        monkeypatch.setattr("labelchef.campaign.start.choose_placement", lambda *_, where=where: Placement(where))
+        cleaner = LabelCleaner(budget=60, batch_size=20, audit=0.1, tol=1e-6)
+        cleaner.fit(X[:N], votes=votes[:N], votes_val=votes[N:], X_val=X[N:], y_val=y[N:], classes=list(range(C)))
+        cleaner.run(lambda batch: y[batch.indices])
+        cleaners.append(cleaner)
+    one, two = cleaners
+    for a, b in zip(one.rounds_, two.rounds_, strict=True):
+        assert set(a.batch.indices.tolist()) == set(b.batch.indices.tolist())
+        assert (a.choice and a.choice.model) == (b.choice and b.choice.model)
+        assert a.validation.loss == pytest.approx(b.validation.loss, abs=1e-4)
+    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-4)
+    np.testing.assert_allclose(one.posterior_, two.posterior_, atol=1e-3)
+    np.testing.assert_allclose(one.sources_["muting"], two.sources_["muting"], atol=1e-4)
+    np.testing.assert_allclose(one.finish().predict_proba(X), two.finish().predict_proba(X), atol=1e-4)
+
+
+def test_the_learner_is_the_same_on_pytorch(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    learn_alike("cpu", monkeypatch, rng)
+
+
+@pytest.mark.gpu
+def test_the_learner_is_the_same_on_a_gpu(gpu: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    learn_alike(gpu, monkeypatch, rng)
 
 
 @pytest.mark.gpu

@@ -73,11 +73,17 @@ CASES = {  # classes, columns, weak rows, skew of the classes, distance of the c
     "6 classes": (6, 30, 0, 0.4, 0.7, 0.003),
     "6 classes, weak rows too": (6, 30, 600, 0.4, 0.6, 0.003),
 }
+UNSEEN = {  # the factors of the interval were chosen on problems like those above, and not on these
+    "2 classes, 200 columns": (2, 200, 0, 0.5, 0.35, 0.02),
+    "3 classes, 100 columns, weak rows too": (3, 100, 1000, 1.0, 0.35, 0.01),
+    "5 classes that overlap": (5, 10, 0, 0.2, 0.4, 0.03),
+    "8 classes": (8, 15, 0, 0.3, 0.9, 0.01),
+}
 
 
 def leave_one_out_case(rng: np.random.Generator, name: str, n: int) -> tuple[Ints, Float64s, dict[str, float]]:
     """Classes and leave-one-out logits of n trusted samples, and what the model trained on all of them does elsewhere."""
-    C, d, weak, skew, spread, l2 = CASES[name]
+    C, d, weak, skew, spread, l2 = (CASES | UNSEEN)[name]
     centres = spread * rng.normal(size=(C, d)) / np.sqrt(d)
     prior = np.exp(-skew * np.arange(C))
 
@@ -120,22 +126,22 @@ def levels(name: str, n: int, runs: int) -> dict[str, tuple[float, float, float]
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize("n", [100, 300])
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", [*CASES, *UNSEEN])
 def test_the_level_of_leave_one_out_figures(name: str, n: int) -> None:
-    """docs/validation.md has the levels of 500 runs; 100 runs have a standard error of 0.022."""
-    found = levels(name, n, runs=100)
-    assert found["accuracy"][0] > 0.95 - 0.05
-    assert found["f1_macro"][0] > 0.95 - 0.05
+    """docs/validation.md has the levels of more runs; 60 runs have a standard error of 0.028."""
+    found = levels(name, n, runs=60)
+    assert found["accuracy"][0] > 0.95 - 0.06
+    assert found["f1_macro"][0] > 0.95 - 0.06
     assert abs(found["accuracy"][2]) < 0.015
-    assert -0.06 < found["f1_macro"][2] < 0.015  # pessimistic for rare classes, never optimistic
+    assert -0.08 < found["f1_macro"][2] < 0.015  # pessimistic for rare classes, never optimistic
 
 
 def main() -> None:
     """Print the table of docs/validation.md: python -m tests.test_figures."""
     print("| trusted samples | n | accuracy | macro-F1 | loss |\n|---|---|---|---|---|")
-    for name in CASES:
+    for name in [*CASES, *UNSEEN]:
         for n in (100, 300):
-            found = levels(name, n, runs=500)
+            found = levels(name, n, runs=500 if name in CASES else 200)
             cells = [f"{level:.1%} ± {half:.3f} ({bias:+.3f})" for level, half, bias in found.values()]
             print(f"| {name} | {n} | " + " | ".join(cells) + " |", flush=True)
 

@@ -1,6 +1,7 @@
 """Validation in two parts: selection never sees the one that judges, and what is read and reported is read there."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from labelchef.campaign.stopping import MaxRounds, NoPredictedGain, Plateau, Sto
 from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstructor
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.records import Metrics
+from tests.oracles import STEERED
 
 N, C = 90, 3
 
@@ -39,6 +41,11 @@ def cleaner(data: dict[str, Any], judges: "tuple[Any, Any]" = (None, None), **pa
     )  # fmt: skip
 
 
+def steered(data: dict[str, Any], judges: "tuple[Any, Any]" = (None, None), **parameters: Any) -> LabelCleaner:
+    """Trusted samples steer only: 'auto' holds half of them out."""
+    return cleaner(data, judges, **{**STEERED, **parameters})
+
+
 def same(one: LabelCleaner, two: LabelCleaner) -> None:
     for a, b in zip(one.rounds_, two.rounds_, strict=True):
         np.testing.assert_array_equal(a.batch.indices, b.batch.indices)
@@ -54,14 +61,15 @@ def same(one: LabelCleaner, two: LabelCleaner) -> None:
     count=st.integers(1, 40),
     scale=st.sampled_from([0.0, 1.0, 1e3]),
     constructor=st.sampled_from(sorted(CONSTRUCTORS)),
+    make=st.sampled_from([cleaner, steered]),
 )
 def test_judges_change_neither_selections_nor_models(
-    data: dict[str, Any], seed: int, count: int, scale: float, constructor: str
+    data: dict[str, Any], seed: int, count: int, scale: float, constructor: str, make: Callable[..., LabelCleaner]
 ) -> None:
     rng = np.random.default_rng(seed)
     judges = (scale * rng.normal(size=(count, 5)), rng.integers(0, C, count))
-    judged = cleaner(data, judges, constructor=constructor)
-    alone = cleaner(data, holdout=0, constructor=constructor)
+    judged = make(data, judges, constructor=constructor)
+    alone = make(data, holdout=0, constructor=constructor)
     for one in (judged, alone):
         one.run(GroundTruth(data["y"]))
     same(judged, alone)
@@ -78,17 +86,23 @@ def test_no_selector_sees_the_judges(data: dict[str, Any], selector: str) -> Non
 
 
 @settings(max_examples=15)
-@given(holdout=st.sampled_from(["auto", 0.2, 0.5, 0.9]), seed=st.integers(0, 1000))
-def test_what_is_held_out_is_as_if_it_were_not_there(data: dict[str, Any], holdout: float | str, seed: int) -> None:
+@given(
+    how=st.sampled_from([(steered, "auto"), (steered, 0.2), (steered, 0.9), (cleaner, 0.2), (cleaner, 0.5)]),
+    seed=st.integers(0, 1000),
+)
+def test_what_is_held_out_is_as_if_it_were_not_there(
+    data: dict[str, Any], how: "tuple[Callable[..., LabelCleaner], float | str]", seed: int
+) -> None:
+    make, holdout = how
     judges = draw_judges(data["yv"], C, holdout, seed)
     assert judges.any()
-    whole = cleaner(data, holdout=holdout, random_state=seed)
+    whole = make(data, holdout=holdout, random_state=seed)
     rest = {**data, "Xv": data["Xv"][~judges], "yv": data["yv"][~judges]}
-    part = cleaner(rest, holdout=0, random_state=seed)
+    part = make(rest, holdout=0, random_state=seed)
     for one in (whole, part):
         one.run(Suggestion())
     same(whole, part)
-    own = cleaner(rest, (data["Xv"][judges], data["yv"][judges]), random_state=seed)
+    own = make(rest, (data["Xv"][judges], data["yv"][judges]), random_state=seed)
     assert own.rounds_[0].validation == whole.rounds_[0].validation
 
 
@@ -150,7 +164,7 @@ def judges_of(made: LabelCleaner) -> int:
 
 
 def test_records_and_history_tell_both_parts(data: dict[str, Any]) -> None:
-    made = cleaner(data)
+    made = steered(data)
     history = made.run(GroundTruth(data["y"])).history
     judges = draw_judges(data["yv"], C, "auto", 0)
     assert judges_of(made) == judges.sum() == 80 - (np.bincount(data["yv"]) % 2).sum() // 2
@@ -165,10 +179,34 @@ def test_records_and_history_tell_both_parts(data: dict[str, Any]) -> None:
 
 
 def test_without_judges_both_parts_are_one(data: dict[str, Any]) -> None:
-    made = cleaner(data, holdout=0)
+    made = steered(data, holdout=0)
     assert judges_of(made) == 0
     assert made.rounds_[0].validation == made.rounds_[0].steering
     assert made.gain() is None
+
+
+@pytest.mark.parametrize("holdout", ["auto", 0])
+def test_trusted_samples_that_train_are_judged_by_models_without_them(
+    data: dict[str, Any], holdout: float | str
+) -> None:
+    made = cleaner(data, holdout=holdout)
+    made.run(GroundTruth(data["y"]))
+    assert judges_of(made) == 0
+    record = made.rounds_[-1]
+    assert record.validation == record.steering
+    gain = made.gain()
+    assert gain is not None
+    assert gain.samples == len(data["yv"])
+    seen = log_loss(data["yv"], made.predict_proba(data["Xv"]))  # by the model that was trained on them
+    assert seen < record.validation.loss
+
+
+def test_a_share_is_held_out_of_trusted_samples_that_train_if_asked_for(data: dict[str, Any]) -> None:
+    made = cleaner(data, holdout=0.25)
+    judges = draw_judges(data["yv"], C, 0.25, 0)
+    assert judges_of(made) == judges.sum() == 40
+    P = made.predict_proba(data["Xv"][judges])
+    assert made.rounds_[0].validation.loss == pytest.approx(log_loss(data["yv"][judges], P))
 
 
 def test_a_target_reads_the_judges(data: dict[str, Any]) -> None:
@@ -185,7 +223,7 @@ def test_a_target_reads_the_judges(data: dict[str, Any]) -> None:
 
 def test_a_plateau_is_the_judges_too(data: dict[str, Any]) -> None:
     wrong = (data["Xt"][:200], (data["yt"][:200] + 1) % C)  # the better the model, the worse they find it
-    result = cleaner(data, wrong, budget=90, stop=Plateau("loss", patience=2)).run(GroundTruth(data["y"]))
+    result = steered(data, wrong, budget=90, stop=Plateau("loss", patience=2)).run(GroundTruth(data["y"]))
     assert result.stopped_because == StopReason.RULE
     assert result.history["steer_loss"].is_monotonic_decreasing
 
@@ -206,40 +244,46 @@ def test_rules_that_read_metrics_warn_where_nothing_judges(
 ) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        cleaner(data, holdout=0, stop=rule)
-    assert [w.category for w in said] == [JudgeWarning] * reads
+        steered(data, holdout=0, stop=rule)
+        assert [w.category for w in said] == [JudgeWarning] * reads
+        cleaner(data, holdout=0, stop=rule)  # leave-one-out judges
+        assert len(said) == reads
+        cleaner({**data, "Xv": data["Xv"][:40], "yv": data["yv"][:40]}, stop=rule)
+    assert [str(w.message)[:18] for w in said[int(reads) :]] == ["too small to judge"] * reads
 
 
 def test_warnings_name_the_case_once(data: dict[str, Any]) -> None:
     few = {**data, "Xv": data["Xv"][:60], "yv": data["yv"][:60]}
     with pytest.warns(JudgeWarning, match="nothing judges: all 60 validation samples steer") as said:
-        made = cleaner(few)
+        made = steered(few)
     assert len(said) == 1
     assert said[0].filename == __file__
     assert judges_of(made) == 0
     with pytest.warns(JudgeWarning, match="nothing judges: holdout is 0, so the target"):
-        cleaner(data, holdout=0, target=0.9)
+        steered(data, holdout=0, target=0.9)
     with pytest.warns(JudgeWarning, match="too small to judge: 30 validation samples are held out"):
-        cleaner(few, holdout=0.5)
+        steered(few, holdout=0.5)
     rare = {**data, "yv": np.where(np.arange(160) < 6, 2, data["yv"] % 2)}
     with pytest.warns(JudgeWarning, match="1 of the rarest class"):
-        cleaner(rare)
+        steered(rare)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = cleaner(data)
+        made = steered(data)
         made.run(GroundTruth(data["y"]))
-        cleaner(data, holdout=0)
-        cleaner(data, (data["Xt"], data["yt"]), target=0.9)
+        steered(data, holdout=0)
+        steered(data, (data["Xt"], data["yt"]), target=0.9)
+        cleaner(few)
+        cleaner(few, target=0.9)
 
 
 def test_one_class_and_one_sample_are_taken(data: dict[str, Any]) -> None:
     with pytest.warns(UserWarning, match="no sample of 1, 2"):
-        made = cleaner({**data, "yv": np.zeros(160, dtype=int)})
+        made = steered({**data, "yv": np.zeros(160, dtype=int)})
     gain = made.gain("f1_macro")
     assert gain is not None
     assert gain.samples == 80
     assert gain.doubt == "0 of a class"
-    lone = cleaner(data, (data["Xt"][:1], data["yt"][:1]))
+    lone = steered(data, (data["Xt"][:1], data["yt"][:1]))
     lone.run(GroundTruth(data["y"]))
     for one in (lone.gains() or {}).values():
         assert np.isfinite([one.before, one.after, one.low, one.high]).all()
@@ -399,7 +443,7 @@ def test_the_draw_is_before_everything_else(data: dict[str, Any]) -> None:
     """Who judges depends on labels and seed alone: not on features, weak labels, selector or constructor."""
 
     def judges(**parameters: Any) -> Bools:
-        made = cleaner(data, **parameters)
+        made = steered(data, **parameters)
         assert made._session.judging is not None
         X = made._session.judging.examples.X[:, :5]
         return np.isin(data["Xv"][:, 0], X[:, 0])

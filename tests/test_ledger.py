@@ -172,6 +172,15 @@ def same(one: RoundRecord, two: RoundRecord) -> None:
             np.testing.assert_array_equal(a.support, b.support)
         elif part.name == "construction":
             assert (a.iterations, a.converged) == (b.iterations, b.converged)
+        elif part.name == "choice":
+            assert a == b
+        elif part.name == "ruling":
+            assert (a.temperature, a.tau) == pytest.approx((b.temperature, b.tau), rel=1e-9)
+            np.testing.assert_allclose(a.offsets, b.offsets, rtol=1e-9)
+        elif part.name == "baselines":
+            assert a.keys() == b.keys() == {"validation"}
+            for name in ("trusted_only", "no_weak"):
+                assert a["validation"][name].as_dict() == pytest.approx(b["validation"][name].as_dict(), rel=1e-9)
         elif part.name in ("validation", "steering", "test"):
             assert (a is None) == (b is None)
             if a is not None:

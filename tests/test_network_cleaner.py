@@ -44,6 +44,7 @@ def weights(cleaner: NetworkCleaner) -> NDArray[Any]:
 
 @pytest.mark.parametrize("constructor", ["fine_tune", "retrain", "last_layer"])
 def test_a_campaign_cleans_and_leaves_the_users_network_alone(constructor: str, problem: Problem) -> None:
+    torch.manual_seed(0)
     network = net()
     before = [p.detach().clone() for p in network.parameters()]
     cleaner = NetworkCleaner(network, constructor=constructor, training=QUICK, budget=30, device="cpu")
@@ -62,7 +63,7 @@ def test_a_campaign_cleans_and_leaves_the_users_network_alone(constructor: str, 
 
 @pytest.mark.parametrize("selector", ["infl", "expected_infl"])
 def test_a_network_predicts_the_change_of_each_answer(selector: str, problem: Problem) -> None:
-    cleaner = problem.fit(NetworkCleaner(net(), selector, training=QUICK, device="cpu"))
+    cleaner = problem.fit(NetworkCleaner(net(), selector, trusted="steer", training=QUICK, device="cpu"))
     batch = cleaner.query(6)
     low, high = batch.by_answer.min(axis=1), batch.by_answer.max(axis=1)
     if selector == "infl":
@@ -110,7 +111,7 @@ def test_fine_tuning_goes_on_from_the_last_weights(problem: Problem) -> None:
 
 def test_a_pretrained_network_is_taken_as_it_is(problem: Problem) -> None:
     network = net()
-    cleaner = problem.fit(NetworkCleaner(network, pretrained=True, device="cpu"))
+    cleaner = problem.fit(NetworkCleaner(network, trusted="steer", pretrained=True, device="cpu"))
     expected = torch.softmax(network(torch.from_numpy(problem.X[:160])), 1).detach().numpy()
     np.testing.assert_allclose(cleaner.predict_proba(problem.X[:160]), expected, atol=1e-6)
     loss = -np.log(cleaner.predict_proba(problem.X[160:200])[np.arange(40), problem.y[160:200]]).mean()
@@ -168,7 +169,9 @@ def test_baselines_see_the_networks_probabilities(name: str, problem: Problem) -
     }
     if name in by:
         np.testing.assert_allclose(by[name][batch.indices], np.sort(by[name])[:20], atol=1e-9)
-    assert (batch.suggested == -1).all()
+        assert batch.suggested.tolist() == cleaner.posterior_[batch.indices].argmax(axis=1).tolist()
+    else:
+        assert (batch.suggested == -1).all()
     cleaner.update(batch.indices, problem.y[batch.indices])
     assert not set(cleaner.query(20).indices.tolist()) & set(batch.indices.tolist())
 
@@ -176,7 +179,7 @@ def test_baselines_see_the_networks_probabilities(name: str, problem: Problem) -
 def test_kin_of_infl_read_off_the_same_products(problem: Problem) -> None:
     """Against gradients of single samples, along the v that INFL used."""
     network = net().double()
-    settings: dict[str, Any] = {"pretrained": True, "l2": 0.01, "device": "cpu"}
+    settings: dict[str, Any] = {"trusted": "steer", "pretrained": True, "l2": 0.01, "device": "cpu"}
     cleaners = {name: problem.fit(NetworkCleaner(network, name, **settings)) for name in ("infl_d", "infl_y")}
     batches = {name: cleaner.query(160) for name, cleaner in cleaners.items()}
     v = cleaners["infl_d"]._session.selector.direction._v  # type: ignore[attr-defined]
@@ -225,13 +228,13 @@ def test_selectors_that_need_the_convex_model_are_refused_by_name(problem: Probl
 def test_the_last_layer_is_the_convex_pipeline_on_the_features_below_it(constructor: str, problem: Problem) -> None:
     following = LastLayer(constructor, look_ahead=False)
     cleaner = NetworkCleaner(
-        net(), selector="increm_infl", constructor=following, pretrained=True, l2=0.01, device="cpu"
+        net(), "increm_infl", following, trusted="steer", pretrained=True, gamma=0.8, l2=0.01, device="cpu"
     )
     problem.fit(cleaner)
     layers = list(cleaner.network.children())
     with torch.no_grad():
         F = torch.relu(layers[0](torch.from_numpy(problem.X))).numpy()
-    convex = LabelCleaner("increm_infl", constructor, gamma=0.8, l2=0.01, look_ahead=False)
+    convex = LabelCleaner("increm_infl", constructor, trusted="steer", gamma=0.8, l2=0.01, look_ahead=False)
     convex.fit(F[:160], problem.weak, X_val=F[160:200], y_val=problem.y[160:200])
     for _ in range(2):
         batch = convex.query()
@@ -242,13 +245,16 @@ def test_the_last_layer_is_the_convex_pipeline_on_the_features_below_it(construc
     np.testing.assert_allclose(cleaner.scores(), convex.scores(), atol=1e-6)
 
 
+@pytest.mark.parametrize("trusted", ["train", "steer"])
 @pytest.mark.parametrize("constructor", ["fine_tune", "last_layer"])
-def test_samples_that_judge_reach_neither_training_nor_selection(constructor: str) -> None:
+def test_samples_that_judge_reach_neither_training_nor_selection(constructor: str, trusted: str) -> None:
     problem, network = Problem(), net()
     y_val = problem.y[120:]
     campaigns = []
     for spoilt in (False, True):
-        cleaner = NetworkCleaner(network, constructor=constructor, training=QUICK, holdout=0.5, device="cpu")
+        cleaner = NetworkCleaner(
+            network, constructor=constructor, trusted=trusted, training=QUICK, holdout=0.5, device="cpu"
+        )
         X_val = problem.X[120:].copy()
         X_val[draw_judges(y_val, 3, 0.5, 0)] += 100.0 * spoilt
         cleaner.fit(problem.X[:120], problem.weak[:120], X_val=X_val, y_val=y_val)
@@ -324,8 +330,9 @@ def test_token_ids_pixels_and_memory_maps_reach_the_network(tmp_path: Any) -> No
 
 
 def test_a_subset_for_the_curvature_ranks_much_the_same(problem: Problem) -> None:
-    full = problem.fit(NetworkCleaner(net(), training=QUICK, device="cpu"))
-    few = NetworkCleaner(full.network_, pretrained=True, device="cpu", influence=InfluenceSettings(curvature_rows=80))
+    full = problem.fit(NetworkCleaner(net(), "expected_infl", training=QUICK, device="cpu"))
+    settings = InfluenceSettings(curvature_rows=80)
+    few = NetworkCleaner(full.network_, "expected_infl", pretrained=True, device="cpu", influence=settings)
     few = problem.fit(few)
     assert np.corrcoef(full.scores(), few.scores())[0, 1] > 0.95
     assert not np.array_equal(full.scores(), few.scores())
@@ -339,7 +346,7 @@ def test_progress_is_told_and_shown(
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    cleaner = NetworkCleaner(net(), training=QUICK, progress=True, device="cpu")
+    cleaner = NetworkCleaner(net(), "infl", training=QUICK, progress=True, device="cpu")
     problem.fit(cleaner, on_step=lambda epoch, loss, val: told.append(epoch))
     assert told == [1, 2, 3, 4]
     said = capsys.readouterr()
@@ -380,7 +387,8 @@ def test_the_final_network_predicts_without_the_data(constructor: str, problem: 
     model = cleaner.run(lambda batch: problem.y[batch.indices]).model
     X, y = problem.X[200:], problem.y[200:]
     for same in (model, pickle.loads(pickle.dumps(model)), clone(model), cleaner.finish()):
-        np.testing.assert_allclose(same.predict_proba(X), cleaner.predict_proba(X), atol=1e-5)
+        atol = 1e-3 if constructor == "last_layer" else 1e-5  # that layer is fitted anew, to its tolerance
+        np.testing.assert_allclose(same.predict_proba(X), cleaner.predict_proba(X), atol=atol)
         assert same.predict(X).tolist() == cleaner.predict(X).tolist()
         assert same.score(X, y) == cleaner.score(X, y)
         assert same.classes_.tolist() == [0, 1, 2]

@@ -51,7 +51,8 @@ def test_bad_inputs_are_refused(given: dict[str, Any], match: str, problem: Prob
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Softmax(1))), "outputs='probabilities'"),
         (lambda: NetworkCleaner("net"), "expected a torch.nn.Module"),
         (lambda: NetworkCleaner(net(), gamma=2.0), "gamma is 2.0"),
-        (lambda: NetworkCleaner(net(), gamma="auto"), "gamma is 'auto'.*expected numbers"),
+        (lambda: NetworkCleaner(net(), trusted="judge"), "trusted is 'judge'; expected one of: train, steer"),
+        (lambda: NetworkCleaner(net(), sources="snorkel"), "sources is 'snorkel'"),
         (lambda: NetworkCleaner(nn.Sequential(net(), nn.Unflatten(1, (3, 1)))), "returned shape"),
         (lambda: NetworkCleaner(nn.Linear(5, 3), device="cpu"), "cannot take a batch of X"),
         (lambda: NetworkCleaner(_Says(lambda x: (x, x))), "^the network returned tuple"),
@@ -151,8 +152,8 @@ def test_frozen_batch_norms_stay_as_they_are(problem: Problem) -> None:
     assert {"2.running_mean", "2.weight"} <= moved
 
 
-def test_the_strengths_of_a_last_layer_may_be_left_to_the_data(problem: Problem) -> None:
-    cleaner = NetworkCleaner(net(), constructor="last_layer", gamma="auto", l2="auto", training=QUICK, device="cpu")
+def test_the_strengths_of_a_last_layer_are_left_to_the_data(problem: Problem) -> None:
+    cleaner = NetworkCleaner(net(), constructor="last_layer", trusted="steer", training=QUICK, device="cpu")
     problem.fit(cleaner)
     assert cleaner.tuned_ is not None
     assert (cleaner.gamma_, cleaner.l2_) == (cleaner.tuned_.gamma, cleaner.tuned_.l2)

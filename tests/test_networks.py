@@ -90,13 +90,14 @@ def test_a_linear_network_is_the_convex_model(curvature: str, selector: str, rng
     X, y = rng.normal(size=(120, 4)), rng.integers(0, 3, 120)
     weak = rng.dirichlet(np.ones(3), 80)
     given: dict[str, Any] = {"X_val": X[80:], "y_val": y[80:]}
-    convex = LabelCleaner(selector, gamma=0.7, l2=0.02, look_ahead=False, tol=1e-10).fit(X[:80], weak, **given)
+    steer: dict[str, Any] = {"trusted": "steer", "gamma": 0.7, "l2": 0.02}
+    convex = LabelCleaner(selector, look_ahead=False, tol=1e-10, **steer).fit(X[:80], weak, **given)
     linear = nn.Linear(4, 3).double()
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(convex.W_[:4].T))
         linear.bias.copy_(torch.from_numpy(convex.W_[4]))
     settings = InfluenceSettings(curvature=curvature, damping=0.0, tol=1e-10)  # type: ignore[arg-type]
-    network = NetworkCleaner(linear, selector, pretrained=True, gamma=0.7, l2=0.02, influence=settings, device="cpu")
+    network = NetworkCleaner(linear, selector, pretrained=True, influence=settings, device="cpu", **steer)
     network.fit(X[:80], weak, **given)
     np.testing.assert_allclose(network.scores(), convex.scores(), rtol=1e-5, atol=1e-6)  # to which V is solved
     mine, theirs = network.query(15), convex.query(15)

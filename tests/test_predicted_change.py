@@ -1,7 +1,8 @@
 """The predicted change of a record, compared with the change that an independent refit finds.
 
-With the default selector, 12 rounds of 10, a third of the answers drawn by chance, the rank correlation found is 0.98 and
-more and the mean error 9 to 15 % of the change. The sum of `batch.influence`, which ignores the answers, errs by 47 to 88 %.
+Trusted samples steer. With expected influence, 12 rounds of 10, a third of the answers drawn by chance, the rank correlation
+found is 0.98 and more and the mean error 9 to 15 % of the change. The sum of `batch.influence`, which ignores the answers, errs
+by 47 to 88 %.
 """
 
 import json
@@ -20,7 +21,7 @@ from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.influence import influence_matrix
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, Votes
 from labelchef.ledger.conversion import record_as_json, record_from_json
-from tests.oracles import Array, Problem
+from tests.oracles import STEERED, Array, Problem
 
 N, N_VAL, ROUNDS, B = 300, 80, 12, 10
 L2, GAMMA = 0.02, 0.3
@@ -34,7 +35,7 @@ def drawn(C: int, seed: int) -> dict[str, Any]:
 
 
 def fitted(data: dict[str, Any], **given: Any) -> LabelCleaner:
-    cleaner = LabelCleaner(**{"gamma": GAMMA, "l2": L2, "batch_size": B, "holdout": 0, "tol": 1e-9, **given})
+    cleaner = LabelCleaner(**{**STEERED, "gamma": GAMMA, "l2": L2, "batch_size": B, "holdout": 0, "tol": 1e-9, **given})
     return cleaner.fit(data["X"], data["Y"], X_val=data["X_val"], y_val=data["y_val"])
 
 

@@ -23,6 +23,7 @@ from labelchef.sources.models import (
     Shares,
     coins,
     make_source_model,
+    updated,
 )
 
 Array = NDArray[np.float64]
@@ -394,6 +395,32 @@ def test_shares_and_products() -> None:
     np.testing.assert_allclose(product.Q[1], [0.9, 0.1])
     assert product.Q[0, 0] > 0.6
     assert product.spoken.all()
+
+
+def test_a_source_worse_than_chance_is_not_counted(rng: np.random.Generator) -> None:
+    """One that guesses is, and so is a rule for a rare class that is often wrong, but less so than chance."""
+    C, n = 3, 1200
+    y = rng.choice(C, n, p=[0.5, 0.45, 0.05])
+    rule = np.zeros((C, C))
+    rule[2] = [0.1, 0.1, 0.8]  # right in 30 % of its votes, where 5 % of the samples are of its class
+    planted = np.stack([confusion(0.1, C), confusion(1 / 3, C), rule, confusion(0.7, C)])
+    votes = SourceVotes.hard(cast(rng, y, planted), C)
+    evidence = evidence_of(votes, C, y=y, n_clean=300)
+    assert evidence.heard.tolist() == [False, True, True, True]
+    left = SourceVotes.hard(np.where(np.arange(4) == 0, -1, _ids(votes)), C)
+    np.testing.assert_allclose(Shares().believe(evidence).Q[300:], left.shares()[300:])
+    assert right(Shares().believe(evidence).Q, y, 300) > right(votes.shares(), y, 300) + 0.02
+    belief, few = Product().believe(evidence), slice(600, 700)
+    some = Evidence(votes.rows(few), evidence.log_p[few], evidence.clean[few], evidence.given[few])
+    np.testing.assert_allclose(updated(belief, some), belief.Q[few], err_msg="also of samples of which none is clean")
+    given_labels = replace(evidence, given=rng.dirichlet(np.ones(C), n))
+    np.testing.assert_array_equal(Shares().believe(given_labels).Q[300:], given_labels.given[300:])
+
+
+def _ids(votes: SourceVotes) -> Ids:
+    """(n, J) class ids of hard votes, −1 for none."""
+    table = votes.table.toarray().reshape(votes.n_rows, votes.n_sources, votes.n_classes)
+    return np.where(table.any(axis=2), table.argmax(axis=2), -1)
 
 
 def test_an_unknown_model_is_refused() -> None:

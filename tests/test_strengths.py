@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from labelchef import LabelCleaner
+from labelchef.campaign import learning
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.start import draw_judges
 from labelchef.campaign.tuning import GAMMAS, tune
@@ -16,9 +17,11 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services.campaigns import create_campaign, settings
 from labelchef.services.clean import Answers, clean
-from labelchef.services.trained import replay
+from labelchef.services.trained import ledger_of, replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
+from labelchef.store.campaign_table import find_campaign
+from tests.oracles import STEERED
 from tests.store_support import CLASSES, small_data
 
 
@@ -37,7 +40,7 @@ def fitted(data: dict[str, Any], **chosen: Any) -> LabelCleaner:
 
 def test_the_cleaner_takes_what_the_steering_samples_choose() -> None:
     data = problem()
-    cleaner = fitted(data, random_state=3)
+    cleaner = fitted(data, **STEERED, random_state=3)
     steer = ~draw_judges(data["y_val"], 2, "auto", 3)
     alone = tune(data["X"], data["Y_weak"], np.full(400, -1), data["X_val"][steer], data["y_val"][steer], seed=3)
     assert (cleaner.gamma_, cleaner.l2_) == (alone.gamma, alone.l2)
@@ -47,23 +50,37 @@ def test_the_cleaner_takes_what_the_steering_samples_choose() -> None:
     assert cleaner._session.objective.l2 == alone.l2
 
 
-def test_judges_have_no_say_in_it() -> None:
+@pytest.mark.parametrize("chosen", [STEERED, {**STEERED, "holdout": 0.5}, {"holdout": 0.5}], ids=str)
+def test_judges_have_no_say_in_it(chosen: dict[str, Any]) -> None:
     data = problem()
-    judges = draw_judges(data["y_val"], 2, "auto", 0)
-    before = fitted(data)
+    judges = draw_judges(data["y_val"], 2, chosen.get("holdout", "auto"), 0)
+    before = fitted(data, **chosen)
     data["X_val"] = data["X_val"].copy()
     data["X_val"][judges] = 1e3
-    after = fitted(data)
+    after = fitted(data, **chosen)
     assert (before.gamma_, before.l2_) == (after.gamma_, after.l2_)
 
 
 def test_numbers_are_taken_as_they_are() -> None:
-    cleaner = fitted(problem(), gamma=0.45, l2=0.02)
+    cleaner = fitted(problem(), **STEERED, gamma=0.45, l2=0.02)
     assert (cleaner.gamma_, cleaner.l2_, cleaner.tuned_) == (0.45, 0.02, None)
-    one = fitted(problem(), gamma=0.45)
+    one = fitted(problem(), **STEERED, gamma=0.45)
     assert one.gamma_ == 0.45
     assert one.tuned_ is not None
-    assert fitted(problem(), l2=0.02).gamma_ in GAMMAS
+    assert fitted(problem(), **STEERED, l2=0.02).gamma_ in GAMMAS
+
+
+def test_the_learner_takes_numbers_as_they_are() -> None:
+    cleaner = fitted(problem(), gamma=0.45, l2=0.02)
+    assert cleaner.gamma_ == 0.45
+    assert cleaner.l2_ == pytest.approx(0.02)
+    assert cleaner.tuned_ is None
+    one = fitted(problem(), gamma=0.45)
+    assert one.gamma_ == 0.45
+    assert one.choice_ is not None
+    assert one.l2_ == one.choice_.strength / 600  # 400 samples and 200 trusted ones
+    assert fitted(problem(), l2=0.02).gamma_ in (*learning.GAMMAS, 0.0)
+    assert fitted(problem(), sources="none").gamma_ == 0.0
 
 
 @pytest.mark.parametrize("value", ["Auto", "", None, True, -0.1, 1.1, float("nan"), float("inf"), [0.5]])
@@ -78,9 +95,9 @@ def test_what_is_no_l2(value: Any) -> None:
         OPTIONS["l2"].check("l2", value)
 
 
-def test_a_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
+def test_a_steered_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
     data = small_data(60, 140)
-    made = create_campaign(ws, "Chosen", data, Settings(people=1, seed=2), "lead")
+    made = create_campaign(ws, "Chosen", data, Settings(people=1, seed=2, **STEERED), "lead")
     kept = settings(ws, made.slug)
     steer = ~draw_judges(data.validation[1], len(CLASSES), "auto", 2)
     X_val, y_val = data.validation
@@ -88,14 +105,34 @@ def test_a_campaign_chooses_once_and_keeps_the_numbers(ws: Workspace) -> None:
     assert (kept.gamma, kept.l2) == (alone.gamma, alone.l2)
     advance(ws, made.slug)
     assert replay(ws, made.slug).agrees
-    given = create_campaign(ws, "Given", data, Settings(people=1, gamma=0.5, l2=0.1), "lead")
+    given = create_campaign(ws, "Given", data, Settings(people=1, gamma=0.5, l2=0.1, **STEERED), "lead")
     assert (settings(ws, given.slug).gamma, settings(ws, given.slug).l2) == (0.5, 0.1)
 
 
-def test_a_folder_goes_on_with_what_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_keeps_auto_in_its_settings_and_the_choice_in_its_rounds(ws: Workspace) -> None:
+    data = small_data(60, 140)
+    asked = Settings(people=1, seed=2)
+    made = create_campaign(ws, "Chosen", data, asked, "lead")
+    assert settings(ws, made.slug) == asked
+    advance(ws, made.slug)
+    with ws.reading() as connection:
+        row = find_campaign(connection, made.slug)
+    X_val, y_val = data.validation
+    alone = LabelCleaner(random_state=2).fit(
+        data.X, data.weak, X_val=X_val, y_val=np.array(CLASSES)[y_val], classes=CLASSES
+    )
+    assert alone.choice_ is not None
+    assert ledger_of(ws, row).rounds()[0].choice == alone.choice_
+    assert replay(ws, made.slug).agrees
+
+
+@pytest.mark.parametrize("trusted", ["train", "steer"])
+def test_a_folder_goes_on_with_what_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: str
+) -> None:
     data = problem()
     given = CampaignData.of(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"])
-    answers, settings = Answers(truth=data["y"].tolist()), Settings.with_strategy("one", budget=20)
+    answers, settings = Answers(truth=data["y"].tolist()), Settings.with_strategy("one", budget=20, trusted=trusted)
     first = clean(given, answers, settings, tmp_path / "out", report=False)
     stored = json.loads((tmp_path / "out" / "campaign.json").read_text())
     assert stored["asked"]["gamma"] == "auto"

@@ -370,7 +370,9 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError(
                 f"stop is {self.stop!r}; expected a rule of labelchef.campaign.stopping, its text, or None", code="stop"
             )
-        return replace(rules, stop=self.stop)
+        rules = replace(rules, stop=self.stop)
+        rules.check_audit(self._settings().audit)
+        return rules
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:
         """What the last query said of these samples; a sample that it did not name, or that was answered, has no prediction."""

@@ -48,7 +48,7 @@ from labelchef.campaign.gain import LEVEL
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.domain.validation import Figure
+from labelchef.domain.validation import AuditPoint, AuditReport, Figure
 
 _STEPS = np.arange(-32, 33) / 5
 _LAMBDAS = 0.02 * np.sinh(_STEPS)  # -6 to 6, denser near 0: with many items small bets decide
@@ -160,6 +160,12 @@ class AuditTrail:
         """Accuracy after 1, 2, … items, and the ends of its interval, each (t,)."""
         right, audited = np.cumsum(self.predicted == self.answered), np.arange(1, self.size + 1)
         return right / audited, *anytime_bounds(right, audited)
+
+    def report(self, share: float) -> AuditReport:
+        """What is shown of it; `share` is the setting."""
+        course = zip(*(values.tolist() for values in self.course()), strict=True)
+        points = tuple(AuditPoint(k + 1, *point) for k, point in enumerate(course))
+        return AuditReport(share, self.accuracy() if self.size else None, points)
 
     def one_look_figures(self, seed: int) -> dict[str, Figure]:
         """Accuracy and F1 with bootstrap intervals for a single look: who stops when one looks good stops too early."""

@@ -15,14 +15,13 @@ probability it says, and its ceiling is the 95 % point: an error above that is b
 Shapes: A (n, C) logits; P (n, C); y (n,).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from labelchef.campaign.gain import LEVEL
 from labelchef.core.softmax import cross_entropies
 from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.validation import CalibrationError
 
 BINS, FEWEST_IN_BIN = 10, 15
 _DRAWS = 1000
@@ -47,26 +46,6 @@ def temperature(logits: Float64s, y: Ints) -> float:
 
     found = minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded", options={"xatol": 1e-6})
     return float(size / np.exp(found.x))
-
-
-@dataclass(frozen=True)
-class CalibrationError:
-    """The calibration error; `floor` and `ceiling` are the mean and the 95 % point of what noise alone gives."""
-
-    error: float
-    floor: float
-    ceiling: float
-    bins: int
-    samples: int
-
-    @property
-    def beyond_noise(self) -> bool:
-        """Whether the probabilities are wrong by more than noise."""
-        return self.error > self.ceiling
-
-    def __str__(self) -> str:
-        verdict = "beyond noise" if self.beyond_noise else "within noise"
-        return f"{self.error:.3f} ({verdict}: a perfect model would show {self.floor:.3f}, up to {self.ceiling:.3f})"
 
 
 def calibration_error(P: Float64s, y: Ints, *, seed: int) -> CalibrationError:

@@ -50,12 +50,12 @@ def figures(
         mean = float(values.mean())
         centre = 2 * float(middle[name][0]) - mean
         bounds = (max(centre - below * (mean - low), 0.0), min(centre + above * (high - mean), 1.0))
-        found[name] = Figure(name, float(plain[name][0]), *bounds, n, rarest)
+        found[name] = Figure(name, float(plain[name][0]), *bounds, n, rarest, cross_fitted)
     if losses is not None:
         half = float(student.ppf((1 + LEVEL) / 2, max(n - 1, 1)) * losses.std(ddof=min(1, n - 1)) / np.sqrt(n))
         half *= WIDENED if cross_fitted else 1.0
         value = float(losses.mean())
-        found["loss"] = Figure("loss", value, max(value - half, 0.0), value + half, n, rarest)
+        found["loss"] = Figure("loss", value, max(value - half, 0.0), value + half, n, rarest, cross_fitted)
     return found
 
 

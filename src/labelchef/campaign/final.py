@@ -17,7 +17,7 @@ def final_classifier(
     session: Session, names: ClassNames, *, bias: bool, feature_names: Sequence[str] | None = None
 ) -> LinearClassifier:
     """Fit from scratch to the labels as they stand; the session stays as it is."""
-    made = session.constructor.initialise(session.objective, session.steering.losses)
+    made = session.from_scratch()
     ruling = session.ruling
     rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}
     return LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)

@@ -51,8 +51,10 @@ class Judged:
     losses: Float64s
 
 
-def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> dict[str, Gain]:
-    """The gain of every metric."""
+def gains(
+    y: Ints, before: Judged, after: Judged, n_classes: int, seed: int, *, cross_fitted: bool = False
+) -> dict[str, Gain]:
+    """The gain of every metric; `cross_fitted` says whether the samples train, each judged by models without it."""
     triples, counts = np.unique(np.stack([y, before.predicted, after.predicted], axis=1), axis=0, return_counts=True)
     extra, mass = better_and_worse(y, n_classes)
     cells, weight = np.concatenate([triples, extra]), np.concatenate([counts, mass])
@@ -62,7 +64,7 @@ def gains(y: Ints, before: Judged, after: Judged, n_classes: int, seed: int) -> 
     bounds["loss"] = _mean_bounds(after.losses - before.losses)
     first, last = before.metrics.as_dict(), after.metrics.as_dict()
     rarest = int(np.bincount(y, minlength=n_classes).min())
-    return {name: Gain(name, first[name], last[name], *bounds[name], len(y), rarest) for name in first}
+    return {name: Gain(name, first[name], last[name], *bounds[name], len(y), rarest, cross_fitted) for name in first}
 
 
 def better_and_worse(y: Ints, n_classes: int) -> tuple[Ints, Float64s]:

@@ -15,23 +15,27 @@ the same choices whatever the time they take.
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from labelchef.campaign.learning import CLEAN, ROWS, CleanFit, Sample, choose
+from labelchef.campaign.dense_fits import Axes
+from labelchef.campaign.learning import AXES, CLEAN, ROWS, Sample, choose
+from labelchef.campaign.tuning import mean_squared_length
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice
+from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Belief, Evidence, Joint, make_source_model
+from labelchef.sources.models import Belief, Evidence, make_source_model, updated
 
 GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
 
+_TOL = 1e-4
 _DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
 
 
@@ -60,14 +64,19 @@ class Learner:
     """(N + n, C) weak labels as given; not read of the trusted rows."""
     n_items: int
     """N."""
+    closed_form: ClassVar[bool] = True
+    """Whether the model is at an optimum, so that what muting a source would change has a closed form."""
     bias: bool
     seed: int
     fixed: Fixed = field(default_factory=Fixed)
     choice: Choice | None = None
+    keep_choice: bool = False
+    """Whether the choice is never made anew."""
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(n, C) logits of the trusted samples, each under the clean model without it."""
+    axes: Axes | None = field(default=None, repr=False)
     belief: Belief | None = field(default=None, repr=False)
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
 
@@ -93,7 +102,7 @@ class Learner:
     def look_ahead(self, objective: Objective, labels: LabelTable) -> None:
         """Begin to choose anew, if the clean samples have grown enough."""
         assert self.choice is not None, "a choice comes first"
-        if self._next is None and not self.fixed.everything:
+        if self._next is None and not (self.fixed.everything or self.keep_choice):
             if np.count_nonzero(labels.cleaned) < GROWTH * self.choice.n_clean:
                 return
             sample, fixed = self._sample(objective, labels), self._fixed(objective)
@@ -118,17 +127,50 @@ class Learner:
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
         """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
         assert self.choice is not None, "a choice comes first"
-        fit, n = self.clean_fit(objective, labels, rows), len(labels.cleaned) - self.n_items
-        return fit.at(self.choice.clean_strength), fit.leave_one_out(np.arange(len(rows) - n, len(rows)))
+        axes, n, m = self._directions(objective, labels), len(labels.cleaned) - self.n_items, len(rows)
+        dense, Y = (
+            axes.rows(objective.engine.rows(rows), bias=self.bias),
+            np.eye(labels.n_classes)[labels.clean_ids[rows]],
+        )
+        strength = self.choice.clean_strength
+        with one_blas_thread():
+            W = dense.fit(Y, np.ones(m), strength, tol=_TOL)
+            held_out = dense.leave_one_out(Y, W, strength, np.arange(m - n, m))
+        return axes.parameters(W, bias=self.bias), held_out
 
-    def posterior(self, labels: LabelTable, log_p: Float64s) -> Float64s:
-        """(N + n, C): the model's log-probabilities `log_p` as prior, the votes, and the labels of people."""
-        return Joint().believe(Evidence(self.votes, log_p, labels.clean_ids, self.given)).Q
+    def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
+        """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
+        assert self.choice is not None, "a choice comes first"
+        axes, rows = self._directions(objective, labels), self._drawn(labels)
+        dense, Y = axes.rows(objective.engine.rows(rows), bias=self.bias), labels.Y[rows]
+        weight = labels.weight[rows] * np.where(labels.cleaned[rows], 1.0, self._times(labels))
+        with one_blas_thread():
+            W = dense.fit(Y, weight, objective.l2 * objective.engine.n_rows)
+        return axes.parameters(W, bias=self.bias)
 
-    def clean_fit(self, objective: Objective, labels: LabelTable, rows: Ints) -> CleanFit:
-        """Softmax regression on these clean rows, to be solved."""
-        X, y = objective.engine.rows(rows), labels.clean_ids[rows]
-        return CleanFit(X[:, :-1] if self.bias else X, y, labels.n_classes, bias=self.bias)
+    def _directions(self, objective: Objective, labels: LabelTable) -> Axes:
+        """The main directions of the rows that were drawn first; they stay."""
+        if self.axes is None:
+            X = objective.engine.rows(self._drawn(labels))
+            X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
+            self.axes = Axes.of(X, AXES, self.seed)
+        return self.axes
+
+    def posterior(self, labels: LabelTable, rows: Ints, log_p: Float64s) -> Float64s:
+        """(m, C) for some rows: the model's log-probabilities `log_p` (m, C) as prior, the votes, and the labels of people."""
+        votes = self.votes if len(rows) == len(labels.cleaned) else self.votes.rows(rows)
+        return updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]))
+
+    def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
+        """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
+        assert self.choice is not None, "a choice comes first"
+        assert self.clean_parameters is not None, "believe() comes first"
+        axes, rows = self._directions(objective, labels), np.flatnonzero(labels.cleaned)
+        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
+        with one_blas_thread():
+            V = dense.solve(W, self.choice.clean_strength, inside)
+        return axes.parameters(V, bias=self.bias)
 
     def clean_logits(self, objective: Objective) -> Float64s:
         """(N + n, C) logits of the clean model, one sweep."""
@@ -157,15 +199,24 @@ class Learner:
         return choose(self._sample(objective, labels), **self._fixed(objective))
 
     def _sample(self, objective: Objective, labels: LabelTable) -> Sample:
-        """A copy of some weak and of the clean rows; later changes of the labels do not change it."""
-        rng = np.random.default_rng([self.seed, _DRAW])
-        order, cleaned = rng.permutation(self.n_items), labels.cleaned
-        weak = np.sort(order[~cleaned[order]][:ROWS])
-        trusted = np.arange(self.n_items, len(cleaned))[:CLEAN]
-        clean = np.concatenate([trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
-        rows: Ints = np.concatenate([weak, clean])
+        """Some weak and the clean rows, copied: later changes of the labels do not change it."""
+        rows, axes = self._drawn(labels), self._directions(objective, labels)
         X = objective.engine.rows(rows)
-        times = np.count_nonzero(~cleaned[: self.n_items]) / max(1, len(weak))
-        X = np.ascontiguousarray(X[:, :-1] if self.bias else X, dtype=np.float32)
-        y = labels.clean_ids[clean]
-        return Sample(X, self.votes.rows(rows), self.given[rows], y, len(trusted), times, self.bias, self.seed)
+        n_trusted = min(CLEAN, len(labels.cleaned) - self.n_items)
+        y = labels.clean_ids[rows[np.flatnonzero(labels.cleaned[rows])]]
+        scale = mean_squared_length(X[:, :-1] if self.bias else X)
+        dense, times = axes.rows(X, bias=self.bias), self._times(labels)
+        n_clean = int(np.count_nonzero(labels.cleaned))
+        votes, given = self.votes.rows(rows), self.given[rows]
+        return Sample(dense, scale, votes, given, y, n_trusted, n_clean, times, self.bias, self.seed)
+
+    def _drawn(self, labels: LabelTable) -> Ints:
+        """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first."""
+        order, cleaned = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items), labels.cleaned
+        weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), np.arange(self.n_items, len(cleaned))[:CLEAN]
+        return np.concatenate([weak, trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
+
+    def _times(self, labels: LabelTable) -> float:
+        """How many weak samples each of those drawn stands for."""
+        n_weak = int(np.count_nonzero(~labels.cleaned[: self.n_items]))
+        return max(1.0, n_weak / ROWS)

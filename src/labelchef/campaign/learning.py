@@ -11,7 +11,8 @@ A trial (source model, γ, λ) is scored by cross-entropy on held-out clean samp
 weak labels at all, is among the trials. With 50 trusted samples and more, only they score: answered samples were asked because
 they are hard, and on hard samples weak labels look worse than they are.
 
-M of the weak samples are drawn if there are more than `ROWS`; each then counts N/M times. The search takes one value after
+M of the weak samples are drawn if there are more than `ROWS`; each then counts N/M times. The rows are taken along the main
+directions of the sample (`Axes`); the clean model is sought there too. The search takes one value after
 the other: μ; then for every source model λ, coarsely, at a middle γ; for the best two of them γ, and λ again.
 
 Shapes: X (M + m, d), weak rows above clean ones; A (m, C) held-out logits.
@@ -19,21 +20,16 @@ Shapes: X (M + m, d), weak rows above clean ones; A (m, C) held-out logits.
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
-from labelchef.campaign.tuning import best_temperature, folds_of, mean_squared_length, principal_axes
-from labelchef.core.curvature import CurvatureKeeper, FrozenCurvature, freeze
-from labelchef.core.leave_one_out import kronecker
-from labelchef.core.objective import Objective, Point
+from labelchef.campaign.dense_fits import DenseRows
+from labelchef.campaign.tuning import best_temperature, folds_of
 from labelchef.core.softmax import log_probabilities
-from labelchef.core.solvers import minimise, solve_spd
-from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
-from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import MODELS, DawidSkene, Evidence, NaiveBayes, make_source_model
@@ -43,21 +39,24 @@ RELATIVE = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Values of λ and μ that are tried, divided by the mean squared length of a row."""
 
 ROWS, COLUMNS = 2000, 256
-"""Largest numbers of weak samples and of directions that are used."""
+"""Largest numbers of weak samples and of directions that the choice uses."""
+AXES = 512
+"""Largest number of directions of the clean model."""
 CLEAN = 1500
 """Largest number of clean samples that are used."""
 
 FOLDS = 5
 _MIDDLE = 0.1  # the γ at which source models are compared first
 _KEPT = 2  # of the source models, for the search for γ
-_STEPS, _TOL = 40, 1e-3
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the choice is made on: weak rows above clean ones, in X (M + m, d) and in the votes."""
+    """What the choice is made on: weak rows above clean ones, M + m of them."""
 
-    X: Floats
+    rows: DenseRows
+    scale: float
+    """Mean squared length of a row."""
     votes: SourceVotes
     given: Float64s
     """(M + m, C) weak labels as given; not read of the clean rows."""
@@ -65,6 +64,8 @@ class Sample:
     """(m,) labels of the clean rows, the trusted ones first."""
     n_trusted: int
     """How many of them are trusted. The others were answered because a selector asked: they are no fair sample."""
+    n_clean: int
+    """Clean samples there are; m, unless that is limited."""
     times: float
     """How many weak samples each of the M stands for."""
     bias: bool
@@ -73,7 +74,7 @@ class Sample:
     @property
     def n_weak(self) -> int:
         """M."""
-        return len(self.X) - len(self.y)
+        return len(self.rows.X) - len(self.y)
 
     @property
     def scored(self) -> slice:
@@ -114,7 +115,7 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
         strength=best.strength,
         clean_strength=search.clean_strength,
         temperature=search.temperature,
-        n_clean=len(sample.y),
+        n_clean=sample.n_clean,
         trials=(none, *search.trials.values()),
         seconds=time.perf_counter() - began,
     )
@@ -133,8 +134,8 @@ class _Search:
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
         self._M, self._C = sample.n_weak, sample.given.shape[1]
-        self.scale = mean_squared_length(sample.X)
-        self._rows = DenseRows.of(sample.X, COLUMNS, bias=sample.bias)
+        self.scale = sample.scale
+        self._rows = sample.rows.narrower(COLUMNS, bias=sample.bias)
         rng = np.random.default_rng([sample.seed, 0x7E57])
         self._folds = folds_of(sample.y, FOLDS, rng)
         self._one_hot = np.eye(self._C)[sample.y]
@@ -199,103 +200,3 @@ class _Search:
             W = self._warm[model, k] = self._rows.fit(Y, weight, strength, self._warm.get((model, k)))
             A[held] = self._rows.X[M + held] @ W
         return best_temperature(A[self.sample.scored], y[self.sample.scored])[1]
-
-
-@dataclass(frozen=True)
-class DenseRows:
-    """A few thousand rows in their principal axes, on which a fit is a matter of milliseconds: no engine, no sweep.
-
-    The columns are orthogonal, so a diagonal is a good preconditioner: with s_j = (¼ Σ_i w_i x_ij² + λ)^(−½), the Hessian of the
-    loss in W / s is near the identity, and L-BFGS needs about ten steps.
-    """
-
-    X: Float64s
-    """(n, r), with a column of ones last if there is a bias."""
-
-    @classmethod
-    def of(cls, X: Floats, most: int, *, bias: bool) -> "DenseRows":
-        """The rows in their `most` main directions."""
-        rows = np.asarray(principal_axes(X, most), dtype=np.float64)
-        return cls(np.ascontiguousarray(np.hstack([rows, np.ones((len(rows), 1))]) if bias else rows))
-
-    def part(self, which: "Ints | slice") -> "DenseRows":
-        """Some of the rows."""
-        return DenseRows(self.X[which])
-
-    def fit(self, Y: Float64s, weight: Float64s, strength: float, start: Float64s | None = None) -> Float64s:
-        """W (r, C) near the minimum of Σ w ℓ(y, x; W) + (λ/2) ‖W‖²."""
-        X, kept = self.X, weight > 0
-        if not kept.all():
-            X, Y, weight = X[kept], Y[kept], weight[kept]
-        C = Y.shape[1]
-        s = 1.0 / np.sqrt(0.25 * (weight @ (X * X)) + strength)
-        scaled = (X * s).astype(np.float32)
-        penalty = strength * s[:, None] ** 2
-
-        def at(flat: Float64s) -> tuple[float, Float64s]:
-            U = flat.reshape(-1, C)
-            A = np.asarray(scaled @ U.astype(np.float32), dtype=np.float64)
-            top = A.max(axis=1, keepdims=True)
-            E = np.exp(A - top)
-            total = E.sum(axis=1, keepdims=True)
-            losses = np.log(total[:, 0]) + top[:, 0] - np.einsum("ic,ic->i", Y, A)
-            R = (weight[:, None] * (E / total - Y)).astype(np.float32)
-            gradient = scaled.T @ R + penalty * U
-            return float(weight @ losses) + 0.5 * float(np.vdot(penalty * U, U)), gradient.ravel()
-
-        first = np.zeros(X.shape[1] * C) if start is None else (start / s[:, None]).ravel()
-        size = float(weight.sum())
-        found = minimize(
-            at, first, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "gtol": _TOL * np.sqrt(size)}
-        )
-        return np.asarray(found.x.reshape(-1, C) * s[:, None])
-
-
-class CleanFit:
-    """Softmax regression on a few clean rows: Σ ℓ + (μ/2) ‖W‖², the bias penalised like the rest.
-
-    W lies in the span of the rows. With fewer rows than columns it is sought there: X = U √g Eᵀ, and the rows are U √g.
-    """
-
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, bias: bool) -> None:
-        rows = np.asarray(X, dtype=np.float64)
-        rows = np.hstack([rows, np.ones((len(rows), 1))]) if bias else rows
-        self._basis: Float64s | None = None
-        if len(rows) < rows.shape[1]:
-            g, U = np.linalg.eigh(rows @ rows.T)
-            kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
-            root = np.sqrt(g[kept])
-            self._basis, rows = rows.T @ (U[:, kept] / root), U[:, kept] * root
-        labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
-        self._objective = Objective(MemoryEngine(np.ascontiguousarray(rows), bias=False), labels, 1.0)
-        self._factor: FrozenCurvature | None = None
-        self._warm: Float64s | None = None
-        self._last: tuple[Objective, Point] | None = None
-
-    def at(self, strength: float, *, tol: float = 1e-4) -> Float64s:
-        """W (D, C) for μ = `strength`."""
-        objective = replace(self._objective, l2=strength / self._objective.engine.n_rows)
-        start = objective.at(np.zeros(objective.shape) if self._warm is None else self._warm)
-        if self._factor is None:
-            self._factor = freeze(objective, start.logits)
-        keeper = CurvatureKeeper(replace(self._factor, l2=objective.l2))
-        found = minimise(objective, start, keeper, tol=tol, max_sweeps=200).point
-        self._warm, self._last = found.W, (objective, found)
-        return found.W if self._basis is None else np.asarray(self._basis @ found.W)
-
-    def leave_one_out(self, rows: Ints) -> Float64s:
-        """Logits (n, C) of these rows, each under the model without it, at the strength of the last fit."""
-        assert self._last is not None, "at() comes first"
-        objective, point = self._last
-        return kronecker(objective, point, rows, freeze(objective, point.logits))
-
-    def solve(self, B: Float64s) -> Float64s:
-        """H⁻¹ B (D, C), H the Hessian at the last fit; outside of the span of the rows it is μ I."""
-        assert self._last is not None, "at() comes first"
-        (objective, point), n = self._last, self._objective.engine.n_rows
-        inside = B if self._basis is None else self._basis.T @ B
-        keeper = CurvatureKeeper(freeze(objective, point.logits))
-        V = solve_spd(objective, point, inside / n, keeper, tol=1e-6, max_iterations=500).linear.V
-        if self._basis is None:
-            return V
-        return np.asarray(self._basis @ V + (B - self._basis @ inside) / (n * objective.l2))

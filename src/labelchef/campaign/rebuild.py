@@ -31,12 +31,16 @@ def rebuild(
     *,
     on_step: Callable[[int, float, float], None] | None = None,
     on_first: Callable[[Session], None] | None = None,
+    first: RoundRecord | None = None,
 ) -> Session:
     """The state after `rounds`, the closed rounds of a ledger without round 0.
 
-    `on_first` is given the session when it has its first model, before the rounds are applied.
+    `on_first` is given the session when it has its first model, before the rounds are applied. `first` is round 0, if the
+    ledger has it: what the learner chose then is not chosen again.
     """
     session = new_session(data, settings)
+    if session.learner is not None and first is not None:
+        session.learner.choice = first.choice
     session.start(on_step)
     if on_first is not None:
         on_first(session)

@@ -4,17 +4,20 @@
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.metrics import history_frame
+from labelchef.campaign.audit import audit_trail
+from labelchef.campaign.metrics import history_frame, value_of
+from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.records import UNRESOLVED, RoundRecord
+from labelchef.domain.learning import InUse
+from labelchef.domain.records import UNRESOLVED, Metrics, RoundRecord
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain, note_on
+from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, AuditReport, CalibrationError, Figure, Gain, note_on
 from labelchef.report import ReportData
 
 
@@ -45,6 +48,20 @@ class Outcome:
     """Influence of every training sample before anything was asked, NaN where it was clean."""
     gains: Mapping[str, Gain] = field(default_factory=dict)
     """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    """The target metric of the present model, on the same samples."""
+    calibration: CalibrationError | None = None
+    sources: SourceReport | None = None
+
+    @property
+    def in_use(self) -> InUse | None:
+        """What the present model is made with; None where trusted samples only steer."""
+        last = self.rounds[-1]
+        return InUse.of(last.choice, last.ruling)
+
+    def audit(self, n_classes: int) -> AuditReport:
+        """What the audit has found."""
+        return audit_trail(self.rounds, n_classes).report(self.settings.audit)
 
 
 def report_data(outcome: Outcome, items: Items) -> ReportData:
@@ -53,6 +70,15 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
     notes = [note_on(outcome.gains.get("validation"))]
     if settings.people == 0:
         notes.append("No person was asked: every label is the suggestion itself (strategy two).")
+    if outcome.rounds[-1].baselines:
+        notes.append(ABOUT_BASELINES)
+    audit = outcome.audit(len(items.names))
+    if settings.audit:
+        notes.append(sentence(str(audit)))
+    if outcome.in_use is not None:
+        notes.append(sentence(f"in use: {outcome.in_use}"))
+    if outcome.calibration is not None:
+        notes.append(sentence(f"calibration error {outcome.calibration}"))
     return ReportData(
         title=outcome.title,
         message=outcome.message,
@@ -65,7 +91,26 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         target=settings.target,
         notes=notes,
         gains=dict(outcome.gains),
+        figures=dict(outcome.figures),
+        baselines={split: _target(found, settings) for split, found in outcome.rounds[-1].baselines.items()},
+        audit=pd.DataFrame([asdict(point) for point in audit.course]),
+        sources=None if outcome.sources is None else facts_frame(outcome.sources.sources),
+        source_notes=[] if outcome.sources is None else list(outcome.sources.notes),
     )
+
+
+def sentence(text: str) -> str:
+    """With a capital letter and a full stop.
+
+    >>> sentence("audit: off")
+    'Audit: off.'
+    """
+    return text[:1].upper() + text[1:] + "."
+
+
+def _target(baselines: Mapping[str, Metrics], settings: Settings) -> dict[str, float]:
+    """The target metric of each baseline, by its name in words."""
+    return {BASELINES[name]: value_of(metrics, settings.target_metric) for name, metrics in baselines.items()}
 
 
 def _first_selected(rounds: Sequence[RoundRecord], scores: Float64s) -> Float64s:

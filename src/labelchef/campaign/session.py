@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
+from labelchef.campaign.calibration import calibration_error
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import offsets_of, ruling_of
+from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
@@ -25,7 +27,7 @@ from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
-from labelchef.core.leave_one_out import leave_one_out_logits
+from labelchef.core.leave_one_out import kronecker, projected
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
 from labelchef.core.solvers import Companion
@@ -42,7 +44,7 @@ from labelchef.domain.records import (
     SelectionDiagnostics,
     Votes,
 )
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
@@ -103,6 +105,11 @@ class Split:
         """Quality at W."""
         return evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
 
+    def probabilities(self, W: Float64s) -> Float64s:
+        """(n, C) class probabilities at W."""
+        A = with_reference(self.settled(W).logits)
+        return np.asarray(probabilities(A if self.ruling is None else A / self.ruling.temperature))
+
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
@@ -115,22 +122,34 @@ class Split:
 class CrossFitted(Split):
     """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
 
-    def __init__(self, X: Floats, y: Ints, n_classes: int, *, first_row: int, bias: bool) -> None:
-        super().__init__(X, y, n_classes, bias=bias)
+    def __init__(
+        self,
+        X: Floats,
+        y: Ints,
+        n_classes: int,
+        *,
+        first_row: int,
+        bias: bool,
+        engine: Callable[..., Engine] = MemoryEngine,
+    ) -> None:
+        super().__init__(X, y, n_classes, bias=bias, engine=engine)
         self._rows = np.arange(first_row, first_row + len(y))
         self._logits: tuple[Float64s, Float64s] | None = None
+        self._inside: tuple[RowArray, Float64s] | None = None
 
     def follow(self, objective: Objective, construction: Construction) -> None:
         """Take up a new model."""
-        point = construction.point
-        A = leave_one_out_logits(objective, point, self._rows, construction.keeper.factor)
+        point, factor = construction.point, construction.keeper.factor
+        if self._inside is None or self._inside[0] is not factor.E:
+            self._inside = (factor.E, projected(objective, self._rows, factor))
+        A = kronecker(objective, point, self._rows, factor, self._inside[1])
         self._logits = (point.W, A)
 
     def settled(self, W: Float64s) -> Point:
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
         if self._settled is None or self._settled.W is not W:
             assert self._logits is not None, "follow() comes first"
-            assert self._logits[0] is W, "only the present model is settled"
+            assert np.array_equal(self._logits[0], W), "only the present model is settled"
             A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
             gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
             value = float(cross_entropies(A, Y).mean())
@@ -172,9 +191,11 @@ class Session:
     """The model of round 0, sample by sample, on the parts that judge."""
     _trusted_only: tuple[Float64s, Float64s] | None = field(default=None, repr=False)
     """Parameters of the model of the trusted samples alone, and their held-out logits."""
+    _rulings: dict[str, Ruling] = field(default_factory=dict, repr=False)
+    """Of the baselines."""
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
-    _selected: dict[int, Batch] = field(default_factory=dict, repr=False)
+    _selected: dict[tuple[int, int], Batch] = field(default_factory=dict, repr=False)
     _undoable: list[tuple[Ints, Ints, Ints]] = field(default_factory=list, repr=False)
     """For each round that was not undone: its items, and the labels and attempts they had before."""
 
@@ -209,7 +230,7 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
         if self.learner is None:
             return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
-        return self.learner.posterior(self.labels, log_probabilities(A))
+        return self.learner.posterior(self.labels, np.arange(len(A)), log_probabilities(A))
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
@@ -217,7 +238,7 @@ class Session:
         if self.learner is not None:
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
-        construction = self.constructor.initialise(self.objective, self.steering.losses, on_step)
+        construction = self.from_scratch(on_step)
         self._judge(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
         timing = {"construct": time.perf_counter() - began}
@@ -226,6 +247,11 @@ class Session:
         self._first = {name: part.judged(construction.point.W) for name, part in self._judges.items()}
         self.rounds.append(record)
         return record
+
+    def from_scratch(self, on_step: Callable[[int, float, float], None] | None = None) -> Construction:
+        """A model of the labels as they stand, which depends on nothing else; the session stays as it is."""
+        start = None if self.learner is None else self.learner.first_parameters(self.objective, self.labels)
+        return self.constructor.initialise(self.objective, self.steering.losses, on_step, start)
 
     @property
     def _judges(self) -> dict[str, Split]:
@@ -263,19 +289,24 @@ class Session:
         """What was predicted of the audited samples before their answers, and the answers."""
         return audit_trail(self.rounds, self.labels.n_classes)
 
-    def _baselines(self) -> dict[str, dict[str, Metrics]]:
-        """What one would have without weak labels, on the parts that judge; each with its own temperature and decision rule."""
+    def _baselines(self, *, anew: bool) -> dict[str, dict[str, Metrics]]:
+        """What one would have without weak labels, on the parts that judge; each with a temperature and decision rule of its own.
+
+        These are chosen `anew` when the learner's choice is.
+        """
         learner = self.learner
         if learner is None or learner.clean_parameters is None:
             return {}
         if self._trusted_only is None:
-            rows = np.arange(learner.n_items, self.objective.engine.n_rows)
+            rows = np.arange(self.n_train, self.objective.engine.n_rows)
             self._trusted_only = learner.clean_model(self.objective, self.labels, rows)
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():
             prior = probabilities(held_out).mean(axis=0)
-            ruling = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
+            if anew or name not in self._rulings:
+                self._rulings[name] = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
+            ruling = self._rulings[name]
             for split, part in self._judges.items():
                 A = held_out if part is self.steering else with_reference(part.at(W).logits)
                 loss = float(cross_entropies(A / ruling.temperature, np.eye(A.shape[1])[part.y]).mean())
@@ -285,11 +316,26 @@ class Session:
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
-        assert self._first, "start() comes first"
+        W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
-            name: gains(part.y, self._first[name], part.judged(self.parameters), self.labels.n_classes, self.seed)
+            name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
             for name, part in self._judges.items()
         }
+
+    def figures_by_split(self) -> dict[str, dict[str, Figure]]:
+        """Every metric of the present model with its interval, on 'validation' and 'test', where there are such samples."""
+        found = {}
+        for name, part in self._judges.items():
+            now, fitted = part.judged(self.parameters), isinstance(part, CrossFitted)
+            found[name] = figures(
+                part.y, now.predicted, self.labels.n_classes, seed=self.seed, cross_fitted=fitted, losses=now.losses
+            )
+        return found
+
+    def calibration(self) -> CalibrationError | None:
+        """The calibration error on the samples that judge; None where there are none."""
+        part = self._judges.get("validation")
+        return None if part is None else calibration_error(part.probabilities(self.parameters), part.y, seed=self.seed)
 
     def judged(self, split: str) -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model sample by sample, on 'validation', 'test' or 'steering'; None without samples."""
@@ -298,13 +344,15 @@ class Session:
         part = self.steering if split == "steering" else self._judges.get(split)
         return None if part is None else (part.y, part.judged(self.parameters))
 
-    def select(self, batch_size: int) -> Batch:
+    def select(self, batch_size: int, *, ahead: int = 0) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
 
-        Calling it again in the same round returns the same batch.
+        Calling it again in the same round returns the same batch. `ahead` of them are work ahead, which is not audited: a
+        sample is drawn, and predicted, in the round that asks it.
         """
-        if batch_size not in self._selected:
-            batch = self._audit(batch_size)
+        key = (batch_size, ahead)
+        if key not in self._selected:
+            batch = self._audit(batch_size - ahead)
             for tier in self.labels.tiers(MOST_ATTEMPTS):
                 eligible = tier.copy()
                 eligible[batch.indices] = False
@@ -312,8 +360,8 @@ class Session:
                 batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
                 if len(batch) >= batch_size:
                     break
-            self._selected[batch_size] = batch
-        return self._selected[batch_size]
+            self._selected[key] = batch
+        return self._selected[key]
 
     def _audit(self, batch_size: int) -> Batch:
         """The samples of a batch that are drawn by chance from those never asked; they come first."""
@@ -342,7 +390,7 @@ class Session:
         """Suggestion and influence of these samples in their order, each by itself, as if all of them could be asked."""
         if len(items) == 0:
             return Batch.without_predictions(items)
-        eligible = np.zeros(self.n_train, dtype=bool)
+        eligible = np.zeros(self.objective.engine.n_rows, dtype=bool)
         eligible[items] = True
         return self._score(eligible).aligned(items)
 
@@ -379,7 +427,7 @@ class Session:
 
     def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
         """What computes the influence of answers through the learner, where there is one."""
-        if self.learner is None:
+        if self.learner is None or not self.learner.closed_form:
             return None
         return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
@@ -406,7 +454,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before = self.labels.Y[decisions.items].argmax(axis=1)
+        before = self.labels.shown(decisions.items).argmax(axis=1)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -414,7 +462,7 @@ class Session:
         with self._as_one(decisions) as change:
             construction = self._follow(change)
             self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
-            after = self.labels.Y[decisions.items].argmax(axis=1)
+            after = self.labels.shown(decisions.items).argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
@@ -427,8 +475,8 @@ class Session:
             else:
                 self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
-        if self.learner is not None:
-            self.learner.look_ahead(self.objective, self.labels)
+            if self.learner is not None:
+                self.learner.look_ahead(self.objective, self.labels)
         return record
 
     def undo(self) -> bool:
@@ -517,6 +565,7 @@ class Session:
         seconds: dict[str, float],
     ) -> RoundRecord:
         began, W = time.perf_counter(), construction.point.W
+        choice = None if self.learner is None else self.learner.choice
         steering = self.steering.metrics(W)
         return RoundRecord(
             number=len(self.rounds),
@@ -534,7 +583,7 @@ class Session:
             realised_change=steering.loss - self.rounds[-1].steering.loss if self.rounds else float("nan"),
             construction=construction.diagnostics,
             seconds={**seconds, "evaluate": time.perf_counter() - began},
-            choice=None if self.learner is None else self.learner.choice,
+            choice=choice,
             ruling=self.ruling,
-            baselines=self._baselines(),
+            baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
         )

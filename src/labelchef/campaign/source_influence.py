@@ -50,9 +50,7 @@ def influence_parts(
     if not through.logits.any():
         return InfluenceParts(direct, through.answers, np.zeros_like(S))
     by_parameters = choice.temperature * _transposed_product(objective, through.logits)
-    fit = learner.clean_fit(objective, labels, np.flatnonzero(labels.cleaned))
-    fit.at(choice.clean_strength)
-    V = fit.solve(by_parameters)
+    V = learner.clean_solve(objective, labels, by_parameters)
     S_clean = with_reference(engine.host(engine.sweep(objective.labels, W=contrast(V)).logits))
     clean = S_clean - np.einsum("ic,ic->i", probabilities(A_clean), S_clean)[:, None]
     return InfluenceParts(direct, through.answers, np.asarray(clean))

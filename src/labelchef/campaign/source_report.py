@@ -12,7 +12,10 @@ first order (`sources.adjoint`). One solve for V serves all sources.
 Shapes: S, q (N + n, C); rates θ (J, C, C) by source, vote, class; g, V (D, C).
 """
 
-from dataclasses import asdict, replace
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +27,7 @@ from labelchef.campaign.session import Session
 from labelchef.core.contrasts import with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
-from labelchef.domain.arrays import Float64s
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, SourceFacts
 from labelchef.sources import adjoint
 from labelchef.sources.models import Belief, make_source_model
@@ -34,20 +37,80 @@ _HARDLY = 0.05
 _RESIDUAL, _ITERATIONS = 1e-4, 200
 
 
-def source_facts(session: Session) -> list[SourceFacts]:
-    """What is known of every source, in their order; empty where trusted samples only steer."""
+SHOWN = 50
+"""Sources that a table for people has at most: those with the most votes. `sources.csv` has all."""
+
+NOTHING_LEARNED = (
+    "Nothing is learned about sources: trusted samples only steer, and weak labels count as they are given."
+)
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """The sources as people see them."""
+
+    sources: tuple[SourceFacts, ...]
+    """Those with the most votes, at most `SHOWN` of them; the most votes first."""
+    total: int
+    classes: tuple[str, ...]
+    model: str
+    """The source model in use; 'none' where weak labels are not used, '' where trusted samples only steer."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know, a sentence each."""
+        if not self.sources:
+            return (NOTHING_LEARNED,)
+        model = f"The source model in use is {self.model}."
+        if self.model == NO_SOURCES:
+            model = "Weak labels are not used: without them the cross-validation was better. What is known of their sources:"
+        notes = [model]
+        if len(self.sources) < self.total:
+            notes.append(f"These are the {len(self.sources)} sources with the most votes, of {self.total}.")
+        unknown = sum(one.clean_votes == 0 for one in self.sources)
+        if unknown:
+            notes.append(f"{unknown} of them have no vote on a clean sample: their intervals are 0 to 1.")
+        return tuple(notes)
+
+    def as_json(self) -> dict[str, Any]:
+        """In JSON's types."""
+        facts = [{**one.as_json(), "about": one.about} for one in self.sources]
+        return {
+            "model": self.model,
+            "total": self.total,
+            "classes": self.classes,
+            "notes": self.notes,
+            "sources": facts,
+        }
+
+
+def source_report(
+    session: Session, classes: Sequence[Hashable], facts: Sequence[SourceFacts] | None = None
+) -> SourceReport:
+    """The sources of a session, to show to people; `facts` of all of them where they are known."""
+    learner = session.learner
+    if learner is None or learner.choice is None:
+        return SourceReport((), 0, tuple(map(str, classes)), "")
+    votes = learner.votes.rows(slice(session.n_train)).counts
+    most = np.argsort(-votes, kind="stable")[:SHOWN]
+    shown = source_facts(session, most) if facts is None else [facts[j] for j in most]
+    return SourceReport(tuple(shown), len(votes), tuple(map(str, classes)), learner.choice.model)
+
+
+def source_facts(session: Session, places: Ints | None = None) -> list[SourceFacts]:
+    """What is known of the sources at these places, else of all in their order; empty where trusted samples only steer."""
     learner = session.learner
     if learner is None or learner.choice is None:
         return []
+    chosen = np.arange(learner.votes.n_sources) if places is None else places
     votes, N, C = learner.votes, session.n_train, session.labels.n_classes
     posterior, clean = session.posterior(), session.labels.clean_ids
     table, presence = csc_array(votes.table), votes.presence
     others = np.asarray(votes.shares(smoothing=1e-9) * np.asarray(presence.sum(axis=1)).reshape(-1, 1))
-    changes, evidence = muting(session), learner.evidence(np.zeros((len(clean), C)), session.labels)
-    counted = [evidence.given_source in (None, j) for j in range(votes.n_sources)]
-    muted_ones = ~evidence.heard if evidence.given_source is None else np.zeros(votes.n_sources, dtype=bool)
+    changes, evidence = muting(session, chosen), learner.evidence(np.zeros((len(clean), C)), session.labels)
+    given = evidence.given_source
     found = []
-    for j, name in enumerate(votes.names):
+    for place, j in enumerate(chosen.tolist()):
         block = table[:, j * C : (j + 1) * C].tocsr()
         rows = np.flatnonzero(np.diff(block.indptr))
         T = block[rows].toarray()  # (n_j, C)
@@ -63,7 +126,7 @@ def source_facts(session: Session) -> list[SourceFacts]:
         weight = _weight(learner.belief, j, T, C)
         found.append(
             SourceFacts(
-                name=name,
+                name=votes.names[j],
                 votes=int(asked.sum()),
                 coverage=float(asked.sum()) / max(1, N),
                 clean_votes=int(known.sum()),
@@ -72,8 +135,14 @@ def source_facts(session: Session) -> list[SourceFacts]:
                 accuracy_high=float(high),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
-                use=_use(learner.choice.model, learner.belief, weight, counted=counted[j], muted=bool(muted_ones[j])),
-                muting=float(changes[j]),
+                use=_use(
+                    learner.choice.model,
+                    learner.belief,
+                    weight,
+                    counted=given in (None, j),
+                    muted=given is None and not evidence.heard[j],
+                ),
+                muting=float(changes[place]),
                 confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
                 confusion_low=_rows(each_low),
                 confusion_high=_rows(each_high),
@@ -84,17 +153,32 @@ def source_facts(session: Session) -> list[SourceFacts]:
 
 def sources_frame(session: Session) -> pd.DataFrame:
     """The same as a frame, a row a source."""
-    return pd.DataFrame([asdict(one) for one in source_facts(session)])
+    return facts_frame(source_facts(session))
 
 
-def muting(session: Session) -> Float64s:
-    """(J,) predicted changes of the cross-fitted loss, were each source muted; NaN where weak labels are not used."""
+def facts_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
+    """Facts of sources as a frame."""
+    return pd.DataFrame([asdict(one) for one in facts])
+
+
+def flat_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
+    """The same for a file: confusions as JSON, [class][vote]."""
+    frame = facts_frame(facts)
+    return frame.assign(**{name: frame[name].map(json.dumps) for name in frame.columns if name.startswith("confusion")})
+
+
+def muting(session: Session, places: Ints | None = None) -> Float64s:
+    """Predicted changes of the cross-fitted loss, were each of the sources at these places (else of all) muted.
+
+    NaN where weak labels are not used, and for networks.
+    """
     learner, objective, construction = session.learner, session.objective, session.construction
     assert learner is not None, "trusted samples train"
     assert learner.choice is not None, "start() comes first"
     votes = learner.votes
-    if learner.choice.model == NO_SOURCES or learner.belief is None:
-        return np.full(votes.n_sources, np.nan)
+    chosen = np.arange(votes.n_sources) if places is None else places
+    if learner.choice.model == NO_SOURCES or learner.belief is None or not learner.closed_form:
+        return np.full(len(chosen), np.nan)
     g, keeper = session.steering.settled(construction.point.W).gradient, replace(construction.keeper)
     solved = solve_spd(objective, construction.point, g, keeper, tol=_RESIDUAL, max_iterations=_ITERATIONS)
     S = with_reference(objective.engine.host(solved.linear.S))
@@ -102,7 +186,7 @@ def muting(session: Session) -> Float64s:
     by_belief = learner.choice.gamma * learner.belief.spoken[:, None] * S
     P = probabilities(with_reference(objective.engine.host(construction.point.logits)))
     changes = adjoint.muted(make_source_model(learner.choice.model), evidence, by_belief, P)
-    return changes / objective.engine.n_rows
+    return np.asarray(changes[chosen] / objective.engine.n_rows)
 
 
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:

@@ -203,7 +203,7 @@ def new_session(data: CampaignData, settings: Settings, parts: Parts | None = No
             placement.training(data.X, bias=bias, more=X_val), table.rows, 1.0
         )  # the learner knows l2
         learner = _learner(data, settings, table)
-        trusted: Split = CrossFitted(X_val, y_val, C, first_row=N, bias=bias)
+        trusted: Split = CrossFitted(X_val, y_val, C, first_row=N, bias=bias, engine=placement.split)
     else:
         table = first_table(data, float(settings.gamma))
         objective = Objective(placement.training(data.X, bias=bias), table.rows, float(settings.l2))

@@ -23,6 +23,7 @@ from labelchef.campaign.session import Session
 from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached, parse_rule
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import RoundState
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Batch, RoundRecord, StopReason
 from labelchef.domain.settings import Settings
 from labelchef.ledger import Ledger, MemoryLedger, Selected, Standing
@@ -63,12 +64,23 @@ class Rules:
     def of(cls, settings: Settings) -> "Rules":
         """The rules that the settings name."""
         target = None if settings.target is None else TargetReached(settings.target_metric, settings.target)
-        return cls(target, None if settings.stop is None else parse_rule(settings.stop))
+        rules = cls(target, None if settings.stop is None else parse_rule(settings.stop))
+        rules.check_audit(settings.audit)
+        return rules
 
     @property
     def reads_metrics(self) -> bool:
         """Whether a rule reads a metric, which samples that judge should measure."""
         return any(rule.reads_metrics for rule in (self.target, self.stop) if rule is not None)
+
+    def check_audit(self, share: float) -> None:
+        """Refuse a rule that reads the audit where nothing is audited: it would never be met."""
+        if share == 0.0 and self.stop is not None and self.stop.reads_audit:
+            raise InvalidInputError(
+                f"the stopping rule ({self.stop}) reads the audit, but audit is 0; expected a share of what is asked, such as "
+                "audit 0.1, or another rule",
+                code="audit",
+            )
 
     def ending(
         self, session: Session, budget: int | None, spent: int, batch: Batch | None = None
@@ -163,7 +175,7 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     batch = first.joined(session.select(size).without(first.indices).take(slice(size - len(first))))
     more = Batch.without_predictions(np.empty(0, dtype=np.int64))
     if ahead:
-        more = session.select(size + ahead).without(batch.indices).take(slice(ahead))
+        more = session.select(size + ahead, ahead=ahead).without(batch.indices).take(slice(ahead))
     session.fresh = False
     return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began, rebuilt)
 

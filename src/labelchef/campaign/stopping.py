@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from labelchef.campaign.audit import audit_trail
 from labelchef.campaign.metrics import value_of
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
@@ -31,6 +32,11 @@ class StoppingRule(ABC):
     @property
     def reads_metrics(self) -> bool:
         """Whether it reads a metric, so that validation samples should be held out for it."""
+        return False
+
+    @property
+    def reads_audit(self) -> bool:
+        """Whether it reads the audit, without which it is never met."""
         return False
 
     @abstractmethod
@@ -56,6 +62,11 @@ class Combined(StoppingRule):
     def reads_metrics(self) -> bool:
         """Whether one of the rules does."""
         return self.left.reads_metrics or self.right.reads_metrics
+
+    @property
+    def reads_audit(self) -> bool:
+        """Whether one of the rules does."""
+        return self.left.reads_audit or self.right.reads_audit
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
@@ -129,6 +140,33 @@ class Plateau(StoppingRule):
 
 
 @dataclass(frozen=True)
+class Audited(StoppingRule):
+    """The audit shows an accuracy of at least this: the lower end of its interval, which holds whenever one looks.
+
+    The mean accuracy that it speaks of is that of the models as they were when the audited samples were drawn.
+    """
+
+    accuracy: float
+    reads_audit = True
+
+    def __post_init__(self) -> None:
+        check_number(self.accuracy, "the accuracy of Audited", code="stop")
+        if not 0.0 < self.accuracy < 1.0:
+            raise InvalidInputError(
+                f"the accuracy of Audited is {self.accuracy:g}; expected a number between 0 and 1, such as 0.9",
+                code="stop",
+            )
+
+    def met(self, progress: Progress) -> bool:
+        """Whether to stop now."""
+        trail = audit_trail(progress.rounds, 2)  # the number of classes does not matter for an accuracy
+        return trail.accuracy().low >= self.accuracy
+
+    def __str__(self) -> str:
+        return f"audited accuracy ≥ {self.accuracy:g}"
+
+
+@dataclass(frozen=True)
 class NoPredictedGain(StoppingRule):
     """No sample of the batch is predicted to lower the validation loss: `batch.influence` is nowhere negative.
 
@@ -150,7 +188,7 @@ def _check_metric(metric: str) -> None:
 
 
 RULES: dict[str, Callable[..., StoppingRule]] = {
-    rule.__name__: rule for rule in (MaxRounds, NoPredictedGain, Plateau, TargetReached)
+    rule.__name__: rule for rule in (Audited, MaxRounds, NoPredictedGain, Plateau, TargetReached)
 }
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 console = Console(highlight=False, soft_wrap=True, markup=False)
 """A terminal that does not wrap lines or guess colours."""
+PIPED = 160
+"""Characters of a line of a table that no terminal bounds."""
 HOME = Path("labelchef-home")
 Home = Annotated[Path, typer.Option(envvar="LABELCHEF_HOME", help="Folder of the workspace.")]
 Database = Annotated[

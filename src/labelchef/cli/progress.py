@@ -13,12 +13,15 @@ from rich.table import Column
 from rich.text import Text
 
 from labelchef.campaign.metrics import value_of
-from labelchef.cli.options import console, plain_table
+from labelchef.campaign.source_report import SourceReport
+from labelchef.cli.options import PIPED, console, plain_table
+from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
 from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.domain.validation import Cell, note_on
+from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
 
 _SHOWN = 12
+_FEW_SOURCES = 4
 
 
 class LiveProgress:
@@ -28,6 +31,7 @@ class LiveProgress:
         self._metric = metric
         self._console = Console()
         self._rows: list[tuple[str, ...]] = []
+        self._where = "test"  # where the baselines are measured
         self._status = "preparing"
         self._running = True
         self._live = Live(self._render(), console=self._console, refresh_per_second=8, transient=False)
@@ -57,7 +61,8 @@ class LiveProgress:
     def _on_round(self, record: RoundRecord) -> None:
         scores = ["" if m is None else f"{value_of(m, self._metric):.3f}" for m in (record.validation, record.test)]
         counts = (str(record.number), str(record.spent), str(len(record.changed)))
-        row = (*counts, _kept(record), _best(record), *scores, f"{1e3 * sum(record.seconds.values()):.0f} ms")
+        seconds = f"{1e3 * sum(record.seconds.values()):.0f} ms"
+        row = (*counts, _kept(record), _best(record), *scores, *self._baselines(record), seconds)
         self._rows.append(row)
         self._status = ""
         if self._console.is_terminal:
@@ -66,31 +71,39 @@ class LiveProgress:
             pairs = [f"{name} {value}" for name, value in zip(self._titles(), row, strict=True) if value]
             self._console.print(", ".join(pairs), highlight=False, soft_wrap=True)
 
+    def _baselines(self, record: RoundRecord) -> tuple[str, ...]:
+        """What one would have without weak labels: on the test samples, if there are any, else on validation."""
+        split, self._where = ("validation", "val") if record.test is None else ("test", "test")
+        found = record.baselines.get(split, {})
+        return tuple(f"{value_of(found[name], self._metric):.3f}" if name in found else "" for name in BASELINES)
+
     def _refresh(self) -> None:
         if self._console.is_terminal:
             self._live.update(self._render())
 
     def _titles(self) -> tuple[str, ...]:
         scores = (f"val {self._metric}", f"test {self._metric}")
-        return ("round", "asked", "changed", "suggestion kept", "best influence", *scores, "time")
+        beside = (f"{self._where} {words}" for words in BASELINES.values())
+        return ("round", "asked", "changed", "suggestion kept", "best influence", *scores, *beside, "time")
 
     def _render(self) -> Any:
-        columns = [Column(title, justify="right") for title in self._titles()]
-        table = plain_table(columns, self._rows[-_SHOWN if self._running else 0 :])
-        return Group(table, Text(self._status, style="dim"))
+        shown = [k for k, title in enumerate(self._titles()) if title == "round" or any(row[k] for row in self._rows)]
+        columns = [Column(self._titles()[k], justify="right") for k in shown]
+        rows = [tuple(row[k] for k in shown) for row in self._rows[-_SHOWN if self._running else 0 :]]
+        return Group(plain_table(columns, rows), Text(self._status, style="dim"))
 
 
 def _kept(record: RoundRecord) -> str:
     """How many decisions are as suggested, of those that had a suggestion."""
     suggested = record.batch.suggested != UNRESOLVED
     kept = int((suggested & (record.decisions.labels == record.batch.suggested)).sum())
-    return f"{kept}/{int(suggested.sum())}" if suggested.any() else "–"
+    return f"{kept}/{int(suggested.sum())}" if suggested.any() else ""
 
 
 def _best(record: RoundRecord) -> str:
     """The best influence of the batch, if the selector predicts any."""
     known = record.batch.influence[np.isfinite(record.batch.influence)]
-    return f"{float(known.min()):.2f}" if known.size else "–"
+    return f"{float(known.min()):.2f}" if known.size else ""
 
 
 class CompareProgress:
@@ -131,15 +144,81 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
     console.print()
     console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked", markup=True)
     for split, gain in outcome.gains.items():
-        console.print(f"gain on {split} ({gain.samples} samples): {gain}")
+        figure = outcome.figures[split]
+        where = figure.measured_on if split == "validation" else f"{figure.samples} samples"
+        console.print(f"{split} {metric} now: {figure}, {where}; gain {gain}")
     if "validation" not in outcome.gains:
         console.print(note_on(None))
-    console.print(f"strengths: gamma {outcome.settings.gamma:g}, l2 {outcome.settings.l2:.3g}")
+    _show_baselines(outcome, metric)
+    if outcome.in_use is None:
+        console.print(f"strengths: gamma {outcome.settings.gamma:g}, l2 {outcome.settings.l2:.3g}")
+    else:
+        console.print(f"in use: {outcome.in_use}")
+    if outcome.calibration is not None:
+        console.print(f"calibration error: {outcome.calibration}")
+    if outcome.audit is not None:
+        console.print(str(outcome.audit))
+    if outcome.sources is not None:
+        show_sources(outcome.sources, few=True)
     console.print(f"stopped: {outcome.message}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:
         console.print(f"report: {report.resolve()}")
     console.print(f"labels, model, history, ledger: {outcome.folder.resolve()}")
+
+
+def _show_baselines(outcome: CleanOutcome, metric: str) -> None:
+    """What one would have without weak labels, on the same samples."""
+    last, parts = outcome.history.iloc[-1], []
+    for name, words in BASELINES.items():
+        columns = ((split, f"{key}_{name}_{metric}") for key, split in (("val", "validation"), ("test", "test")))
+        values = [f"{split} {last[column]:.3f}" for split, column in columns if column in outcome.history.columns]
+        parts += [f"{words}: {', '.join(values)}"] if values else []
+    if parts:
+        console.print("; ".join(parts))
+        console.print(ABOUT_BASELINES, style="dim")
+
+
+def show_sources(found: SourceReport, *, few: bool = False) -> None:
+    """A table of sources, most votes first; `few`: if there are many, the best and the worst by accuracy."""
+    shown = list(found.sources)
+    if few and len(shown) > 2 * _FEW_SOURCES:
+        known = sorted((one for one in shown if not math.isnan(one.accuracy)), key=lambda one: -one.accuracy)
+        shown = [*known[:_FEW_SOURCES], *known[-_FEW_SOURCES:]]
+        console.print(
+            f"sources: the {_FEW_SOURCES} most and the {_FEW_SOURCES} least accurate of {len(known)}; sources.csv has all"
+        )
+    elif few:
+        console.print("sources:")
+    if not console.is_terminal:
+        console.width = PIPED
+    right = ("votes", "coverage", "accuracy", "95 %", "conflicts", "weight", "if muted")
+    columns = [Column("source"), *(Column(title, justify="right") for title in right), Column("use")]
+    console.print(plain_table(columns, [_source_cells(one) for one in shown]))
+    if few:
+        return
+    for note in found.notes:
+        console.print(note)
+    for use in dict.fromkeys(one.use for one in shown):
+        console.print(f"{use}: {ABOUT_USE[use]}", style="dim")
+    console.print(ABOUT_SOURCES, style="dim")
+
+
+def _source_cells(one: SourceFacts) -> tuple[str, ...]:
+    def digits(value: float, form: str) -> str:
+        return "–" if math.isnan(value) else format(value, form)
+
+    return (
+        one.name,
+        str(one.votes),
+        f"{one.coverage:.0%}",
+        digits(one.accuracy, ".3f"),
+        f"{one.accuracy_low:.2f} to {one.accuracy_high:.2f}",
+        digits(one.conflicts, ".0%"),
+        digits(one.weight, "+.2f"),
+        digits(one.muting, "+.5f"),
+        one.use,
+    )
 
 
 def show_next_steps(outcome: CleanOutcome) -> None:

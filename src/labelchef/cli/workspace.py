@@ -11,6 +11,7 @@ from rich.text import Text
 
 from labelchef.cli.options import (
     HOME,
+    PIPED,
     Database,
     Home,
     campaign_files,
@@ -22,10 +23,10 @@ from labelchef.cli.options import (
     workspace,
     workspace_options,
 )
-from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, Task, Waiting
+from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, RoundSummary, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import note_on
+from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
 
 if TYPE_CHECKING:
     from labelchef.campaign.rebuild import ReplayedRound
@@ -44,7 +45,6 @@ users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_h
 _CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
 _FOLDER = "Folder with features.npy, weak.csv or source_votes.csv, val_features.npy, val_labels.csv, items.csv, …"
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
-_PIPED = 160  # characters of a line that no terminal bounds
 
 
 @takes(files=file_options(_CAMPAIGN_FILES), settings=setting_options())
@@ -245,7 +245,7 @@ def compare(
     console.print(comparison_files.title(found))
     rows = [comparison_files.cells(one) for one in found.standings]
     if not console.is_terminal:
-        console.width = _PIPED
+        console.width = PIPED
     console.print(plain_table(comparison_files.headers(found), rows))
     for note in found.notes:
         console.print(note)
@@ -254,7 +254,30 @@ def compare(
         console.print(f"{', '.join(written)}: {out.resolve()}")
 
 
-COMMANDS = (init, status, next_items, vote, export, import_votes, replay, report, compare)
+@takes(ws=workspace_options())
+def sources(
+    campaign: Campaign,
+    ws: "Workspace",
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option(help="File to write: .csv, .jsonl or .parquet.")] = None,
+) -> None:
+    """Show what is known of each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change."""
+    from labelchef.cli.progress import show_sources
+    from labelchef.services import sources as service
+
+    if out is not None:
+        console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
+        return
+    found = service.sources(ws, campaign)
+    if as_json:
+        _print_json(found.as_json())
+    elif found.sources:
+        show_sources(found)
+    else:
+        console.print(found.notes[0])
+
+
+COMMANDS = (init, status, sources, next_items, vote, export, import_votes, replay, report, compare)
 
 
 @users.command()
@@ -365,19 +388,41 @@ def _show_task(task: Task) -> None:
         console.print(f"  {name}{share}{mark}")
 
 
+def _show_last(last: RoundSummary, metric: str) -> None:
+    """The figures of the present model, and what it is made with."""
+    gain, figure = (last.gain or {}).get(metric), last.figures.get("validation", {}).get(metric)
+    if gain is None or figure is None:
+        console.print(note_on(None))
+    else:
+        console.print(f"validation {metric} now: {figure}, {figure.measured_on}; gain {gain}")
+    if last.baselines:
+        console.print(ABOUT_BASELINES, style="dim")
+    if last.in_use is not None:
+        console.print(f"in use: {last.in_use}")
+    if last.calibration is not None:
+        console.print(f"calibration error: {last.calibration}")
+
+
 def _show_status(seen: CampaignStatus) -> None:
     summary, metric = seen.summary, seen.settings.target_metric
     console.print(Text.assemble((summary.name, "bold"), f" ({summary.slug}): {summary.state}, {summary.message}"))
     console.print(f"asked {summary.spent} of {summary.budget or '∞'}, {summary.n_items} items")
+    closed = [one for one in seen.rounds if one.validation is not None]
+    beside = [(split, name) for split, found in (closed[-1].baselines if closed else {}).items() for name in found]
     rows = []
     for one in seen.rounds:
-        scores = ((f"{split[metric]:.3f}" if split else "") for split in (one.validation, one.test))
+        scores = [f"{split[metric]:.3f}" if split else "" for split in (one.validation, one.test)]
+        scores += [f"{one.baselines[s][name][metric]:.3f}" if s in one.baselines else "" for s, name in beside]
         rows.append((one.number, one.kind, one.state, one.spent, *scores))
-    console.print(plain_table(("round", "kind", "state", "asked", f"val {metric}", f"test {metric}"), rows))
-    closed = [one for one in seen.rounds if one.validation is not None]
+    short = {"validation": "val", "test": "test"}
+    titles = (f"val {metric}", f"test {metric}", *(f"{short[split]} {BASELINES[name]}" for split, name in beside))
+    if not console.is_terminal:
+        console.width = PIPED
+    console.print(plain_table(("round", "kind", "state", "asked", *titles), rows))
     if closed:
-        gain = (closed[-1].gain or {}).get(metric)
-        console.print(note_on(None) if gain is None else f"gain on validation ({gain.samples} samples): {gain}")
+        _show_last(closed[-1], metric)
+    if seen.settings.audit:
+        console.print(str(seen.audit))
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

@@ -155,7 +155,11 @@ class RetrainConstructor:
     _keeps_gradients: ClassVar[bool] = False
 
     def initialise(
-        self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None
+        self,
+        objective: Objective,
+        validation: ValidationLosses,
+        on_step: OnStep | None = None,
+        start: Float64s | None = None,  # noqa: ARG002 (a descent begins at zero)
     ) -> Construction:
         """Train."""
         began, sweeps, rows = time.perf_counter(), objective.engine.sweeps, objective.engine.n_rows

@@ -19,6 +19,7 @@ from labelchef.constructors.protocol import Construction, OnStep, ValidationLoss
 from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion, Minimum, minimise
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 
@@ -36,13 +37,18 @@ class NewtonConstructor:
         objective: Objective,
         validation: ValidationLosses,  # noqa: ARG002 (an optimum needs no early stopping)
         on_step: OnStep | None = None,
+        start: Float64s | None = None,
     ) -> Construction:
-        """Start from W = 0 with an estimated factor, then freeze the curvature at the optimum."""
+        """Start from W = 0 with an estimated factor, then freeze the curvature at the optimum.
+
+        From a `start` near the minimum, the curvature is frozen there, once and for all.
+        """
         began, sweeps = time.perf_counter(), objective.engine.sweeps
-        start = objective.at(np.zeros(objective.shape))
-        keeper = CurvatureKeeper(freeze(objective, start.logits, roughly=True))
-        found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
-        keeper.refresh(objective, found.point.logits)
+        first = objective.at(np.zeros(objective.shape) if start is None else start)
+        keeper = CurvatureKeeper(freeze(objective, first.logits, roughly=start is None))
+        found = minimise(objective, first, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
+        if start is None:
+            keeper.refresh(objective, found.point.logits)
         return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def construct(

@@ -35,9 +35,13 @@ class Constructor(Protocol):
     name: str
 
     def initialise(
-        self, objective: Objective, validation: ValidationLosses, on_step: OnStep | None = None
+        self,
+        objective: Objective,
+        validation: ValidationLosses,
+        on_step: OnStep | None = None,
+        start: Float64s | None = None,
     ) -> Construction:
-        """The first model, from scratch."""
+        """The first model, from scratch; `start` are parameters (D, C) near the minimum, for those that can use them."""
         ...
 
     def construct(

@@ -78,6 +78,10 @@ class LabelTable:
         """(N, C) clean labels where there are any, else the weak ones as they were given."""
         return np.where(self.cleaned[:, None], self.Y, self.Y_weak)
 
+    def shown(self, indices: Ints) -> Float64s:
+        """The same of some samples."""
+        return np.where(self.cleaned[indices, None], self.Y[indices], self.Y_weak[indices])
+
     @property
     def clean_ids(self) -> Ints:
         """(N,) class ids of clean samples, `UNRESOLVED` for the others."""

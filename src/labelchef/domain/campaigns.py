@@ -7,8 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from labelchef.domain.learning import InUse
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
 
 SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
@@ -246,6 +247,16 @@ class RoundSummary:
     gain: Mapping[str, Gain] | None
     """By metric: this model against the first one, on the samples that judge; None where none does."""
     test: Mapping[str, float] | None
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
+    """By split ('validation', 'test'), name and metric, what one would have without weak labels. 'trusted_only': a model of the
+    trusted samples alone, with nobody asked; 'no_weak': a model of trusted and answered samples. Empty where trusted samples
+    only steer."""
+    figures: Mapping[str, Mapping[str, Figure]]
+    """By split and metric, on samples that judge: the value with its 95 % interval."""
+    in_use: InUse | None
+    """Source model, strengths, decision rule and temperature; None where trusted samples only steer."""
+    calibration: CalibrationError | None
+    """Of the probabilities, on the validation samples that judge; None where none does."""
     seconds: Mapping[str, float]
     opened_at: datetime
     closed_at: datetime | None
@@ -303,6 +314,8 @@ class CampaignStatus:
     conflicts: int
     pending: int
     """Decisions that wait for the next model."""
+    audit: AuditReport
+    """Items drawn by chance and predicted before they were answered."""
 
 
 @dataclass(frozen=True)

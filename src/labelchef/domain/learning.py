@@ -11,6 +11,20 @@ from labelchef.domain.arrays import Float64s
 NO_SOURCES = "none"
 """In the place of a source model: weak labels are not used, γ = 0."""
 
+ABOUT_USE: Mapping[str, str] = {
+    "as it votes": "Its votes count for the class they name.",
+    "turned": "It is wrong more often than chance, so its votes count against the class they name.",
+    "muted": "Its votes tell little about the class, so they hardly count.",
+    "counted": "Its votes count like those of any other source.",
+    "not used": "No weak label is used: trusted and answered samples alone did better.",
+}
+"""Each `SourceFacts.use`, as a sentence."""
+ABOUT_SOURCES = (
+    "Accuracy: share of the votes that are right, as believed of all samples. Its interval is from clean samples; those that "
+    "were asked are harder than others, so it may lie lower. Weight: log-odds that a vote adds for the class it names. If muted: "
+    "predicted change of the cross-fitted loss without the source; above 0 it helps."
+)
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -47,6 +61,43 @@ class Ruling:
 
 
 @dataclass(frozen=True)
+class InUse:
+    """What the model of a round is made with, as people are told.
+
+    >>> print(InUse("joint", 0.1, 2.0, 0.0, 1.25))
+    source model joint, gamma 0.1, l2 strength 2, most probable class (τ 0), temperature 1.25
+    >>> print(InUse("none", 0.0, 2.0, 0.4, 1.0))
+    weak labels not used, l2 strength 2, decision rule τ 0.4, temperature 1
+    """
+
+    model: str
+    """The source model; 'none' where weak labels are not used."""
+    gamma: float
+    """Weight of a weak sample; a clean one has 1."""
+    strength: float
+    """λ: l2 times the number of rows."""
+    tau: float
+    """Of the decision rule; 0 is the most probable class."""
+    temperature: float
+    """Logits are divided by it before they become probabilities."""
+
+    @classmethod
+    def of(cls, choice: "Choice | None", ruling: Ruling | None) -> "InUse | None":
+        """Of a round; None where trusted samples only steer."""
+        if choice is None:
+            return None
+        tau, temperature = (0.0, 1.0) if ruling is None else (ruling.tau, ruling.temperature)
+        return cls(choice.model, choice.gamma, choice.strength, tau, temperature)
+
+    def __str__(self) -> str:
+        sources = f"source model {self.model}, gamma {self.gamma:.3g}"
+        if self.model == NO_SOURCES or self.gamma == 0.0:
+            sources = "weak labels not used"
+        rule = f"decision rule τ {self.tau:g}" if self.tau else "most probable class (τ 0)"
+        return f"{sources}, l2 strength {self.strength:.3g}, {rule}, temperature {self.temperature:.3g}"
+
+
+@dataclass(frozen=True)
 class SourceFacts:
     """What is known of a source.
 
@@ -72,11 +123,24 @@ class SourceFacts:
     """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
     and left out), 'counted' (like any other source), or 'not used'."""
     muting: float
-    """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used."""
+    """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
+    network."""
     confusion: tuple[tuple[float, ...], ...]
     """[class][vote]: share of its votes on samples of a class, as believed."""
     confusion_low: tuple[tuple[float, ...], ...]
     confusion_high: tuple[tuple[float, ...], ...]
+
+    @property
+    def about(self) -> str:
+        """What is done with its votes, as a sentence."""
+        return ABOUT_USE[self.use]
+
+    def as_json(self) -> dict[str, Any]:
+        """In JSON's types: None where a number is not known."""
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,14 @@ class Batch:
         return cls(items, np.full(len(items), UNRESOLVED), np.full(len(items), np.nan))
 
     def take(self, places: "Ints | slice") -> "Batch":
-        """The entries at these places, in their order."""
+        """The entries at these places, in their order; of the audited samples, those that are among them."""
         names = ("indices", "suggested", "influence", "by_answer")
-        return replace(self, **{name: getattr(self, name)[places] for name in names})
+        taken = replace(self, **{name: getattr(self, name)[places] for name in names})
+        if not self.diagnostics.audited:
+            return taken
+        there = set(taken.indices.tolist())
+        audited = tuple(pair for pair in self.diagnostics.audited if pair[0] in there)
+        return replace(taken, diagnostics=replace(self.diagnostics, audited=audited))
 
     def without(self, items: Ints) -> "Batch":
         """The entries of all other items."""

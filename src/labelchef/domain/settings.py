@@ -134,19 +134,20 @@ class Settings:
 
     preset: str = _option(
         "default", str, "Preset",
-        "default; or paper: trusted samples steer only, gamma 0.8, INFL's best case, no hold-out, nothing chosen anew. It "
-        "holds for settings that are left at their default.",
+        "default, or paper: the paper's pipeline (trusted samples only steer, gamma 0.8, INFL's best case, no hold-out, nothing "
+        "chosen anew). It sets what is left at its default.",
         choices=("default", "paper"), advanced=True,
     )  # fmt: skip
     trusted: str = _option(
         "train", str, "Trusted samples",
-        "Whether trusted samples train the model and are judged by models without them, or only steer the selection.",
+        "train: trusted samples train the model, and each is judged by the model without it; steer: they only steer the "
+        "selection, and judge.",
         choices=("train", "steer"), advanced=True,
     )  # fmt: skip
     sources: str = _option(
         AUTO, str, "Model of the sources",
-        "What is believed of the weak labels: a source model, none to ignore them; auto: chosen by cross-validation over the "
-        "clean samples.",
+        "How far the sources of weak labels are believed: a source model by its name, or none to ignore weak labels; auto: "
+        "chosen by cross-validation over the clean samples.",
         choices=(AUTO, "none", "shares", "product", "naive_bayes", "joint", "dawid_skene"), advanced=True,
     )  # fmt: skip
     selector: str = _option("margin", str, "What picks the items", "What picks the samples to ask next.")
@@ -184,8 +185,8 @@ class Settings:
     )  # fmt: skip
     audit: float = _option(
         0.0, float, "Share that audits",
-        "Share of what is asked that is drawn by chance and predicted before it is answered: an accuracy whose interval holds "
-        "whenever one looks.",
+        "Share of what is asked that is drawn by chance, shown without a suggestion and predicted before it is answered: it "
+        "gives an accuracy whose interval holds whenever one looks. 0: no audit.",
         least=0, most=1,
     )  # fmt: skip
     fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
@@ -219,7 +220,8 @@ class Settings:
     )  # fmt: skip
     stop: str | None = _option(
         None, str, "Stopping rule",
-        "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain().",
+        "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain(), or "
+        "Audited(0.9) with an audit.",
         text="a rule", none="no further rule", changeable=True,
     )  # fmt: skip
     people: int = _option(

@@ -4,6 +4,7 @@ The *steering* part of validation is used by the selection: influence, early sto
 part is not: targets, stopping rules and reported gains use that one.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +35,13 @@ class Gain:
     samples: int
     rarest: int
     """The number of samples of the rarest class; 0 if a class has none."""
+    cross_fitted: bool = False
+    """Whether the samples train too, and each was judged by models without it."""
+
+    @property
+    def measured_on(self) -> str:
+        """The samples, in words."""
+        return measured_on(self.samples, cross_fitted=self.cross_fitted)
 
     @property
     def change(self) -> float:
@@ -74,6 +82,13 @@ class Figure:
     samples: int
     rarest: int
     """The number of samples of the rarest class; 0 if a class has none."""
+    cross_fitted: bool = False
+    """Whether the samples train too, and each was judged by models without it."""
+
+    @property
+    def measured_on(self) -> str:
+        """The samples, in words."""
+        return measured_on(self.samples, cross_fitted=self.cross_fitted)
 
     def __str__(self) -> str:
         return f"{self.value:.3f} (95 %: {self.low:.3f} to {self.high:.3f})"
@@ -83,11 +98,87 @@ class Figure:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class CalibrationError:
+    """The calibration error; `floor` and `ceiling` are the mean and the 95 % point of what noise alone gives.
+
+    >>> print(CalibrationError(0.031, floor=0.025, ceiling=0.044, bins=10, samples=300))
+    0.031 (within noise: a perfect model would show 0.025, up to 0.044)
+    """
+
+    error: float
+    floor: float
+    ceiling: float
+    bins: int
+    samples: int
+
+    @property
+    def beyond_noise(self) -> bool:
+        """Whether the probabilities are wrong by more than noise."""
+        return self.error > self.ceiling
+
+    def __str__(self) -> str:
+        verdict = "beyond noise" if self.beyond_noise else "within noise"
+        return f"{self.error:.3f} ({verdict}: a perfect model would show {self.floor:.3f}, up to {self.ceiling:.3f})"
+
+
+@dataclass(frozen=True)
+class AuditPoint:
+    """The audit after a number of audited items: the share predicted right, and its interval, valid at all times."""
+
+    items: int
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What the audit has found: items drawn by chance and predicted before they were answered."""
+
+    share: float
+    """Share of what is asked that is audited; 0 where there is no audit."""
+    accuracy: Figure | None
+    """Share of the audited items predicted right, with an interval that holds whenever one looks; None before the first."""
+    course: tuple[AuditPoint, ...]
+    """The same after each audited item."""
+
+    def __str__(self) -> str:
+        if self.accuracy is None:
+            return "audit: no item answered yet" if self.share else "audit: off"
+        found = f"audit: accuracy {self.accuracy} on {self.accuracy.samples} items drawn by chance"
+        return f"{found}; the interval holds whenever one looks"
+
+
+BASELINES: Mapping[str, str] = {"trusted_only": "trusted only", "no_weak": "without weak labels"}
+"""What a gain is shown beside, and its name in words."""
+THIS_MODEL = "this model"
+"""The campaign's own model, in charts that have the baselines too."""
+ABOUT_BASELINES = (
+    "Trusted only: a model of the trusted samples alone, with nobody asked. Without weak labels: a model of the trusted and "
+    "the answered samples."
+)
+
+
+def measured_on(samples: int, *, cross_fitted: bool) -> str:
+    """Which samples a figure comes from, in words.
+
+    >>> measured_on(300, cross_fitted=True)
+    'cross-fitted over 300 trusted samples'
+    """
+    return f"cross-fitted over {samples} trusted samples" if cross_fitted else f"{samples} samples held out"
+
+
 def note_on(gain: Gain | None) -> str:
     """A remark on validation figures; `gain` is that of the judging samples, None if there are none."""
     if gain is None:
         return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
     few = "" if gain.doubt is None else f" They are too few to judge by ({gain.doubt})."
+    if gain.cross_fitted:
+        return (
+            f"Validation figures are cross-fitted over {gain.samples} trusted samples: they train, and each is judged by the "
+            f"model without it.{few}"
+        )
     return f"Validation figures are those of {gain.samples} samples that the selection never saw; the others steer it.{few}"
 
 

@@ -26,7 +26,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import RoundKind, RoundState
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import CalibrationError, Figure, Gain
 
 NO_ITEMS: Ints = np.empty(0, dtype=np.int64)
 NO_BATCH = Batch.without_predictions(NO_ITEMS)
@@ -129,6 +129,12 @@ class Model(Protocol):
 
     def gains_by_split(self) -> Mapping[str, Mapping[str, Gain]]:
         """By split ('validation', 'test') and metric: this model against the first one."""
+
+    def figures_by_split(self) -> Mapping[str, Mapping[str, Figure]]:
+        """By split and metric: this model, with intervals."""
+
+    def calibration(self) -> CalibrationError | None:
+        """The calibration error on the samples that judge."""
 
 
 class Ledger(Protocol):

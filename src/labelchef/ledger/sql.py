@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Unpack
 
@@ -261,12 +261,17 @@ def _closed(record: RoundRecord, model: Model) -> RoundValues:
     gains = {
         split: {name: gain.as_dict() for name, gain in found.items()} for split, found in model.gains_by_split().items()
     }
+    figures = {
+        split: {name: one.as_dict() for name, one in found.items()} for split, found in model.figures_by_split().items()
+    }
+    calibration = model.calibration()
+    facts = {"gain": gains, "figures": figures, "calibration": None if calibration is None else asdict(calibration)}
     return {
         "state": RoundState.CLOSED,
         "spent": record.spent,
         "labels_hash": labels_hash(*model.label_state),
         "model_hash": model_hash(model.parameters),
-        "outcome": {**outcome, "gain": gains},
+        "outcome": {**outcome, **facts},
         "seconds": outcome["seconds"],
         "closed_at": time.time(),
     }
@@ -322,6 +327,7 @@ def _new_selections(
     items = campaign_table.items_at(at.connection, at.campaign.id, SplitName.TRAIN, positions)
     asked = round_table.batch_selections(at.connection, [row.id for row in items.values()])
     draws = np.random.default_rng([settings.seed, at.next_number, _BLIND_DRAW]).random(len(positions))
+    audited = {item for item, _ in selected.batch.diagnostics.audited}
     rows = []
     for rank, position in enumerate(positions):
         item = items[position]
@@ -339,7 +345,7 @@ def _new_selections(
                 suggested=None if suggested == UNRESOLVED else suggested,
                 influence=plain_number(float(every.influence[rank])),
                 by_answer=plain_numbers(every.by_answer[rank].tolist()),
-                blind=bool(settings.blind or draws[rank] < settings.blind_share),
+                blind=bool(settings.blind or draws[rank] < settings.blind_share or position in audited),
                 weak=[round(float(p), 6) for p in shown.weak(position)],
                 nearest=[list(pair) for pair in nearest[rank]],
                 votes=sum(v.person != SUGGESTION for v in votes),

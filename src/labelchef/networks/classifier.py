@@ -1,6 +1,6 @@
 """`NetworkClassifier`: a network to take home, in the manner of scikit-learn, with nothing of the training data.
 
-Z = network(X) (n, C) logits,      P[i] = softmax(Z[i]),      ŷ_i = classes[ argmax_c P[i, c] ]
+Z = network(X) (n, C) logits,      P[i] = softmax(Z[i]),      ŷ_i = classes[ argmax_c (log P[i, c] + o_c) ]
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     input_shape : shape of one sample
     batch_size : samples that are predicted at a time
     device : 'auto', 'cpu' or 'cuda'
+    offsets : (C,) o, what `predict`, and nothing else, adds to the log-probabilities; None for zeros
     """
 
     network: NetworkTask
@@ -37,6 +38,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     input_shape: tuple[int, ...]
     batch_size: int = 256
     device: str = "auto"
+    offsets: Any = None
 
     def fit(self, X: Any = None, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn passes them)
         """Changes nothing, as with scikit-learn's `FrozenEstimator`: the network is trained already."""
@@ -53,7 +55,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
         """Class names (n,)."""
-        return np.asarray(self.classes_[self._logits(X).argmax(axis=1)])
+        scores = self._logits(X) + (0.0 if self.offsets is None else np.asarray(self.offsets))
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     @property
     def classes_(self) -> "np.ndarray[Any, Any]":

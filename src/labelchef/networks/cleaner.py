@@ -11,19 +11,31 @@ from numpy.typing import NDArray
 from torch import nn
 
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.start import Parts, check_figures, first_table, new_session, split_validation, with_strengths
+from labelchef.campaign.learner import Fixed
+from labelchef.campaign.session import Session
+from labelchef.campaign.start import (
+    Parts,
+    check_figures,
+    first_table,
+    judges_of,
+    new_session,
+    stacked_votes,
+    with_strengths,
+)
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.cleaner import Cleaner, linear_probabilities
 from labelchef.constructors import DescentSettings, make_constructor
 from labelchef.constructors.protocol import OnStep
+from labelchef.core.labels import LabelTable
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.settings import OPTIONS, Settings, fixed
+from labelchef.domain.settings import AUTO, TRAIN, Settings, fixed
 from labelchef.networks.classifier import NetworkClassifier
 from labelchef.networks.constructors import (
     FineTune,
     LastLayer,
+    LastLayerSession,
     NetworkConstructor,
     NetworkSession,
     NetworkTrainer,
@@ -33,14 +45,17 @@ from labelchef.networks.constructors import (
 from labelchef.networks.features import extract
 from labelchef.networks.influence import InfluenceSettings
 from labelchef.networks.inputs import Inputs, as_device, as_inputs
+from labelchef.networks.learner import NetworkLearner
 from labelchef.networks.model import NetworkModel, penultimate
 from labelchef.networks.selector import Direction, NetworkInfluenceSelector, choose_selector
 from labelchef.networks.task import NetworkTask, Outputs, adapt, last_linear
 from labelchef.networks.training import TrainingSettings
+from labelchef.networks.trusted import STEERS, STEERS_A_LAST_LAYER, Division, part, with_clean_rows
 from labelchef.selectors import Selector
+from labelchef.sources.models import Joint, Shares
 
 GAMMA, L2 = 0.8, 1e-3
-"""Of a network, unless said otherwise."""
+"""Of a network, where they are 'auto'."""
 
 
 @dataclass(eq=False, repr=False)
@@ -52,20 +67,29 @@ class NetworkCleaner(Cleaner):
     network : a `torch.nn.Module`, a skorch net, a Lightning module, or a `NetworkTask`; it is copied, never changed
     selector : name in `labelchef.networks.NETWORK_SELECTORS`, or a `Selector` that looks at probabilities only
     constructor : 'fine_tune', 'retrain' or 'last_layer', or an instance of `FineTune`, `Retrain` or `LastLayer`
+    trusted : 'train': trusted samples train the network with weight 1, apart from those that stop its training or judge
+        (`networks.trusted`); 'steer': they only steer the selection, stop training and judge
+    sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels. 'auto' is
+        'joint' where votes are given, else 'shares'; the last layer's is chosen by cross-validation over the clean samples
+    preset, audit : as in `LabelCleaner`
     parameters : whose influence is measured: 'all', 'last', or names and prefixes; see `adapt`
     outputs : what the network returns, 'logits' or 'probabilities'; see `adapt`
     pretrained : whether the first model is the network as it was handed in, untrained here
     training, influence : `TrainingSettings` and `InfluenceSettings`
     device : 'auto', 'cpu' or 'cuda'
     progress : whether to show bars: epochs of every training, iterations of every solve for influence
-    gamma, l2 : as in `LabelCleaner`, but numbers: to choose them by cross-validation would train dozens of networks.
-        With constructor 'last_layer' they may be 'auto': chosen for that layer; the network below is trained at 0.8, 0.001
-    budget, batch_size, target, target_metric, stop, holdout, random_state : as in `LabelCleaner`
+    gamma, l2 : as in `LabelCleaner`, but 'auto' is 0.8 and 0.001: to choose them by cross-validation would train dozens of
+        networks. With constructor 'last_layer', 'auto' is chosen for that layer, and the network below is trained at 0.8, 0.001
+    holdout : share of the trusted samples that judge and are used for nothing else, drawn by class; 'auto' takes half of 100
+        samples and more, none where trusted samples train with constructor 'last_layer'
+    budget, batch_size, target, target_metric, stop, random_state : as in `LabelCleaner`
 
     Attributes
     ----------
     network_ : the network as it stands
-    labels_, cleaned_, classes_, history_, rounds_, gamma_, l2_ : as in `LabelCleaner`
+    labels_, posterior_, cleaned_, classes_, history_, rounds_, gamma_, l2_ : as in `LabelCleaner`
+    sources_, choice_ : as in `LabelCleaner`; what muting a source would change is not known of a whole network (NaN), and its
+        choice is what was given
 
     Examples
     --------
@@ -84,15 +108,19 @@ class NetworkCleaner(Cleaner):
     """
 
     network: Any
-    selector: str | Selector = "expected_infl"
+    selector: str | Selector = "margin"
     constructor: str | FineTune | Retrain | LastLayer = "fine_tune"
+    trusted: str = "train"
+    sources: str = "auto"
+    preset: str = "default"
+    audit: float = 0.0
     parameters: str | Iterable[str] = "all"
     outputs: Outputs = "auto"
     pretrained: bool = False
     training: TrainingSettings | None = None
     influence: InfluenceSettings | None = None
-    gamma: float | str = GAMMA
-    l2: float | str = L2
+    gamma: float | str = "auto"
+    l2: float | str = "auto"
     budget: int | None = 100
     batch_size: int = 10
     target: float | None = None
@@ -108,28 +136,37 @@ class NetworkCleaner(Cleaner):
 
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         settings, following = self._settings(), as_constructor(self.constructor)
-        gamma, l2 = self._strengths(following)
+        gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
+        gamma, l2 = GAMMA if gamma is None else gamma, L2 if l2 is None else l2
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
         data = given(read=as_inputs)
-        check_figures(data, settings, self._rules())
-        steering, judging = split_validation(data, settings)
+        division = self._division(data, settings, following)
         influence = _settings_of("influence", self.influence, InfluenceSettings)
         training = _settings_of("training", self.training, TrainingSettings)
+        trusted = part(data.validation, division.trains) if division.trains.any() else None
+        judging = part(data.validation, division.judges) if division.judges.any() else data.judge
         model = NetworkModel(
-            task, data.X, steering, judging if len(judging[1]) else None, data.test,
-            len(data.names), l2, as_device(self.device), influence.batch_size, self.progress,
+            task, data.X, part(data.validation, division.steers), judging, data.test,
+            len(data.names), l2, as_device(self.device), influence.batch_size, self.progress, trusted,
         )  # fmt: skip
         self._model = model
-        table = first_table(data, gamma)
+        if trusted is None:
+            table, learner = first_table(data, gamma), None
+        else:
+            table = first_table(data, 0.0, trusted[1])
+            learner = _learner(data, settings, Fixed(gamma, l2), model, training, division, table)
         if isinstance(following, LastLayer):
             if not self.pretrained:
+                if learner is not None:
+                    learner.believe_rows(table)
                 model.train(table.rows, training, settings.seed, on_step)
-            return self._hold_last_layer(data.mapped(self._features), settings, following)
+            return self._hold_last_layer(data.mapped(self._features), division, settings, following)
         trainer = NetworkTrainer(model, training, following, settings.seed, self.pretrained)
         direction = Direction(model, influence, settings.seed)
-        selector = choose_selector(copy.deepcopy(self.selector), direction, training)
+        chosen = settings.selector if isinstance(self.selector, str) else copy.deepcopy(self.selector)
+        selector = choose_selector(chosen, direction, training)
         first = model.view(table.rows)
         session = NetworkSession(
             objective=first.objective, labels=table, steering=first.steering, judging=first.judging, test=first.test,
@@ -137,19 +174,42 @@ class NetworkCleaner(Cleaner):
             scorer=NetworkInfluenceSelector(
                 "expected_infl" if selector.name == "expected_infl" else "infl", direction
             ),
+            learner=learner, metric=settings.target_metric, audit=settings.audit,
         )  # fmt: skip
         session.start(on_step)
         self._last_layer_bias = None
         return self._hold(session, data, replace(settings, gamma=gamma, l2=l2), None)
 
-    def _hold_last_layer(self, features: CampaignData, settings: Settings, following: LastLayer) -> Self:
+    def _division(self, data: CampaignData, settings: Settings, following: NetworkConstructor) -> Division:
+        """Which trusted samples train the network, stop its training, and judge; warns where too few judge."""
+        last = isinstance(following, LastLayer)
+        judged = settings if last else replace(settings, trusted="steer")  # a whole network needs samples held out
+        check_figures(data, judged, self._rules())
+        judges = judges_of(data, judged)
+        if settings.trusted != TRAIN or (last and self.pretrained):
+            return Division.steering(judges)
+        share = STEERS_A_LAST_LAYER if last else STEERS
+        return Division.training(data.validation[1], judges, len(data.names), share, settings.seed)
+
+    def _hold_last_layer(
+        self, features: CampaignData, division: Division, settings: Settings, following: LastLayer
+    ) -> Self:
         """Softmax regression on the features below the last layer takes that layer's place."""
         bias = _head(self._model.task.module).bias is not None
         settings = replace(settings, look_ahead=following.look_ahead, fit_intercept=bias)
         settings, tuned = with_strengths(features, settings)
         selector = None if isinstance(self.selector, str) else self.selector
-        constructor = make_constructor(following.constructor, descent=DescentSettings(seed=settings.seed))
-        session = new_session(features, settings, Parts(selector, constructor))
+        constructor = make_constructor(
+            following.constructor, tol=settings.tol, descent=DescentSettings(seed=settings.seed)
+        )
+        parts = Parts(selector, constructor)
+        if division.trains.any():
+            rows = with_clean_rows(features, division)
+            session: Session = LastLayerSession.of(
+                new_session(rows, replace(settings, holdout=0.0), parts), len(features.X)
+            )
+        else:
+            session = new_session(features, settings, parts)
         session.start()
         self._last_layer_bias = bias
         return self._hold(session, features, settings, tuned)
@@ -160,22 +220,30 @@ class NetworkCleaner(Cleaner):
         inputs = as_inputs(X, like=self._model.X)
         if self._last_layer_bias is None:
             return np.asarray(probabilities(self._model.logits(inputs)))
-        return linear_probabilities(self._features(inputs), session.parameters, bias=self._last_layer_bias)
+        return linear_probabilities(
+            self._features(inputs), self._scaled(session.parameters), bias=self._last_layer_bias
+        )
 
     def finish(self) -> NetworkClassifier:
         """The final classifier: a copy of the network as it stands.
 
         With constructor 'last_layer' that layer is fitted from scratch to the labels as they stand, so it does not depend on the
-        order of rounds. This cleaner stays as it is.
+        order of rounds; temperature and decision rule (`ruling_`) go with it. This cleaner stays as it is.
         """
         session = self._fitted()
         task = copy.deepcopy(self._model.task)
         if self._last_layer_bias is not None:
             made = session.constructor.initialise(session.objective, session.steering.losses)
-            task.module = _with_last_layer(task.module, made.point.W)
+            task.module = _with_last_layer(task.module, self._scaled(made.point.W))
         return NetworkClassifier(
-            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device)
-        )
+            task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device),
+            None if session.ruling is None else np.array(session.ruling.offsets),
+        )  # fmt: skip
+
+    def _scaled(self, W: Float64s) -> Float64s:
+        """Parameters of the last layer whose logits are those of W divided by the temperature in use."""
+        ruling = self._fitted().ruling
+        return W if ruling is None else W / ruling.temperature
 
     def _features(self, X: Inputs) -> NDArray[np.float32]:
         """What the last linear layer is given, (n, D)."""
@@ -189,7 +257,9 @@ class NetworkCleaner(Cleaner):
         """A copy of the network as it stands; it predicts as `predict_proba` does."""
         session = self._fitted()
         module = copy.deepcopy(self._model.task.module)
-        return (module if self._last_layer_bias is None else _with_last_layer(module, session.parameters)).eval()
+        if self._last_layer_bias is not None:
+            module = _with_last_layer(module, self._scaled(session.parameters))
+        return module.eval()
 
     @property
     def W_(self) -> Float64s:  # noqa: N802
@@ -202,18 +272,23 @@ class NetworkCleaner(Cleaner):
     def _given(self) -> dict[str, Any]:
         return {name: value for name, value in super()._given().items() if name != "constructor"}
 
-    def _strengths(self, following: NetworkConstructor) -> tuple[float, float]:
-        """gamma and l2 of the network, checked."""
-        gamma, l2 = fixed(OPTIONS["gamma"].check("gamma", self.gamma)), fixed(OPTIONS["l2"].check("l2", self.l2))
-        if isinstance(following, LastLayer):
-            return GAMMA if gamma is None else gamma, L2 if l2 is None else l2
-        if gamma is None or l2 is None:
-            raise InvalidInputError(
-                f"gamma is {self.gamma!r} and l2 {self.l2!r}; expected numbers: a network would be trained anew for every "
-                "pair that is tried. Try gamma=0.8 and l2=0.001, or constructor='last_layer'",
-                code="gamma" if gamma is None else "l2",
-            )
-        return gamma, l2
+
+def _learner(
+    data: CampaignData,
+    settings: Settings,
+    strengths: Fixed,
+    model: NetworkModel,
+    training: TrainingSettings,
+    division: Division,
+    table: LabelTable,
+) -> NetworkLearner:
+    sources = settings.sources
+    if sources == AUTO:
+        sources = Shares.name if data.votes is None else Joint.name
+    return NetworkLearner(
+        votes=stacked_votes(data, division.trains), given=table.Y_weak, n_items=len(data.X), bias=False, seed=settings.seed,
+        fixed=replace(strengths, sources=sources), model=model, training=training,
+    )  # fmt: skip
 
 
 def _copied(task: NetworkTask) -> NetworkTask:

@@ -10,18 +10,19 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from labelchef.campaign.session import Session
+from labelchef.campaign.session import Session, Split
 from labelchef.constructors import Construction
 from labelchef.constructors.protocol import OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, Decisions, LabelChange, RoundRecord
@@ -121,6 +122,7 @@ class NetworkTrainer:
         objective: Objective,
         validation: ValidationLosses,  # noqa: ARG002 (the network has its own)
         on_step: OnStep | None = None,
+        start: Float64s | None = None,  # noqa: ARG002 (parameters of a linear model)
     ) -> NetworkConstruction:
         """Train, or take the network as it was handed in."""
         return self._construction(objective, None if self.pretrained else self.training, on_step)
@@ -173,6 +175,12 @@ class NetworkSession(Session):
             self.constructor.model.task.load_state_dict(last.weights)
             raise
 
+    @property
+    def _judges(self) -> dict[str, Split]:
+        """A network is judged on samples that neither trained nor stopped it, or not at all."""
+        parts = {"validation": self.judging, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}
+
     def _record(self, construction: Construction, *details: Any, **named: Any) -> RoundRecord:
         assert isinstance(construction, NetworkConstruction)
         self._look_at(construction.view)
@@ -181,3 +189,22 @@ class NetworkSession(Session):
     def _look_at(self, view: View) -> None:
         self.objective = replace(view.objective, labels=self.labels.rows)
         self.steering, self.judging, self.test = view.steering, view.judging, view.test
+
+
+@dataclass
+class LastLayerSession(Session):
+    """A campaign on the last layer, where the trusted samples that trained the network are clean training rows too."""
+
+    n_samples: int = 0
+    """N: these rows come after the samples that the user knows of."""
+
+    @classmethod
+    def of(cls, session: Session, n_samples: int) -> "LastLayerSession":
+        """A session that has no model yet, with these rows set apart."""
+        given = {one.name: getattr(session, one.name) for one in fields(session) if one.init}
+        return cls(**given, n_samples=n_samples)
+
+    @property
+    def n_train(self) -> int:
+        """N."""
+        return self.n_samples

@@ -5,6 +5,7 @@ Floats, truth values and uint8 pixels reach the network in its own floating type
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,38 @@ from labelchef.domain.errors import InvalidInputError
 Inputs: TypeAlias = NDArray[Any]
 
 _CHECK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Some rows of two arrays of samples, as if these were one array; only the rows that are asked for are copied.
+
+    >>> Blocks(np.zeros((3, 2)), np.ones((2, 2)), np.array([0, 2, 4]))[1:].tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
+    """
+
+    first: Inputs
+    second: Inputs
+    rows: Ints
+    """Row numbers; those of `second` come after those of `first`."""
+
+    @property
+    def dtype(self) -> "np.dtype[Any]":
+        """The type that holds the numbers of both."""
+        return np.result_type(self.first.dtype, self.second.dtype)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, which: slice | Ints) -> Inputs:
+        rows = self.rows[which]
+        later = rows >= len(self.first)
+        found = np.empty((len(rows), *self.first.shape[1:]), self.dtype)
+        found[~later], found[later] = self.first[rows[~later]], self.second[rows[later] - len(self.first)]
+        return found
+
+
+Samples: TypeAlias = Inputs | Blocks
 
 
 def as_inputs(X: Any, name: str = "X", like: Inputs | None = None) -> Inputs:
@@ -64,14 +97,14 @@ def as_device(device: str | torch.device) -> torch.device:
     return found
 
 
-def batch_of(X: Inputs, rows: slice | Ints, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+def batch_of(X: Samples, rows: slice | Ints, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
     """A few samples as a tensor where the network is."""
     part = torch.from_numpy(np.array(X[rows], order="C"))
     floating = X.dtype.kind == "f" or X.dtype in (np.uint8, np.bool_)
     return part.to(device=device, dtype=dtype if floating else torch.int64)
 
 
-def batches(X: Inputs, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[slice, torch.Tensor]]:
+def batches(X: Samples, size: int, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[slice, torch.Tensor]]:
     """All samples in order, the last batch as long as what is left."""
     for start in range(0, len(X), size):
         rows = slice(start, min(start + size, len(X)))

@@ -23,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
-from labelchef.networks.inputs import Inputs, batches
+from labelchef.networks.inputs import Samples, batches
 from labelchef.networks.task import NetworkTask
 from labelchef.networks.training import Examples, losses, predicting
 
@@ -80,7 +80,7 @@ class Linearised:
 
         return self._summed(data, product)
 
-    def push(self, X: Inputs, vector: torch.Tensor) -> tuple[Float64s, Float64s]:
+    def push(self, X: Samples, vector: torch.Tensor) -> tuple[Float64s, Float64s]:
         """Logits and J_i v of every sample, (N, C) each, in one pass."""
         v, found = self.tree(vector), []
         with torch.no_grad(), predicting(self.task), _differentiable(self.task):

@@ -6,6 +6,8 @@ The pipeline knows softmax regression. A network with logits Z = f(X; w) is one,
 
 So metrics, stopping rules and every selector that asks for probabilities only see exactly the network's own. Z changes
 with w, so each model brings a view of its own.
+
+Where trusted samples train, the rows of labels and view are the N samples, then the n trusted ones that train.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,12 +24,15 @@ from torch import nn
 from labelchef.campaign.data import Labelled
 from labelchef.campaign.session import Split
 from labelchef.core.objective import Objective
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.engines import MemoryEngine, RowLabels
-from labelchef.networks.inputs import Inputs, batch_of, batches
+from labelchef.networks.inputs import Blocks, Inputs, Samples, batch_of, batches
 from labelchef.networks.task import NetworkTask, last_linear
 from labelchef.networks.training import Examples, OnEpoch, Trained, TrainingSettings, predicting, train
+
+_STEPS = 8
+"""Where trusted samples train, an epoch has at least so many steps, if there are as many batches of X."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class NetworkModel:
     batch_size: int
     progress: bool = False
     """Whether to show bars: epochs of every training, iterations of every solve for influence."""
+    trusted: Labelled | None = None
+    """Trusted samples that train, with weight 1; None where trusted samples only steer."""
 
     def __post_init__(self) -> None:
         self.task.to(self.device)
@@ -67,14 +74,33 @@ class NetworkModel:
         """Validation as training sees it."""
         return Examples.hard(*self.steering, self.n_classes)
 
-    def examples(self, labels: RowLabels) -> Examples:
-        """The training set with its labels as they stand."""
-        return Examples(self.X, labels.Y, labels.weight)
+    @property
+    def inputs(self) -> Samples:
+        """The rows that labels are for: X, then the trusted samples that train."""
+        if self.trusted is None:
+            return self.X
+        return Blocks(self.X, self.trusted[0], np.arange(len(self.X) + len(self.trusted[0])))
+
+    def examples(self, labels: RowLabels, among: Bools | None = None) -> Examples:
+        """The training set with its labels as they stand, or those rows that are `among` it.
+
+        Where trusted samples train, rows without weight are left out.
+        """
+        if self.trusted is None:
+            return Examples(self.X, labels.Y, labels.weight)
+        rows = np.flatnonzero(labels.weight > 0 if among is None else among)
+        return Examples(Blocks(self.X, self.trusted[0], rows), labels.Y[rows], labels.weight[rows])
 
     def train(
         self, labels: RowLabels, settings: TrainingSettings, seed: int, on_epoch: OnEpoch | None = None
     ) -> Trained:
         """Train on the labels as they stand, from the present weights."""
+        return self.fit(self.examples(labels), settings, seed, on_epoch)
+
+    def fit(self, data: Examples, settings: TrainingSettings, seed: int, on_epoch: OnEpoch | None = None) -> Trained:
+        """Train on these examples, from the present weights; stop early by the validation samples that steer."""
+        if self.trusted is not None:
+            data = data.repeated(min(len(self.X), _STEPS * settings.batch_size))
         with bar("training", settings.epochs, shown=self.progress) as move:
 
             def tell(epoch: int, loss: float, validation: float) -> None:
@@ -82,17 +108,25 @@ class NetworkModel:
                 if on_epoch is not None:
                     on_epoch(epoch, loss, validation)
 
-            given = (self.examples(labels), self.steering_examples, settings)
-            return train(self.task, *given, l2=self.l2, seed=seed, device=self.device, on_epoch=tell)
+            return train(
+                self.task,
+                data,
+                self.steering_examples,
+                settings,
+                l2=self.l2,
+                seed=seed,
+                device=self.device,
+                on_epoch=tell,
+            )
 
-    def logits(self, X: Inputs) -> Float64s:
+    def logits(self, X: Samples) -> Float64s:
         """(n, C), the network as it predicts."""
         return logits_of(self.task, X, self.n_classes, self.batch_size, self.device)
 
     def view(self, labels: RowLabels) -> View:
         """The pipeline's view of the network at its present weights: one pass over each split."""
         return View(
-            Objective(MemoryEngine(self.logits(self.X), bias=False), labels, self.l2),
+            Objective(MemoryEngine(self.logits(self.inputs), bias=False), labels, self.l2),
             self._split(*self.steering),
             None if self.judging is None else self._split(*self.judging),
             None if self.test is None else self._split(*self.test),
@@ -102,7 +136,7 @@ class NetworkModel:
         return Split(self.logits(X), y, self.n_classes, bias=False)
 
 
-def logits_of(task: NetworkTask, X: Inputs, n_classes: int, batch_size: int, device: torch.device) -> Float64s:
+def logits_of(task: NetworkTask, X: Samples, n_classes: int, batch_size: int, device: torch.device) -> Float64s:
     """(n, C), a network as it predicts, on the device where it is."""
     found = np.empty((len(X), n_classes))
     with torch.no_grad(), predicting(task):

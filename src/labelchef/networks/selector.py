@@ -10,6 +10,9 @@ With S[i] = J_i v of `networks.influence` in the place of X V:
 
 Q = softmax(A − η S) as in `core.posterior`. Along v, the logits of the trusted samples change by T = J v; the curvature of the
 validation loss is vᵀ H_val v = mean_j Var_{P_j} T_j in the Gauss–Newton approximation, and the damped curvature replaces H.
+
+F is a mean over the M rows that have weight, an influence is R times a change, R being all rows (N samples, and the n trusted
+ones that train). v is therefore that of (M/R) F, which has the same minimum: R/M times the solution for F.
 """
 
 import copy
@@ -77,6 +80,7 @@ class Direction:
         network = Linearised(model.task, model.device, self.settings.batch_size)
         g = network.gradient(model.steering_examples)
         data, few, tol = model.examples(context.objective.labels), self.settings.curvature_rows, self.settings.tol
+        scale = len(model.inputs) / len(data.X)
         if few is not None and few < len(data.X):
             chosen = np.sort(np.random.default_rng(self.seed).choice(len(data.X), few, replace=False))
             data = Examples(data.X[chosen], data.Y[chosen], data.weight[chosen])
@@ -89,9 +93,10 @@ class Direction:
             solution = solve(network, data, g, self.settings, l2=model.l2, start=self._v, on_iteration=tell)
         self._v = solution.v
         seconds = time.perf_counter() - began
-        trusted, T = network.push(model.steering[0], solution.v)
-        eta = step_length(probabilities(trusted), T, float(g.double() @ solution.v.double()), len(model.X))
-        logits, S = network.push(model.X, solution.v)
+        v = scale * solution.v
+        trusted, T = network.push(model.steering[0], v)
+        eta = step_length(probabilities(trusted), T, float(g.double() @ v.double()), len(model.inputs))
+        logits, S = network.push(model.inputs, v)
         return Products(S, logits, probabilities(logits), eta, solution, seconds)
 
 
@@ -163,7 +168,7 @@ class NetworkO2USelector(RankingSelector):
         for n, rate in enumerate(np.tile(rates, self.cycles)):
             settings = replace(self.training, epochs=1, learning_rate=float(rate), patience=None)
             swinging.train(labels, settings, self.seed + n)
-            total += cross_entropies(swinging.logits(swinging.X), labels.Y)
+            total += cross_entropies(swinging.logits(swinging.inputs), labels.Y)
         context.objective.engine.sweeps += 2.0 * self.cycles * self.epochs  # an epoch, and the losses after it
         return Ranking(-total)
 

@@ -5,6 +5,9 @@
 A mini-batch B steps along (1/|B|) Σ_{i∈B} r_i ∇ℓ_i + λ w: divided by its size, not by its weights, so that its mean over
 batches is ∇F. λ acts on every parameter that requires a gradient, biases included, as in the convex model.
 
+Where trusted samples train, they are rows of the training set with r = 1, and rows with r = 0 are left out: N is then the number
+of rows with r > 0.
+
 Shapes: f (n, C); Y (N, C), rows on the simplex; r (N,).
 """
 
@@ -22,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.numbers import check_number, check_whole
-from labelchef.networks.inputs import Inputs, batch_of
+from labelchef.networks.inputs import Inputs, Samples, batch_of
 from labelchef.networks.task import NetworkTask
 
 OnEpoch = Callable[[int, float, float], None]
@@ -61,7 +64,7 @@ class TrainingSettings:
 class Examples:
     """Inputs with soft labels Y (n, C) and weights (n,)."""
 
-    X: Inputs
+    X: Samples
     Y: Float64s
     weight: Float64s
 
@@ -69,6 +72,14 @@ class Examples:
     def hard(cls, X: Inputs, y: Ints, n_classes: int) -> "Examples":
         """Trusted samples: class ids, weight 1."""
         return cls(X, np.eye(n_classes)[y], np.ones(len(y)))
+
+    def repeated(self, least: int) -> "Examples":
+        """These samples as often as it takes to be `least` or more: an epoch of a few samples would be a step or two."""
+        times = -(-least // len(self.X))
+        if times <= 1:
+            return self
+        rows = np.tile(np.arange(len(self.X)), times)
+        return Examples(self.X[rows], self.Y[rows], self.weight[rows])
 
     def batch(self, rows: slice | Ints, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
         """Inputs, labels and weights of a few samples where the network is."""

@@ -13,7 +13,7 @@ import pandas as pd
 import vl_convert
 
 from labelchef.domain.arrays import Float64s
-from labelchef.domain.validation import AS_ASKED
+from labelchef.domain.validation import AS_ASKED, BASELINES, THIS_MODEL
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,87 @@ THEMES: Mapping[str, Theme] = {
 }
 _LINES = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b")
 METRICS = {"loss": "loss", "accuracy": "accuracy", "f1_macro": "macro-F1", "f1": "F1"}
+_LONG = 32  # characters of a name on an axis
 _LINE: Mapping[str, Any] = {"point": {"size": 28, "filled": True}, "strokeWidth": 2}
+
+
+_DASHES = {THIS_MODEL: [1, 0], BASELINES["no_weak"]: [7, 4], BASELINES["trusted_only"]: [2, 3]}
 
 
 def metric_svg(
     frame: pd.DataFrame, metric: str, target: float | None, theme: str, along: str = "round", **properties: Any
 ) -> str:
-    """A metric by split; columns value, split and that of the x axis. The target is a dashed line with its name."""
+    """A metric by split and model; columns value, split, model and that of the x axis.
+
+    Lines of the baselines are dashed; the target is a dashed line with its name.
+    """
     colours = THEMES[theme]
     shown = list(dict.fromkeys(frame["split"]))
     palette = {"validation": colours.first, "test": colours.second, "steering": colours.faint}
     values = [*frame["value"], *([] if target is None else [target])]
     x, y = _counted(frame, along), alt.Y("value:Q", title=METRICS[metric], scale=_scale(values))
-    lines = alt.Chart(frame).mark_line(**_LINE)
-    lines = lines.encode(x=x, y=y, color=_colour("split", {split: palette[split] for split in shown}))
+    color, own = _colour("split", {split: palette[split] for split in shown}), frame["model"] == THIS_MODEL
+    lines = alt.Chart(frame[own]).mark_line(**_LINE).encode(x=x, y=y, color=color)
+    if not own.all():
+        names = [name for name in _DASHES if name in set(frame["model"])]
+        scale = alt.Scale(domain=names, range=[_DASHES[name] for name in names])
+        legend = alt.Legend(
+            orient="bottom",
+            symbolType="stroke",
+            symbolStrokeColor=colours.text,
+            symbolFillColor="transparent",
+            symbolSize=400,
+            symbolStrokeWidth=2,
+        )
+        dash = alt.StrokeDash("model:N", title=None, scale=scale, legend=legend)
+        others = alt.Chart(frame[~own]).mark_line(strokeWidth=1.5)
+        lines = alt.layer(others.encode(x=x, y=y, color=color, strokeDash=dash), lines.encode(strokeDash=dash))
     if target is None:
         return _drawn(lines, theme, **properties)
     goal = alt.Chart(pd.DataFrame({"value": [target], "word": [f"target {target:g}"], along: [frame[along].min()]}))
     rule = goal.mark_rule(strokeDash=[6, 4], color=colours.third, strokeWidth=1.5).encode(y="value:Q")
     word = goal.mark_text(align="left", dy=-7, dx=4, color=colours.third, fontSize=12)
     return _drawn(alt.layer(lines, rule, word.encode(x=f"{along}:Q", y="value:Q", text="word:N")), theme, **properties)
+
+
+def audit_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
+    """Accuracy of the audit as items come in, with its interval; columns items, accuracy, low, high."""
+    colours = THEMES[theme]
+    x = _counted(frame.assign(**{"audited items": frame["items"]}), "audited items")
+    base = alt.Chart(frame.rename(columns={"items": "audited items"}))
+    scale = alt.Scale(domain=[0, 1])
+    band = base.mark_area(color=colours.first, opacity=0.18)
+    band = band.encode(x=x, y=alt.Y("low:Q", title="accuracy", scale=scale), y2="high:Q")
+    line = base.mark_line(**_LINE, color=colours.first).encode(
+        x=x, y=alt.Y("accuracy:Q", title="accuracy", scale=scale)
+    )
+    return _drawn(alt.layer(band, line), theme, **properties)
+
+
+def sources_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
+    """Accuracy of sources: the interval from clean samples, and what is believed; columns name, accuracy_low, accuracy_high,
+    accuracy, use."""
+    colours = THEMES[theme]
+    palette = {"as it votes": colours.third, "turned": colours.second, "muted": colours.faint}
+    palette |= {"counted": colours.first, "not used": colours.faint}
+    named = frame.assign(source=[name if len(name) <= _LONG else f"{name[:_LONG]}…" for name in frame["name"]])
+    order = named.sort_values("accuracy", ascending=False)["source"].tolist()
+    x = alt.X(
+        "accuracy_low:Q",
+        title="dot: as believed; bar: 95 % interval from clean samples",
+        scale=alt.Scale(domain=[0, 1]),
+    )
+    y = alt.Y("source:N", title=None, sort=order, axis=alt.Axis(grid=False, labelLimit=220))
+    color = _colour("use", {use: palette[use] for use in palette if use in set(frame["use"])})
+    bars = (
+        alt.Chart(named)
+        .mark_bar(height=5, opacity=0.45, cornerRadius=2)
+        .encode(x=x, x2="accuracy_high:Q", y=y, color=color)
+    )
+    dots = alt.Chart(named.dropna(subset=["accuracy"])).mark_point(filled=True, size=60, opacity=1)
+    dots = dots.encode(x=alt.X("accuracy:Q"), y=y, color=color)
+    room = {"left": 24, "right": 8, "top": 4, "bottom": 4}  # a browser's letters may be wider than those measured here
+    return _drawn(alt.layer(bars, dots), theme, height=22 * len(frame), padding=room, **properties)
 
 
 def change_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
@@ -218,8 +279,8 @@ def _drawn(chart: Any, theme: str, **properties: Any) -> str:
     text = {"labelColor": colours.text, "labelFontSize": 13}
     lines = {"gridColor": colours.grid, "domainColor": colours.faint, "tickColor": colours.faint}
     titles = {"titleColor": colours.text, "titleFontSize": 13, "titleFontWeight": 500, "titlePadding": 10}
-    sizes = {"width": colours.width, "height": colours.height, **properties}
-    sized = chart.properties(background="transparent", padding=4, **sizes).configure(
+    sizes = {"width": colours.width, "height": colours.height, "padding": 4, **properties}
+    sized = chart.properties(background="transparent", **sizes).configure(
         font="system-ui, sans-serif",
         view={"stroke": None},
         title={"anchor": "start", "fontSize": 14, "color": colours.text},

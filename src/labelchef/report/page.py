@@ -11,7 +11,8 @@ import pandas as pd
 
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
-from labelchef.domain.validation import Gain
+from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE
+from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain, measured_on
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,15 @@ class ReportData:
     notes: list[str] = field(default_factory=list)
     gains: dict[str, Gain] = field(default_factory=dict)
     """Of the target metric by split, where someone judges."""
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """The target metric at the end by split, where someone judges."""
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By split and name in words: the target metric of a model without weak labels."""
+    audit: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """The audit as items came in: items, accuracy, low, high; empty without one."""
+    sources: pd.DataFrame | None = None
+    """A row a source (`SourceFacts`); None where nothing is learned about sources."""
+    source_notes: list[str] = field(default_factory=list)
 
 
 def require_report() -> None:
@@ -55,6 +65,7 @@ def render_report(data: ReportData) -> str:
         tiles=_tiles(data),
         notes=notes,
         figures=figures,
+        sources=_sources(data),
         asked=_table(data.asked.head(200)),
         shown=min(200, len(data.asked)),
         total=len(data.asked),
@@ -67,14 +78,18 @@ def _charts(data: ReportData) -> Iterator[str]:
     from labelchef.report import charts
 
     history, metric = data.history, data.target_metric
-    splits = history[["spent"]].rename(columns={"spent": "samples asked"})
+    parts = []
     for key, split in (("val", "validation"), ("test", "test"), ("steer", "steering")):
-        values = history.get(f"{key}_{metric}")
-        if values is not None and not (key == "steer" and values.equals(history[f"val_{metric}"])):
-            splits[split] = values
-    levels = splits.melt("samples asked", var_name="split")
+        for part, model in (("", THIS_MODEL), *((f"{name}_", words) for name, words in BASELINES.items())):
+            values = history.get(f"{key}_{part}{metric}")
+            if values is not None and not (key == "steer" and values.equals(history[f"val_{metric}"])):
+                columns = {"samples asked": history["spent"], "value": values, "split": split, "model": model}
+                parts.append(pd.DataFrame(columns))
+    levels = pd.concat(parts, ignore_index=True)
     title = f"{charts.METRICS[metric]} as labels are cleaned"
     yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
+    if not data.audit.empty:
+        yield charts.audit_svg(data.audit, "report", title="Accuracy in the audit, with an interval valid at all times")
     rounds = history.iloc[1:]
     if rounds.empty:
         return
@@ -94,6 +109,37 @@ def _charts(data: ReportData) -> Iterator[str]:
         yield charts.candidates_svg(rounds[["round"]].assign(share=share, how=how))
 
 
+def _sources(data: ReportData) -> str:
+    """The section on sources; empty where nothing is learned about them."""
+    if data.sources is None or data.sources.empty:
+        return ""
+    from labelchef.report import charts
+
+    frame = data.sources
+    svg = charts.sources_svg(frame, "report", title="Accuracy of the sources")
+    shown = pd.DataFrame(
+        {
+            "source": frame["name"],
+            "votes": frame["votes"],
+            "coverage": frame["coverage"].map("{:.0%}".format),
+            "accuracy": frame["accuracy"].map("{:.3f}".format),
+            "95 % interval": [f"{low:.2f} to {high:.2f}" for low, high in zip(*_bounds(frame), strict=True)],
+            "clean votes": frame["clean_votes"],
+            "conflicts": frame["conflicts"].map("{:.0%}".format),
+            "weight": frame["weight"].map("{:+.2f}".format),
+            "use": frame["use"],
+            "if muted": frame["muting"].map("{:+.5f}".format),
+        }
+    ).replace(r"^\+?nan%?$", "–", regex=True)
+    uses = [f"{use.capitalize()}: {ABOUT_USE[use]}" for use in dict.fromkeys(frame["use"])]
+    notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in [*data.source_notes, *uses, ABOUT_SOURCES])
+    return f"<h2>Sources</h2>{notes}<figure class=sources>{svg}</figure>{_table(shown)}"
+
+
+def _bounds(frame: pd.DataFrame) -> tuple[list[float], list[float]]:
+    return frame["accuracy_low"].tolist(), frame["accuracy_high"].tolist()
+
+
 def agreement_by_round(asked: pd.DataFrame) -> pd.DataFrame:
     """Running shares of the asked samples whose suggestion, weak label and decision equal the truth."""
     known = asked[asked["truth"].notna()]
@@ -111,14 +157,19 @@ def _tiles(data: ReportData) -> str:
     metric = data.target_metric
     tiles = []
     for key, split in (("val", "validation"), ("test", "test")):
-        column = f"{key}_{metric}"
+        column, figure = f"{key}_{metric}", data.figures.get(split)
         if column in data.history.columns:
-            tiles.append((f"{split} {metric}", f"{first[column]:.3f} → {last[column]:.3f}"))
+            now = "" if figure is None else f", now 95 %: {figure.low:.3f} to {figure.high:.3f}"
+            tiles.append((f"{split} {metric}{now}", f"{first[column]:.3f} → {last[column]:.3f}"))
         gain = data.gains.get(split)
         if gain is not None:
             few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"
-            what = f"gain on {split} ({gain.samples} samples), 95 % interval{few}"
+            where = gain.samples if split == "test" else measured_on(gain.samples, cross_fitted=gain.cross_fitted)
+            what = f"gain on {split} ({where}{' samples' if split == 'test' else ''}), 95 % interval{few}"
             tiles.append((what, f"{gain.low:+.3f} to {gain.high:+.3f}"))
+        beside = data.baselines.get(split, {})
+        if beside:
+            tiles.append((f"{split} {metric} {' · '.join(beside)}", " · ".join(f"{v:.3f}" for v in beside.values())))
     tiles.append(("samples asked", f"{int(last['spent'])}"))
     tiles.append(("labels changed", f"{int(data.history['changed'].sum())}"))
     if "truth" in data.asked.columns:
@@ -157,7 +208,7 @@ h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 .
 .tile {{ border: 1px solid var(--line); border-radius: 8px; padding: .6rem 1rem; }}
 .tile b {{ display: block; font-size: 1.25rem; }} .tile span, .note, footer {{ color: var(--soft); }}
 .figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 500px), 1fr)); gap: 1.5rem; }}
-figure {{ margin: 0; }} figure svg {{ width: 100%; height: auto; }}
+figure {{ margin: 0; }} figure.sources {{ max-width: 44rem; margin-bottom: 1rem; }} figure svg {{ width: 100%; height: auto; }}
 .scroll {{ overflow: auto; max-height: 26rem; border: 1px solid var(--line); border-radius: 8px; }}
 table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
 th, td {{ text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }}
@@ -167,6 +218,7 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <h1>{title}</h1><p>{message}</p>
 <div class=tiles>{tiles}</div>{notes}
 <div class=figures>{figures}</div>
+{sources}
 <h2>Samples asked ({shown} of {total})</h2>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>

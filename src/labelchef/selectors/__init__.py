@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from labelchef.selectors.cleanlab import ActiveLabSelector, CleanlabQualitySelector
+from labelchef.selectors.diverse import DiverseMarginSelector
 from labelchef.selectors.infl import (
     ExpectedInflSelector,
     IncremInflSelector,
@@ -12,9 +13,18 @@ from labelchef.selectors.infl import (
 )
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
-from labelchef.selectors.ranking import EntropySelector, LeastConfidenceSelector, MarginSelector, RandomSelector
+from labelchef.selectors.ranking import (
+    EntropySelector,
+    LeastConfidenceSelector,
+    MarginSelector,
+    PosteriorMarginSelector,
+    RandomSelector,
+)
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
+    "margin": MarginSelector,
+    "diverse_margin": DiverseMarginSelector,
+    "posterior_margin": PosteriorMarginSelector,
     "expected_infl": ExpectedInflSelector,
     "increm_infl": IncremInflSelector,
     "infl": InflSelector,
@@ -22,7 +32,6 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
-    "margin": MarginSelector,
     "cleanlab_quality": CleanlabQualitySelector,
     "active_lab": ActiveLabSelector,
 }

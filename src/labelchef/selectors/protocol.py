@@ -58,8 +58,9 @@ class SelectionContext:
     """The weak labels as given, (N, C); None means that the labels of the objective are still the weak ones."""
     carry: Callable[[Linear], None] = field(default=lambda _: None, repr=False)
     """Takes the solution of H V = g_val: the session gives it to the constructor, which updates it with the model."""
-    believed: Callable[[Float64s], Float64s] | None = field(default=None, repr=False)
-    """From the model's log-probabilities to what model, sources and people say together, both (N, C); None without sources."""
+    believed: Callable[[Ints, Float64s], Float64s] | None = field(default=None, repr=False)
+    """From rows and the model's log-probabilities of them to what model, sources and people say together, (m, C) each; None
+    without sources."""
 
     through_learner: Callable[[RowArray], InfluenceParts] | None = field(default=None, repr=False)
     """From S = X V (N, k) to the influence of every answer, by the way it takes through the learner; None without a learner."""
@@ -74,9 +75,12 @@ class SelectionContext:
     @property
     def posterior(self) -> Float64s:
         """(N, C): what is believed of every sample; the model's probabilities where nothing else is known."""
-        if self.believed is None:
-            return self.probabilities
-        return self.believed(log_probabilities(with_reference(self.objective.engine.host(self.point.logits))))
+        return self.posterior_of(np.arange(self.objective.engine.n_rows))
+
+    def posterior_of(self, rows: Ints) -> Float64s:
+        """The same of some samples, (m, C)."""
+        A = with_reference(self.objective.engine.host(self.point.logits[rows]))
+        return np.asarray(probabilities(A)) if self.believed is None else self.believed(rows, log_probabilities(A))
 
     @property
     def probabilities(self) -> Float64s:

@@ -5,6 +5,7 @@ Classic active learning (paper section 5.1, `Active (one)` and `Active (two)`), 
     least confidence   max_c P[i, c]                 smallest first
     entropy            Σ_c P[i, c] log P[i, c]       smallest first
     margin             largest − second largest of P[i]
+    posterior margin   the same of what is believed
     random             every order equally likely, from the session's seed
 
 P (N, C) are the model's probabilities. All but random choice suggest the most probable class of what is believed: of the model,
@@ -12,7 +13,7 @@ the votes of sources and the labels of people together, where there are sources.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -54,11 +55,17 @@ class RankingSelector(ABC):
         """The eligible samples with the smallest scores. Where not all samples of an equal score fit, some are drawn."""
         ranking = self.rank(context)
         rows = _first(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.rng)
-        return ranking.batch(rows, SelectionDiagnostics(candidates=int(context.eligible.sum())))
+        batch = ranking.batch(rows, SelectionDiagnostics(candidates=int(context.eligible.sum())))
+        return believed(context, batch) if self.suggests and ranking.suggested is None else batch
 
     @abstractmethod
     def rank(self, context: SelectionContext) -> Ranking:
         """Scores of all N samples, finite where eligible."""
+
+
+def believed(context: SelectionContext, batch: Batch) -> Batch:
+    """The batch with the most probable class of what is believed as suggestion."""
+    return replace(batch, suggested=np.asarray(context.posterior_of(batch.indices).argmax(axis=1), dtype=np.int64))
 
 
 def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
@@ -76,10 +83,6 @@ def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
     if room == len(equal):
         return found
     return np.concatenate([kept, np.sort(rng.choice(equal, room, replace=False))])
-
-
-def _suggested(context: SelectionContext) -> Ints:
-    return np.asarray(context.posterior.argmax(axis=1))
 
 
 @dataclass
@@ -103,7 +106,7 @@ class LeastConfidenceSelector(RankingSelector):
 
     def rank(self, context: SelectionContext) -> Ranking:
         """max_c P[i, c]."""
-        return Ranking(context.probabilities.max(axis=1), _suggested(context))
+        return Ranking(context.probabilities.max(axis=1))
 
 
 @dataclass
@@ -116,7 +119,7 @@ class EntropySelector(RankingSelector):
     def rank(self, context: SelectionContext) -> Ranking:
         """Minus the entropy of P[i]."""
         P = context.probabilities
-        return Ranking(np.asarray(xlogy(P, P).sum(axis=1)), _suggested(context))
+        return Ranking(np.asarray(xlogy(P, P).sum(axis=1)))
 
 
 @dataclass
@@ -129,4 +132,17 @@ class MarginSelector(RankingSelector):
     def rank(self, context: SelectionContext) -> Ranking:
         """Largest minus second largest of P[i]."""
         P = np.sort(context.probabilities, axis=1)
-        return Ranking(np.asarray(P[:, -1] - P[:, -2]), _suggested(context))
+        return Ranking(np.asarray(P[:, -1] - P[:, -2]))
+
+
+@dataclass
+class PosteriorMarginSelector(RankingSelector):
+    """The samples of which model, sources and people together are least sure."""
+
+    name: ClassVar[str] = "posterior_margin"
+    suggests: ClassVar[bool] = True
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Largest minus second largest of what is believed of a sample."""
+        Q = np.sort(context.posterior, axis=1)
+        return Ranking(np.asarray(Q[:, -1] - Q[:, -2]))

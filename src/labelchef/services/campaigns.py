@@ -25,9 +25,10 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
+from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
-from labelchef.services.progress import gains_of, stats_of
+from labelchef.services.progress import audit_of, facts_of, gains_of, stats_of
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
@@ -126,16 +127,18 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
     """A campaign in full, as a lead sees it."""
     with looking(ws, campaign) as (connection, row):
         turns = round_table.rounds_of(connection, row.id)
+        classes = campaign_table.classes_of(connection, row.id)
         return CampaignStatus(
             summary=_summary(connection, row),
             settings=row.settings,
-            classes=campaign_table.classes_of(connection, row.id),
+            classes=classes,
             rounds=tuple(_round(r) for r in turns),
             open_round=_open_round(connection, turns[-1] if turns else None, row.settings),
             people=stats_of(vote_table.live_votes_of_campaign(connection, row.id)),
             members=tuple(account_table.member_names(connection, row.id)),
             conflicts=len(decision_table.unresolved_items(connection, row.id)),
             pending=len(decision_table.pending_decisions(connection, row.id)),
+            audit=audit_of(turns, row.settings.audit, len(classes)),
         )
 
 
@@ -143,6 +146,13 @@ def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
     """The rounds so far, oldest first."""
     with looking(ws, campaign) as (connection, row):
         return [_round(r) for r in round_table.rounds_of(connection, row.id)]
+
+
+def audit(ws: Workspace, campaign: str) -> AuditReport:
+    """What the audit has found so far."""
+    with looking(ws, campaign) as (connection, row):
+        classes = campaign_table.classes_of(connection, row.id)
+        return audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
 
 
 def settings(ws: Workspace, campaign: str) -> Settings:
@@ -215,7 +225,7 @@ def _round(row: RoundRow) -> RoundSummary:
     values = common(RoundSummary, row) | {split: outcome.get(split) for split in ("validation", "steering", "test")}
     closed_at = None if row.closed_at is None else moment(row.closed_at)
     values |= {"opened_at": moment(row.opened_at), "closed_at": closed_at}
-    return RoundSummary(**values, gain=gains_of(row.outcome).get("validation"))
+    return RoundSummary(**values, **vars(facts_of(row.outcome)), gain=gains_of(row.outcome).get("validation"))
 
 
 def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:

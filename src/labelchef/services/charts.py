@@ -4,7 +4,8 @@ import gzip
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,14 +13,15 @@ import pandas as pd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import NotFoundError
+from labelchef.domain.validation import BASELINES, THIS_MODEL
 from labelchef.services.people.access import find, looking
-from labelchef.services.progress import ProgressReport, progress
+from labelchef.services.progress import ProgressReport, RoundProgress, progress
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, decision_table, round_table
 from labelchef.store.arrays import read_array, write_array
 from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow
 
-NAMES = ("metric", "change", "seconds", "agreement", "map")
+NAMES = ("metric", "audit", "change", "seconds", "agreement", "map")
 THEMES = ("light", "dark")
 _KEPT = 128
 _cache: "OrderedDict[tuple[str, ...], Drawn]" = OrderedDict()
@@ -83,17 +85,31 @@ def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
         raise NotFoundError(f"there is nothing to draw for {name!r} yet", code="chart")
     if name == "metric":
         return charts.metric_svg(frame, found.metric, found.target, theme)
-    plain = {"change": charts.change_svg, "seconds": charts.seconds_svg, "agreement": charts.agreement_svg}
+    plain = {
+        "audit": charts.audit_svg,
+        "change": charts.change_svg,
+        "seconds": charts.seconds_svg,
+        "agreement": charts.agreement_svg,
+    }
     return plain[name](frame, theme)
+
+
+def _lines(one: RoundProgress) -> Iterator[tuple[str, str, Mapping[str, float] | None]]:
+    """Split, model and metrics of every line of the chart; those that steer only where others judge."""
+    steering = one.steering if one.gain is not None and one.steering != one.validation else None
+    for split, values in (("validation", one.validation), ("test", one.test), ("steering", steering)):
+        yield split, THIS_MODEL, values
+        for name, baseline in one.baselines.get(split, {}).items():
+            yield split, BASELINES[name], baseline
 
 
 def frames(found: ProgressReport) -> dict[str, pd.DataFrame]:
     """What the charts but the map show, by name."""
     metric = [
-        (one.number, values[found.metric], split)
+        (one.number, values[found.metric], split, model)
         for one in found.rounds
-        for split, values in (("validation", one.validation), ("test", one.test), ("steering", one.steering))
-        if values is not None and found.metric in values and not (split == "steering" and one.gain is None)
+        for split, model, values in _lines(one)
+        if values is not None and found.metric in values
     ]
     change = [
         (one.number, change, kind)
@@ -110,7 +126,8 @@ def frames(found: ProgressReport) -> dict[str, pd.DataFrame]:
         ("with the suggestion, blind", pull.blind_agreement, pull.blind),
     ]
     return {
-        "metric": pd.DataFrame(metric, columns=["round", "value", "split"]),
+        "metric": pd.DataFrame(metric, columns=["round", "value", "split", "model"]),
+        "audit": pd.DataFrame([asdict(point) for point in found.audit.course]),
         "change": pd.DataFrame(change, columns=["round", "change", "kind"]),
         "seconds": pd.DataFrame(seconds, columns=["round", "seconds"]),
         "agreement": pd.DataFrame(agreement, columns=["what", "share", "votes"]).dropna(),

@@ -2,14 +2,15 @@
 
 campaign.json        what the campaign is: settings, a fingerprint of the data; resuming with others is refused
 rounds.jsonl         the ledger
-cleaned_labels.csv, model.npz, history.csv, summary.json, report.html, model.onnx    written at the end, also after an interrupt
+cleaned_labels.csv, model.npz, history.csv, summary.json, sources.csv, report.html, model.onnx    written at the end, also
+                     after an interrupt
 """
 
 import hashlib
 import json
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,22 @@ from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.session import Session
+from labelchef.campaign.source_report import SourceReport, flat_frame, source_facts, source_report
 from labelchef.campaign.start import check, with_strengths
 from labelchef.classifier import LinearClassifier, require_onnx
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.learning import InUse
 from labelchef.domain.records import RoundRecord, StopReason
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
 from labelchef.io import artefacts, tables
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.report import render_report, require_report
 from labelchef.services.shared import writing_to
 
-FORMAT = 2
+SOURCES = "sources.csv"
+FORMAT = 3
 """Of the folder; that of labelchef 0.1 was not numbered."""
 
 
@@ -62,10 +66,19 @@ class CleanOutcome:
     stopped_because: StopReason
     message: str
     settings: Settings
-    """As they were used: gamma and l2 are numbers, given or chosen."""
+    """As they were used; gamma and l2 are numbers where trusted samples only steer, given or chosen."""
     files: list[Path] = field(default_factory=list)
     gains: dict[str, Gain] = field(default_factory=dict)
     """Of the target metric, on 'validation' (the samples that judge) and 'test', where there are any."""
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """The target metric at the end, on the same samples."""
+    in_use: InUse | None = None
+    """What the model is made with; None where trusted samples only steer."""
+    calibration: CalibrationError | None = None
+    audit: AuditReport | None = None
+    """What the audit found; None without one."""
+    sources: SourceReport | None = None
+    """None where trusted samples only steer."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +136,35 @@ def clean(
         _begin(folder, data, asked, settings)
         reason, message = _run(ledger, session, annotator, watcher)
         gains = {split: found[settings.target_metric] for split, found in session.gains_by_split().items()}
-        outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], gains)
+        figures = {split: found[settings.target_metric] for split, found in session.figures_by_split().items()}
+        facts = source_facts(session)
+        sources = None if session.learner is None else source_report(session, data.names.names, facts)
+        about = (gains, figures, session.calibration(), sources)
+        outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
         model = final_classifier(session, data.names, bias=settings.fit_intercept)
         ending = {"stopped_because": str(reason), "message": message}
         files = _write(folder, session, model, outcome, items, data.clean, ending)
+        if facts:
+            files.append(tables.write_table(flat_frame(facts), folder / SOURCES))
         if onnx:
             files.append(model.to_onnx(folder / "model.onnx"))
         if report:
             files.append(folder / "report.html")
             artefacts.write_text(files[-1], render_report(report_data(outcome, items)))
-    return CleanOutcome(folder, history_frame(session.rounds), reason, message, settings, [*files, ledger.path], gains)
+    return CleanOutcome(
+        folder,
+        history_frame(session.rounds),
+        reason,
+        message,
+        settings,
+        [*files, ledger.path],
+        gains,
+        figures,
+        outcome.in_use,
+        outcome.calibration,
+        outcome.audit(len(data.names)) if settings.audit else None,
+        sources,
+    )
 
 
 def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watcher: Watcher) -> tuple[StopReason, str]:
@@ -164,7 +196,7 @@ def _recorded(data: CampaignData, votes: pd.DataFrame, people: int) -> RecordedV
 
 
 def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool) -> Settings:
-    """The settings with gamma and l2 as numbers: those the folder began with, or chosen now.
+    """The settings; where trusted samples only steer, gamma and l2 are numbers, those the folder began with, or chosen now.
 
     A folder that holds another campaign, or none where one is to go on, is refused before any work is done.
     """
@@ -256,11 +288,21 @@ def _write(
     model.save(files[1], settings=settings)
     tables.write_table(history_frame(session.rounds), files[2])
     first, last = session.rounds[0], session.rounds[-1]
+    in_use, calibration = outcome.in_use, outcome.calibration
+    audit = outcome.audit(len(items.names))
     summary = {
         **ending,
         "before": _metrics(first),
         "after": _metrics(last),
         "gain": {split: {**gain.as_dict(), "doubt": gain.doubt} for split, gain in outcome.gains.items()},
+        "figures": {split: figure.as_dict() for split, figure in outcome.figures.items()},
+        "baselines": {
+            split: {name: metrics.as_dict() for name, metrics in found.items()}
+            for split, found in last.baselines.items()
+        },
+        "in_use": None if in_use is None else asdict(in_use),
+        "calibration": None if calibration is None else asdict(calibration),
+        "audit": None if audit.accuracy is None else audit.accuracy.as_dict(),
         "spent": last.spent,
         "cleaned": last.cleaned,
         "settings": settings,

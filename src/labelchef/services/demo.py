@@ -1,4 +1,4 @@
-"""The demo: real digits and weak labels from simple rules; cleaned by simulated people, or a campaign to label by hand."""
+"""The demo: real digits and the votes of simple rules; labels by simulated people, or a campaign to label by hand."""
 
 import tempfile
 from pathlib import Path
@@ -15,13 +15,13 @@ from labelchef.domain.settings import Settings
 from labelchef.io.artefacts import IDENTITY, LEDGER
 from labelchef.io.digits import DigitsData, load_digits_demo
 from labelchef.report import require_report
-from labelchef.services.clean import Answers, CleanOutcome, Watcher, clean
+from labelchef.services.clean import SOURCES, Answers, CleanOutcome, Watcher, clean
 
 if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 NAME = "Digits"
-_FILES = ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json", "report.html", LEDGER, IDENTITY)
+_FILES = ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json", SOURCES, "report.html", LEDGER, IDENTITY)
 _PIXELS = 96
 
 
@@ -65,7 +65,10 @@ def demo_campaign(ws: "Workspace", *, seed: int = 0) -> CampaignSummary:
 
 def _data(digits: DigitsData, contents: Contents | None = None) -> CampaignData:
     splits = {name: getattr(digits, name) for name in ("X_val", "y_val", "X_test", "y_test")}
-    return CampaignData.of(digits.X, digits.Y_weak, **splits, contents=contents)
+    votes, votes_val = (pd.DataFrame(table, columns=digits.sources) for table in (digits.votes, digits.votes_val))
+    return CampaignData.of(
+        digits.X, votes=votes, votes_val=votes_val, **splits, classes=list(range(10)), contents=contents
+    )
 
 
 def _written(folder: Path, prefix: str, images: Floats) -> pd.DataFrame:

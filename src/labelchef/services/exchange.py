@@ -1,5 +1,5 @@
-"""Labels and votes out as tables, and the report, from the ledger: nothing is computed again. The final model, which is
-trained for it; votes of other tools in."""
+"""Labels and votes out as tables, from the ledger: nothing is computed again. The report, for which what is known of sources is
+computed; the final model, which is trained for it; votes of other tools in."""
 
 import time
 from dataclasses import dataclass
@@ -14,11 +14,13 @@ from labelchef.classifier import has_onnx, require_onnx
 from labelchef.domain.campaigns import AssignmentState, DecisionKind, Origin, RoundState
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.settings import TRAIN
 from labelchef.io import tables
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.people.access import changing, check_person, looking
-from labelchef.services.progress import gains_of
+from labelchef.services.progress import facts_of, gains_of
 from labelchef.services.shared import moment, writing_to
+from labelchef.services.sources import sources
 from labelchef.services.trained import final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import (
@@ -109,14 +111,17 @@ def report(ws: Workspace, campaign: str) -> str:
         keys = [item.key for item in campaign_table.train_items(connection, row.id)]
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
-    folder = require_folder(ws, row)
+    folder, metric, facts = require_folder(ws, row), row.settings.target_metric, facts_of(closed[-1].outcome)
     outcome = Outcome(
         title=f"labelchef: {row.name}",
         message=f"{row.state.capitalize()}: {row.message}.",
         rounds=ledger_of(ws, row).rounds(),
         settings=row.settings,
         scores=read_array(folder, arrays["scores"]),
-        gains={split: found[row.settings.target_metric] for split, found in gains_of(closed[-1].outcome).items()},
+        gains={split: found[metric] for split, found in gains_of(closed[-1].outcome).items()},
+        figures={split: found[metric] for split, found in facts.figures.items()},
+        calibration=facts.calibration,
+        sources=None if row.settings.trusted != TRAIN else sources(ws, campaign),
     )
     return render_report(report_data(outcome, Items(keys, classes, read_array(folder, arrays["weak"]))))
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from labelchef.campaign.audit import audit_trail
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
-from labelchef.domain.validation import Gain, note_on
+from labelchef.domain.learning import Choice, InUse, Ruling
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain, note_on
+from labelchef.ledger.conversion import record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import decision_table, round_table, vote_table
+from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
@@ -74,6 +77,12 @@ class RoundProgress:
     gain: Gain | None
     """Of the target metric, this model against the first one; None where nothing judges."""
     test: dict[str, float] | None
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
+    """By split, name ('trusted_only', 'no_weak') and metric; see `RoundSummary`."""
+    figures: Mapping[str, Mapping[str, Figure]]
+    """By split and metric, with intervals."""
+    in_use: InUse | None
+    calibration: CalibrationError | None
     predicted_change: float | None
     """Of the loss on the samples that steer: what was predicted of the answers that were given; None where nothing was."""
     realised_change: float | None
@@ -101,6 +110,7 @@ class ProgressReport:
     fleiss_kappa: float | None
     suggestion: Pull
     people: tuple[PersonQuality, ...]
+    audit: AuditReport
 
     @property
     def gain(self) -> Gain | None:
@@ -112,6 +122,11 @@ class ProgressReport:
         """What a reader of the metrics should know."""
         return note_on(self.gain)
 
+    def figure(self, split: str) -> Figure | None:
+        """The target metric of the present model, with its interval."""
+        found = self.rounds[-1].figures.get(split) if self.rounds else None
+        return None if found is None else found.get(self.metric)
+
 
 def progress(ws: Workspace, campaign: str) -> ProgressReport:
     """The campaign in numbers, from the ledger alone."""
@@ -120,6 +135,7 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
         votes = vote_table.live_votes_of_campaign(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         selections = round_table.selections_of_campaign(connection, row.id)
+        n_classes = len(campaign_table.classes_of(connection, row.id))
     settings = row.settings
     labels = {(d.item_id, d.attempt): d.label for d in decided.values() if d.kind != DecisionKind.REOPEN}
     people = [vote for vote in votes if vote.person != SUGGESTION]
@@ -145,6 +161,7 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
         fleiss_kappa=fleiss_of(people),
         suggestion=pull_of(people),
         people=quality_of(people, labels),
+        audit=audit_of(rounds, settings.audit, n_classes),
     )
 
 
@@ -158,6 +175,7 @@ def _round(
     return RoundProgress(
         **common(RoundProgress, turn),
         **{name: outcome[name] for name in _STORED},
+        **vars(facts_of(turn.outcome)),
         gain=None if gains is None else gains[metric],
         asked=len(batch),
         resolved=sum(label is not None for label in labels),
@@ -171,6 +189,35 @@ def gains_of(outcome: Mapping[str, Any] | None) -> dict[str, dict[str, Gain]]:
     """The gains that were stored with a round, by split ('validation', 'test') and metric."""
     stored = {} if outcome is None else outcome["gain"]
     return {split: {name: Gain(**values) for name, values in found.items()} for split, found in stored.items()}
+
+
+@dataclass(frozen=True)
+class RoundFacts:
+    """What else is stored with a round; the fields of `RoundSummary` of the same names."""
+
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
+    figures: Mapping[str, Mapping[str, Figure]]
+    in_use: InUse | None
+    calibration: CalibrationError | None
+
+
+def facts_of(outcome: Mapping[str, Any] | None) -> RoundFacts:
+    """The facts that were stored with a round; nothing for an open one."""
+    if outcome is None:
+        return RoundFacts({}, {}, None, None)
+    figures = {
+        split: {name: Figure(**values) for name, values in found.items()} for split, found in outcome["figures"].items()
+    }
+    choice = None if outcome["choice"] is None else Choice.from_json(outcome["choice"])
+    ruling = None if outcome["ruling"] is None else Ruling.from_json(outcome["ruling"])
+    calibration = None if outcome["calibration"] is None else CalibrationError(**outcome["calibration"])
+    return RoundFacts(outcome["baselines"], figures, InUse.of(choice, ruling), calibration)
+
+
+def audit_of(rounds: Sequence[RoundRow], share: float, n_classes: int) -> AuditReport:
+    """The audit, from the rounds as they are stored."""
+    records = [record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None and share]
+    return audit_trail(records, n_classes).report(share)
 
 
 def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:

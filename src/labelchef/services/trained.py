@@ -130,8 +130,9 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     ):
         ws.forget(campaign.id)
         data = data_of(ws, campaign)
-        past = ledger_of(ws, campaign).rounds()[1:]
-        found = Trained(data, campaign.settings, rebuild.rebuild(data, campaign.settings, past))
+        past = ledger_of(ws, campaign).rounds()
+        session = rebuild.rebuild(data, campaign.settings, past[1:], first=past[0] if past else None)
+        found = Trained(data, campaign.settings, session)
         ws.trained[campaign.id] = found
     return found
 
@@ -139,7 +140,8 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
 def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
     """The final model after the last closed round, by a session of its own; the cache and the ledger stay as they are."""
     data, settings = data_of(ws, campaign), campaign.settings
-    session = rebuild.rebuild(data, settings, ledger_of(ws, campaign).rounds()[1:])
+    past = ledger_of(ws, campaign).rounds()
+    session = rebuild.rebuild(data, settings, past[1:], first=past[0])
     return final_classifier(session, data.names, bias=settings.fit_intercept)
 
 

@@ -106,13 +106,14 @@ def adjoint(model: SourceModel, evidence: Evidence, by_belief: Float64s) -> Adjo
     rho = model.weight_of_beliefs(len(weak) - n_weak, n_weak)
     by_log_size = -sum(step.by_rates.sum(axis=(0, 1)) for step in steps)
     sizes = steps[0].taken.totals[0, 0]
-    answers -= _by_sizes(sum((_of_others(evidence, step) for step in steps), nothing), rho * P, sizes)
+    shown = evidence.shown[:, None]
+    answers -= shown * _by_sizes(sum((_of_others(evidence, step) for step in steps), nothing), rho * P, sizes)
     by_size = by_log_size / sizes
     first = steps[-1]
     by_p = sum((step.by_logits for step in steps), nothing)
     by_p += _by_logits(first.taken.before, share * first.by_share, weak)
-    by_p += weak[:, None] * rho * P * (by_size - _dot(P, by_size))
-    by_rho = float(by_size @ P[weak].sum(axis=0))
+    by_p += weak[:, None] * shown * rho * P * (by_size - _dot(P, by_size))
+    by_rho = float(by_size @ P[weak & evidence.shown].sum(axis=0))
     by_rho += sum(float(np.vdot(step.taken.before[weak], step.by_share[weak])) for step in steps)
     growth = model.weight_of_beliefs(len(weak) - n_weak + 1, n_weak - 1) - rho
     return Adjoint(by_p, answers + by_rho * growth)
@@ -187,7 +188,7 @@ def _by_votes(model: Alternating, evidence: Evidence, step: Step) -> Float64s:
     if isinstance(model, Joint):
         return found
     if isinstance(model, NaiveBayes):
-        found -= _by_sizes(_of_others(evidence, step), share, evidence.class_counts + 1.0)
+        found -= evidence.shown[:, None] * _by_sizes(_of_others(evidence, step), share, step.taken.totals[0, 0])
     by_frequency = step.by_logits.sum(axis=0) - step.by_logits
     return found + _by_sizes(by_frequency, share, _class_sizes(model, evidence, step.taken))
 

@@ -16,8 +16,10 @@ with weight ρ, over beliefs. An alternation
     q_i(c) ∝ p_i(c) Π_votes θ_j(λ_ij | c),      θ_j(v | c) = (n_jvc + ρ Σ_weak, λ_ij = v q_i(c) + a_vc) / m_c
 
 never lowers J: q makes the bound of Jensen's inequality tight, θ maximises it, and m does not depend on q. A source that is
-silent on a sample says nothing about it. Rates rather than confusions, because a labelling function that can only vote for one
-class tells by where it votes, not by what it votes. The start is q_i ∝ p_i · (vote shares): sources are better than chance.
+silent on a sample says nothing about it; n_c and the sum over p_i count the samples that the sources could vote on
+(`SourceVotes.shown`), because trusted samples may come without votes. Rates rather than confusions, because a labelling function
+that can only vote for one class tells by where it votes, not by what it votes. The start is q_i ∝ p_i · (vote shares): sources
+are better than chance.
 
 *Naive Bayes* is θ from clean samples alone (ρ = 0) with the class frequencies in place of p: a closed form. *Dawid–Skene* is for
 crowds: confusions given that a worker votes, π_j(v | c), and class frequencies f, no classifier. It maximises
@@ -38,7 +40,7 @@ Shapes: votes T (n, J·C) sparse; log p, Q (n, C); clean (n,) class ids, −1 wh
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Protocol, TypeVar
 
@@ -71,6 +73,8 @@ class Evidence:
     log_p: Float64s
     clean: Ints
     given: Float64s
+    known_heard: Bools | None = None
+    """(J,) `heard`, where it was found on more samples than these."""
 
     @property
     def weak(self) -> Bools:
@@ -85,6 +89,8 @@ class Evidence:
     @cached_property
     def heard(self) -> Bools:
         """(J,) sources whose votes are counted where votes are counted: all but those worse than chance."""
+        if self.known_heard is not None:
+            return self.known_heard
         rows, n = np.flatnonzero(~self.weak), self.class_counts
         counts = expected_counts(self.votes.rows(rows), np.eye(len(n))[self.clean[rows]], np.ones(len(rows)))
         cast = counts.sum(axis=(1, 2))
@@ -109,6 +115,17 @@ class Evidence:
         """(n, C): weak labels as they were given; where they are vote shares, those of the sources that are heard."""
         return self.given if self.heard.all() or self.given_source is not None else self.counted.shares()
 
+    @property
+    def shown(self) -> Bools:
+        """(n,) samples that the sources could vote on: only of these can votes be rates."""
+        return np.ones(len(self.clean), dtype=bool) if self.votes.shown is None else self.votes.shown
+
+    @property
+    def shown_counts(self) -> Float64s:
+        """(C,) clean samples of each class among them."""
+        known = self.clean[~self.weak & self.shown]
+        return np.bincount(known, minlength=self.votes.n_classes).astype(np.float64)
+
 
 @dataclass(frozen=True)
 class Belief:
@@ -120,6 +137,8 @@ class Belief:
     """(n,) samples of which the model says something: the others should not train as weak samples."""
     rates: Float64s | None = None
     """(J, C, C) θ_j(v | c) by source, vote and class; None for a model without any."""
+    heard: Bools | None = None
+    """(J,) sources that were counted; None for a model that does not count votes."""
     objective: tuple[float, ...] = ()
     """The objective after each alternation, where the model has one: it never falls."""
 
@@ -158,7 +177,7 @@ class Shares:
     def believe(self, evidence: Evidence) -> Belief:
         """The given labels."""
         silent = evidence.counted.silent if evidence.given_source is None else evidence.votes.silent
-        return Belief(_with_clean(evidence.shares, evidence), ~silent)
+        return Belief(_with_clean(evidence.shares, evidence), ~silent, heard=evidence.heard)
 
 
 @dataclass(frozen=True)
@@ -169,7 +188,7 @@ class Product:
 
     def believe(self, evidence: Evidence) -> Belief:
         """p · shares, scaled to sum to 1."""
-        return Belief(first_belief(evidence), np.ones(len(evidence.clean), dtype=bool))
+        return Belief(first_belief(evidence), np.ones(len(evidence.clean), dtype=bool), heard=evidence.heard)
 
 
 @dataclass(frozen=True)
@@ -184,10 +203,11 @@ class NaiveBayes:
         """The closed form: θ_j(v | c) = (n_jvc + a_vc) / (n_c + 1); a single step, without an objective."""
         n, votes, before = evidence.class_counts, evidence.votes, _one_hot(evidence)
         counts = expected_counts(votes, before, (~evidence.weak).astype(np.float64))
-        rates = (counts + _prior(self.alpha, self.kappa, len(n))) / (n + 1.0)
+        sizes = evidence.shown_counts + 1.0
+        rates = (counts + _prior(self.alpha, self.kappa, len(n))) / sizes
         prior = np.broadcast_to(np.log((n + 1.0) / (n.sum() + len(n))), evidence.log_p.shape)
         Q, _ = _beliefs(votes, prior, np.log(rates), evidence.clean)
-        yield Alternation(before, rates, np.broadcast_to(n + 1.0, (votes.n_sources, 1, len(n))), Q, float("nan"))
+        yield Alternation(before, rates, np.broadcast_to(sizes, (votes.n_sources, 1, len(n))), Q, float("nan"))
 
     def believe(self, evidence: Evidence) -> Belief:
         """The closed form."""
@@ -219,7 +239,7 @@ class Joint:
         n_weak = int(weak.sum())
         rho = self.weight_of_beliefs(len(weak) - n_weak, n_weak)
         row_weight = np.where(weak, rho, 1.0)
-        sizes = evidence.class_counts + rho * np.exp(evidence.log_p[weak]).sum(axis=0) + 1.0
+        sizes = evidence.shown_counts + rho * np.exp(evidence.log_p[weak & evidence.shown]).sum(axis=0) + 1.0
         pseudo = _prior(self.alpha, self.kappa, votes.n_classes)
         Q = first_belief(evidence)
         for _ in range(self.alternations):
@@ -233,7 +253,7 @@ class Joint:
         """What the last alternation says."""
         course = list(self.alternate(evidence))
         found = tuple(one.objective for one in course)
-        return Belief(course[-1].after, np.ones(len(evidence.clean), dtype=bool), course[-1].rates, found)
+        return Belief(course[-1].after, np.ones(len(evidence.clean), dtype=bool), course[-1].rates, objective=found)
 
 
 @dataclass(frozen=True)
@@ -272,7 +292,7 @@ class DawidSkene:
         """What the last alternation says."""
         course = list(self.alternate(evidence))
         found = tuple(one.objective for one in course)
-        return Belief(course[-1].after, ~evidence.votes.silent, course[-1].rates, found)
+        return Belief(course[-1].after, ~evidence.votes.silent, course[-1].rates, objective=found)
 
 
 def coins(evidence: Evidence, Q: Float64s, alternations: int = 20) -> Iterator[Alternation]:
@@ -297,6 +317,18 @@ def coins(evidence: Evidence, Q: Float64s, alternations: int = 20) -> Iterator[A
         Q, value = _crowd_beliefs(evidence, row_weight @ Q, np.log(rates))
         value += _COIN_VOTES * float((mean * np.log(a) + (1.0 - mean) * np.log1p(-a)).sum())
         yield Alternation(before, rates, np.broadcast_to(cast[:, None, None], (len(a), 1, C)), Q, value)
+
+
+def updated(belief: Belief | None, evidence: Evidence) -> Float64s:
+    """(n, C): what a belief comes to with the classifier of `evidence` in the place of its own, rates as they are.
+
+    Weak labels that were counted are multiplied with the classifier; without a belief there is the classifier alone.
+    """
+    if belief is None:
+        return _with_clean(np.exp(evidence.log_p), evidence)
+    if belief.rates is None:
+        return first_belief(replace(evidence, known_heard=belief.heard))
+    return _beliefs(evidence.votes, evidence.log_p, np.log(belief.rates), evidence.clean)[0]
 
 
 MODELS: Mapping[str, Callable[[], SourceModel]] = {

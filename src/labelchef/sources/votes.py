@@ -39,6 +39,8 @@ class SourceVotes:
     n_classes: int
     table: Any
     """`csr_array` (n, J·C) in float64, sorted, without duplicates or explicit zeros."""
+    shown: Bools | None = None
+    """(n,) samples that the sources could vote on, None for all: on the others their silence says nothing."""
 
     @classmethod
     def hard(cls, votes: Ints, n_classes: int, names: tuple[str, ...] | None = None) -> "SourceVotes":
@@ -87,23 +89,28 @@ class SourceVotes:
 
     def rows(self, which: "Ints | Bools | slice") -> "SourceVotes":
         """The same sources on some of the samples."""
-        return SourceVotes(self.names, self.n_classes, self.table[which])
+        shown = None if self.shown is None else self.shown[which]
+        return SourceVotes(self.names, self.n_classes, self.table[which], shown)
 
     def of_sources(self, which: Bools) -> "SourceVotes":
         """The same table with silence of the sources that are not among `which` (J,)."""
         table = self.table.copy()
         table.data = table.data * which[table.indices // self.n_classes]
         table.eliminate_zeros()
-        return SourceVotes(self.names, self.n_classes, table)
+        return SourceVotes(self.names, self.n_classes, table, self.shown)
 
     def beside(self, other: "SourceVotes") -> "SourceVotes":
         """These sources and the other ones, on the same samples."""
         names = (*self.names, *other.names)
-        return SourceVotes(names, self.n_classes, csr_array(hstack([self.table, other.table], format="csr")))
+        table = csr_array(hstack([self.table, other.table], format="csr"))
+        return SourceVotes(names, self.n_classes, table, self.shown)
 
     def above(self, other: "SourceVotes") -> "SourceVotes":
         """The same sources on these samples, then on the other ones."""
-        return SourceVotes(self.names, self.n_classes, csr_array(vstack([self.table, other.table], format="csr")))
+        table = csr_array(vstack([self.table, other.table], format="csr"))
+        parts = [np.ones(one.n_rows, dtype=bool) if one.shown is None else one.shown for one in (self, other)]
+        shown = np.concatenate(parts)
+        return SourceVotes(self.names, self.n_classes, table, None if shown.all() else shown)
 
     def among(self, names: tuple[str, ...]) -> "SourceVotes":
         """The same votes in a table of these sources, in their order; those that are not here are silent."""
@@ -113,7 +120,7 @@ class SourceVotes:
         columns = to[table.indices // C] * C + table.indices % C
         moved = csr_array((table.data, columns, table.indptr), shape=(self.n_rows, len(names) * C), copy=True)
         moved.sort_indices()
-        return SourceVotes(names, C, moved)
+        return SourceVotes(names, C, moved, self.shown)
 
     def arrays(self) -> "dict[str, NDArray[Any]]":
         """Plain arrays that hold these votes, to be stored or compared; `of_arrays` reads them."""
@@ -135,8 +142,8 @@ class SourceVotes:
 
     @classmethod
     def nothing(cls, names: tuple[str, ...], n_classes: int, n_rows: int) -> "SourceVotes":
-        """Silence of all these sources."""
-        return cls(names, n_classes, csr_array((n_rows, len(names) * n_classes)))
+        """No votes of these sources, because these samples were not shown to them."""
+        return cls(names, n_classes, csr_array((n_rows, len(names) * n_classes)), np.zeros(n_rows, dtype=bool))
 
     def shares(self, smoothing: float = SMOOTHING) -> Float64s:
         """(n, C): each class gets its votes plus `smoothing`, scaled to sum to 1; all equal where no source votes."""

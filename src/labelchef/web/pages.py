@@ -9,7 +9,9 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from labelchef.domain.campaigns import Account
 from labelchef.domain.errors import LabelchefError, StoreError
+from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.settings import OPTIONS, Settings
+from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.services import campaigns as service
 from labelchef.services import charts, exchange
 from labelchef.services import progress as measuring
@@ -129,6 +131,7 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
         people=[one for one in found.people if who.is_lead or one.person == who.name],
         pairs=found.pairs if who.is_lead else (),
         charts=charts.available(found),
+        about_baselines=ABOUT_BASELINES,
         stamp=charts.stamp(ws, campaign),
     )
 
@@ -143,12 +146,14 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
         values["selectors"] = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
     elif part == "export":
         values["model_formats"] = exchange.model_formats()
+    elif part == "sources":
+        values["about_sources"] = ABOUT_SOURCES
     elif part == "members":
         values["accounts"] = _accounts(ws)
     return _lead(request, ws, campaign, part, **values)
 
 
-for _part in ("", "conflicts", "settings", "export", "compare", "members"):
+for _part in ("", "conflicts", "settings", "export", "compare", "members", "sources"):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
 
 
@@ -185,7 +190,8 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
         metric=status.settings.target_metric,
         tab="lead",
         part=part,
-        watch=part not in ("settings", "compare"),
+        watch=part not in ("settings", "compare", "sources"),
+        about_baselines=ABOUT_BASELINES,
         **values,
     )
 

@@ -13,13 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
-from labelchef.domain.validation import Comparison, Gain, Standing
+from labelchef.domain.learning import InUse
+from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, Standing
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.trained import ReplayOutcome
 from labelchef.web.policies import Who
 
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
-for _record in (*_RECORDS, ApiTokenInfo, Comparison, Gain, ReplayOutcome, ReplayedRound, Standing):
+_FOUND = (AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, InUse, Standing)
+for _record in (*_RECORDS, *_FOUND, ApiTokenInfo, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -45,6 +47,44 @@ class VotedView(BaseModel):
 
     vote: VoteReceipt
     next: NextView
+
+
+class SourceView(BaseModel):
+    """What is known of a source of weak labels; null where a number is not known."""
+
+    name: str
+    votes: int = Field(description="Samples it votes on, of those that can be asked about.")
+    coverage: float = Field(description="Their share.")
+    clean_votes: int = Field(description="Clean samples it votes on, trusted or answered.")
+    accuracy: float | None = Field(
+        description="Share of its votes that are right, as believed of all samples it votes on."
+    )
+    accuracy_low: float = Field(description="95 % interval from clean samples.")
+    accuracy_high: float
+    conflicts: float | None = Field(description="Share of its votes that differ from those of another source.")
+    weight: float | None = Field(description="Mean log-odds that a vote adds for the class it names.")
+    use: str = Field(description="'as it votes', 'turned', 'muted', 'counted' or 'not used'.")
+    about: str = Field(description="The same as a sentence.")
+    muting: float | None = Field(
+        description="Predicted change of the cross-fitted loss if it were muted; above 0 it helps."
+    )
+    confusion: list[list[float]] = Field(
+        description="[class][vote]: share of its votes on samples of a class, as believed."
+    )
+    confusion_low: list[list[float]]
+    confusion_high: list[list[float]]
+
+
+class SourcesView(BaseModel):
+    """The sources with the most votes, at most 50."""
+
+    model: str = Field(
+        description="The source model in use; 'none' if weak labels are not used; empty if nothing is learned."
+    )
+    total: int = Field(description="Sources in all.")
+    classes: list[str]
+    notes: list[str] = Field(description="What a reader should know.")
+    sources: list[SourceView]
 
 
 class VersionView(BaseModel):

@@ -24,9 +24,19 @@ from labelchef.campaign.start import Parts, new_session
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Votes
+from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Metrics, Votes
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AS_ASKED, FEWEST, SHARES, Cell, Comparison, Gain, Standing
+from labelchef.domain.validation import (
+    ABOUT_BASELINES,
+    AS_ASKED,
+    BASELINES,
+    FEWEST,
+    SHARES,
+    Cell,
+    Comparison,
+    Gain,
+    Standing,
+)
 from labelchef.ledger.sql import votes_table
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.selectors.ranking import Ranking, RankingSelector
@@ -155,6 +165,10 @@ class Order:
     suggested: int
     seconds: float
     """Spent on choosing."""
+    baselines: Mapping[str, Metrics]
+    """On the same samples at the end, by name: what one would have without weak labels."""
+    cross_fitted: bool
+    """Whether the samples that judge train too, and each was judged by models without it."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +188,8 @@ class Orders:
     def of(self, selector: str | Selector, cell: Cell, tell: Callable[[Cell], None]) -> Order:
         """Fit the first model, then let the selector ask until nothing is left; `tell` is called after every round."""
         data = replace(self.data, askable=np.isin(np.arange(len(self.data.X)), self.answers.positions))
-        session = new_session(data, self.settings, Parts(make_selector(selector, look_ahead=self.settings.look_ahead)))
+        settings = replace(self.settings, audit=0.0)  # the selector alone chooses
+        session = new_session(data, settings, Parts(make_selector(selector, look_ahead=settings.look_ahead)))
         session.start()
         split, y, first = _judged(session)
         curve, seconds = [first], 0.0
@@ -188,7 +203,17 @@ class Orders:
         metric = self.settings.target_metric
         drawn = drawn_areas(y, curve, self.asked, metric, len(self.data.names), self.settings.seed)
         values = tuple(value_of(point.metrics, metric) for point in curve)
-        return Order(split, y, values, area(self.asked, values, self.asked[-1]), drawn, *_suggestions(session), seconds)
+        return Order(
+            split=split,
+            y=y,
+            values=values,
+            area=area(self.asked, values, self.asked[-1]),
+            drawn=drawn,
+            **_suggestions(session),
+            seconds=seconds,
+            baselines=session.rounds[-1].baselines.get(split, {}),
+            cross_fitted=split == "validation" and session.judging is None,
+        )
 
 
 def _judged(session: Session) -> tuple[str, Ints, Judged]:
@@ -197,11 +222,11 @@ def _judged(session: Session) -> tuple[str, Ints, Judged]:
     return next((split, *found) for split, found in parts if found is not None)
 
 
-def _suggestions(session: Session) -> tuple[int, int]:
+def _suggestions(session: Session) -> dict[str, int]:
     """How many suggestions equal the answer, and how many there were."""
     made = [(record.batch.suggested, record.decisions.labels) for record in session.rounds]
     kept = sum(int(((said != UNRESOLVED) & (said == labels)).sum()) for said, labels in made)
-    return kept, sum(int((said != UNRESOLVED).sum()) for said, _ in made)
+    return {"kept": kept, "suggested": sum(int((said != UNRESOLVED).sum()) for said, _ in made)}
 
 
 def compare(
@@ -343,11 +368,17 @@ def _notes(orders: Orders, reference: Order, standings: Sequence[Standing]) -> l
         notes.append(f"{missing} items were asked and have no answer: they are left out and keep their weak label.")
     judges = {
         "test": f"Judged by {samples} test samples.",
-        "validation": f"Judged by {samples} validation samples that no selector sees.",
+        "validation": f"Judged by {samples} trusted samples that train, each by the model without it."
+        if reference.cross_fitted
+        else f"Judged by {samples} validation samples that no selector sees.",
         "steering": f"Judged by the {samples} validation samples that selectors see, since none are held out: those that "
         "choose by them look better than they are.",
     }
     notes.append(judges[reference.split] + (" They are too few to judge by." if samples < FEWEST else ""))
+    if reference.baselines:
+        metric = orders.settings.target_metric
+        found = (f"{BASELINES[name]} {value_of(metrics, metric):.3f}" for name, metrics in reference.baselines.items())
+        notes.append(f"On the same samples, after all labels: {', '.join(found)}. {ABOUT_BASELINES}")
     drawn = [one for one in standings if one.repeats > 1]
     if drawn:
         named = ", ".join(one.selector for one in drawn)

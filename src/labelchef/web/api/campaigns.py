@@ -9,8 +9,10 @@ from fastapi import Form, Path, Query, Request, Response
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
+from labelchef.domain.validation import AuditReport
 from labelchef.services import campaigns as service
 from labelchef.services import charts
+from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Api, Changes, Lead, Member, Options, SignedIn, Store
@@ -18,7 +20,7 @@ from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import VersionView, shown_to
+from labelchef.web.views import SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED = (
@@ -87,6 +89,18 @@ def rounds(
 ) -> Page[RoundSummary]:
     """The rounds with their metrics, newest first."""
     return part_of(service.rounds(ws, campaign), lambda one: (one.number,), after, limit, falling=True)
+
+
+@routes.get("/{campaign}/audit")
+def audit(campaign: CampaignPath, _: Member, ws: Store) -> AuditReport:
+    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times."""
+    return service.audit(ws, campaign)
+
+
+@routes.get("/{campaign}/sources", (409, "preparing", "the campaign has no model yet"))
+def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
+    """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
+    return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
 
 
 @routes.get("/{campaign}/changes")

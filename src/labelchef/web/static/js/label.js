@@ -119,7 +119,7 @@ function drawReason(task) {
   $("#blind").hidden = task.blind;
   $("#why-shown").hidden = blind;
   $("#why-blind").textContent = task.blind
-    ? "This item is shown blind. The suggestion stays hidden, to measure how much suggestions influence people."
+    ? "This item is shown blind. Nothing is suggested, so that your answer shows what suggestions change, or how often the model is right."
     : "You have hidden the suggestion (b shows it again).";
   if (blind) return;
   $("#suggestion").textContent = task.suggestion === null ? "none" : task.classes[task.suggestion];
