@@ -23,8 +23,10 @@ from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
 from labelchef.campaign.people import Said, answers_of
+from labelchef.campaign.source_influence import influence_parts
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
 from labelchef.core.leave_one_out import kronecker, leave_one_out_logits, projected
 from labelchef.core.objective import Linear, Objective, Point
@@ -50,7 +52,9 @@ from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
 
-_QUICK = 1e9  # multiplications, about a tenth of a second: figures then do not depend on earlier rounds, nor on restarts
+_QUICK = (
+    1e9  # multiplications, about a tenth of a second: figures then do not depend on earlier rounds, nor on restarts
+)
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -438,7 +442,14 @@ class Session:
             self.rounds,
             self.labels.Y_weak,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
+            through_learner=self._through_learner(point),
         )
+
+    def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
+        """What computes the influence of answers through the learner, where there is one."""
+        if self.learner is None or not self.learner.closed_form:
+            return None
+        return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
     def decide(
         self,
