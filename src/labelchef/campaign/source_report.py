@@ -1,8 +1,8 @@
 """What is known of every source, and what muting it would change.
 
 Muting source j takes its factor out of the beliefs: q⁻ⱼ_i ∝ q_i / θ_j(λ_ij | ·) on the samples it votes on (where votes are
-counted like any other, the share is counted without it). The weak part of ∇F changes by (γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹
-of that, and so the loss on the trusted samples, cross-fitted, by
+counted alike, q_i is multiplied by the share of votes without it over the share with it). The weak part of ∇F changes by
+(γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹ of that, and so the loss on the trusted samples, cross-fitted, by
 
     Δ_j = (γ/N) Σ_{i: j votes} S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
 
@@ -192,8 +192,8 @@ def _muted(belief: Belief, j: int, Q: Float64s, T: Float64s, presence: csc_array
     spoken = np.asarray(presence.sum(axis=1)).reshape(-1, 1)
     smoothing = 0.1
     counts = given * (spoken + smoothing * T.shape[1]) - T
-    counts = np.maximum(counts, 1e-9)
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    kept = Q * np.maximum(counts, 1e-9) / np.maximum(given, 1e-9)  # a classifier that is multiplied in stays
+    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
 
 
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:
