@@ -16,7 +16,7 @@ from labelchef.services import campaigns, exchange, sources
 from labelchef.services.progress import progress
 from labelchef.services.workspace import open_workspace
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Evidence, make_source_model
+from labelchef.sources.models import Evidence, make_source_model, softened
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of
 from tests.test_campaign_cli import labelchef
@@ -86,15 +86,15 @@ def test_beliefs_without_a_source_that_counts_like_others(model: str) -> None:
     muted[:, :C] = 0.0
     silent = SourceVotes(votes.names, C, csr_array(muted))
     log_p = (
-        np.log(np.maximum(learner.belief.Q, 1e-12) / learner.given)
+        np.log(np.maximum(learner.belief.Q, 1e-12) / softened(learner.given))
         if model == "product"
         else np.zeros_like(learner.given)
     )
     fewer = make_source_model(model).believe(Evidence(silent, log_p, session.labels.clean_ids, silent.shares()))
     found = _muted(
-        learner.belief, 0, learner.belief.Q[rows], table[rows, :C], votes.presence[rows], learner.given[rows]
+        learner.belief, model, 0, learner.belief.Q[rows], table[rows, :C], votes.presence[rows], learner.given[rows]
     )
-    np.testing.assert_allclose(found, fewer.Q[rows], atol=1e-3)
+    np.testing.assert_allclose(found, fewer.Q[rows], atol=1e-8)
 
 
 def test_rounds_carry_baselines_figures_and_what_is_in_use(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, SourceFacts
-from labelchef.sources.models import Belief
+from labelchef.sources.models import Belief, Shares, softened
 
 _HARDLY = 0.05
 """Log-odds below which a vote hardly counts."""
@@ -178,12 +178,22 @@ def muting(session: Session, places: Ints | None = None) -> Float64s:
     for place, j in enumerate(chosen.tolist()):
         block = table[:, j * C : (j + 1) * C].tocsr()
         rows = np.flatnonzero((np.diff(block.indptr) > 0) & weak)
-        without = _muted(learner.belief, j, Q[rows], block[rows].toarray(), votes.presence[rows], learner.given[rows])
+        without = _muted(
+            learner.belief,
+            learner.choice.model,
+            j,
+            Q[rows],
+            block[rows].toarray(),
+            votes.presence[rows],
+            learner.given[rows],
+        )
         found[place] = learner.choice.gamma * float(np.einsum("ic,ic->", S[rows], without - Q[rows]))
     return found / objective.engine.n_rows
 
 
-def _muted(belief: Belief, j: int, Q: Float64s, T: Float64s, presence: csc_array, given: Float64s) -> Float64s:
+def _muted(
+    belief: Belief, model: str, j: int, Q: Float64s, T: Float64s, presence: csc_array, given: Float64s
+) -> Float64s:
     """Beliefs (m, C) of the samples that source j votes on, without its votes T (m, C)."""
     if belief.rates is not None:
         A = np.log(np.maximum(Q, 1e-300)) - T @ np.log(belief.rates[j])
@@ -192,7 +202,11 @@ def _muted(belief: Belief, j: int, Q: Float64s, T: Float64s, presence: csc_array
     spoken = np.asarray(presence.sum(axis=1)).reshape(-1, 1)
     smoothing = 0.1
     counts = given * (spoken + smoothing * T.shape[1]) - T
-    kept = Q * np.maximum(counts, 1e-9) / np.maximum(given, 1e-9)  # a classifier that is multiplied in stays
+    counts = np.maximum(counts, 1e-9)
+    without = counts / counts.sum(axis=1, keepdims=True)
+    if model == Shares.name:
+        return np.asarray(without)
+    kept = Q * softened(without) / softened(given)  # the classifier's factor stays
     return np.asarray(kept / kept.sum(axis=1, keepdims=True))
 
 

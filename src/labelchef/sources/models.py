@@ -126,7 +126,7 @@ class Product:
 
     def believe(self, evidence: Evidence) -> Belief:
         """p · shares, scaled to sum to 1."""
-        Q = _softmax(evidence.log_p + np.log(_softened(evidence.given)))
+        Q = _softmax(evidence.log_p + np.log(softened(evidence.given)))
         return Belief(_with_clean(Q, evidence), np.ones(len(Q), dtype=bool))
 
 
@@ -171,7 +171,7 @@ class Joint:
         P = np.exp(evidence.log_p)
         sizes = evidence.shown_counts + rho * P[weak & evidence.shown].sum(axis=0) + 1.0
         pseudo = _prior(self.alpha, self.kappa, votes.n_classes)
-        Q = _with_clean(_softmax(evidence.log_p + np.log(_softened(evidence.given))), evidence)
+        Q = _with_clean(_softmax(evidence.log_p + np.log(softened(evidence.given))), evidence)
         rates, found = np.empty(0), []
         for _ in range(self.alternations):
             rates = (_counts(votes, Q, row_weight) + pseudo) / sizes
@@ -256,7 +256,7 @@ def _with_clean(Q: Float64s, evidence: Evidence) -> Float64s:
     return np.where(evidence.weak[:, None], Q, _one_hot(evidence))
 
 
-def _softened(given: Float64s) -> Float64s:
+def softened(given: Float64s) -> Float64s:
     """Weak labels without zeros, which would rule a class out for good."""
     return np.asarray((given + _SMOOTHING) / (1.0 + _SMOOTHING * given.shape[1]))
 
