@@ -1,8 +1,8 @@
 """People who err: `python -m experiments.people` compares answers taken for the truth with answers taken as a source.
 
-Campaigns of 100 labels, 25 a round, from 100 trusted and 1000 weak samples, with simulated people who err on a given share of their answers.
-Two ways of asking: three persons on every sample, with a majority vote; and one person, with an audit of a quarter. Prints a
-table in Markdown: test macro-F1 after the labels, mean over the seeds, and what was estimated of the people.
+Campaigns of 100 labels, 25 a round, from 100 trusted and 1000 weak samples, with simulated people who err on a given share of
+their answers. Two ways of asking: three persons on every sample, with a majority vote; and one person, with an audit of a
+quarter. Prints a table in Markdown: test macro-F1 after the labels, mean over the seeds, and what was estimated of the people.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """People who err: their error rates are recovered, and answers train as a source where people are known to err."""
 
+import json
 from itertools import product
 
 import numpy as np
@@ -12,9 +13,15 @@ from labelchef.campaign.people import LEAST, Answers, answers_of, estimate, valu
 from labelchef.campaign.rebuild import rebuild
 from labelchef.core.labels import LabelTable
 from labelchef.core.softmax import log_probabilities
+from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import Decisions, Votes
 from labelchef.domain.settings import Settings
+from labelchef.services.doubts import doubts
+from labelchef.services.labelling.decisions import resolve
+from labelchef.services.workspace import open_workspace
+from tests.store_support import advance, cast_vote, make, next_tasks, truth_of
+from tests.test_campaign_cli import labelchef
 
 
 def planted(seed, error, *, C=3, m=150, n=100, persons=1, each=1, gold=0, drawn=True, surer=1.0):
@@ -285,3 +292,33 @@ def test_where_trusted_samples_steer_answers_are_the_truth(preset, trusted):
 def test_wrong_settings_are_named():
     with pytest.raises(InvalidInputError, match="answers is 'maybe'; expected one of: auto, truth, source"):
         Settings(answers="maybe")
+
+
+def test_a_campaign_lists_its_doubtful_answers(tmp_path):
+    """Three persons, of whom one guesses; the lead then decides an item in doubt, which is gold from then on."""
+    truth = truth_of(90)
+    with open_workspace(tmp_path / "home") as ws:
+        name = make(ws, people=3, budget=20, batch_size=20)
+        rng = np.random.default_rng(0)
+        for person in ("ann", "bob", "cy"):
+            while not isinstance(found := next_tasks(ws, name, person), Waiting):
+                errs = rng.random() < (0.6 if person == "cy" else 0.3)
+                right = int(truth[int(found[0].item)])
+                cast_vote(ws, name, person, found[0].item, (right + 1) % 3 if errs else right)
+        assert doubts(ws, name).people is None
+        assert "not estimated" in doubts(ws, name).note
+        advance(ws, name)
+        seen = doubts(ws, name)
+        assert (seen.people.samples, seen.people.answers, seen.people.overlap) == (20, 60, 20)
+        assert seen.people.low > LEAST
+        assert "People err on" in seen.note
+        assert {one.name for one in seen.people.persons} == {"ann", "bob", "cy"}
+        assert seen.items
+        resolve(ws, name, seen.items[0].item, int(truth[int(seen.items[0].item)]), "lead")
+        advance(ws, name)
+        again = doubts(ws, name)
+        assert seen.items[0].item not in {one.item for one in again.items}
+    told = labelchef("doubtful", name, "--json", "--home", str(tmp_path / "home"))
+    assert json.loads(told)["people"]["source"] is True
+    shown = labelchef("doubtful", name, "--home", str(tmp_path / "home"))
+    assert "People err on" in shown
