@@ -1,11 +1,13 @@
 """People who err: `python -m experiments.people` compares answers taken for the truth with answers taken as a source.
 
-Campaigns of 100 labels, 20 a round, from 100 trusted samples, with simulated people who err on a given share of their answers.
-Two ways of asking: three persons on every sample, with a majority vote; and one person, with an audit of a quarter. Prints a table
-in Markdown: test macro-F1 after the labels, mean over the seeds, and what was estimated of the people.
+Campaigns of 100 labels, 25 a round, from 100 trusted and 1000 weak samples, with simulated people who err on a given share of their answers.
+Two ways of asking: three persons on every sample, with a majority vote; and one person, with an audit of a quarter. Prints a
+table in Markdown: test macro-F1 after the labels, mean over the seeds, and what was estimated of the people.
 """
 
 import argparse
+import copy
+import functools
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ WAYS = {"three persons": (3, 0.0), "one person, audit": (1, 0.25)}
 """Persons on every sample, and the share that is audited."""
 MODES = (TRUTH, SOURCE, AUTO)
 SETS = ("trec_rules", "airline_twitter", "vader_icwsm14")
-TRUSTED, BUDGET, BATCH, TRAIN, TEST = 100, 100, 20, 2000, 4000
+TRUSTED, BUDGET, BATCH, TRAIN, TEST = 100, 100, 25, 1000, 4000
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,26 @@ class Outcome:
     """Whether answers were a source at the end."""
 
 
-def campaign(name: str, way: str, rate: float, mode: str, seed: int) -> Outcome:
-    """Label 100 samples, and test."""
-    problem, (persons, audit) = data.sourced(name, seed, TRUSTED, n_train=TRAIN, n_test=TEST), WAYS[way]
-    cleaner = LabelCleaner(answers=mode, budget=BUDGET, batch_size=BATCH, audit=audit, random_state=seed)
+@functools.cache
+def started(name: str, way: str, seed: int) -> tuple[data.Sourced, LabelCleaner]:
+    """The problem of a seed, and a cleaner that has its first model, which is the same for all people."""
+    problem = data.sourced(name, seed, TRUSTED, n_train=TRAIN, n_test=TEST)
+    cleaner = LabelCleaner(budget=BUDGET, batch_size=BATCH, audit=WAYS[way][1], random_state=seed)
     cleaner.fit(
         problem.X, votes=problem.votes, X_val=problem.X_val, y_val=problem.y_val, votes_val=problem.votes_val,
         classes=list(range(problem.n_classes)),
     )  # fmt: skip
-    rates = (rate,) * persons
+    return problem, cleaner
+
+
+def campaign(name: str, way: str, rate: float, mode: str, seed: int) -> Outcome:
+    """Label 100 samples, and test."""
+    problem, cleaner = started(name, way, seed)
+    cleaner = copy.deepcopy(cleaner)
+    learner = cleaner._session.learner
+    assert learner is not None, "trusted samples train"
+    learner.answers = mode
+    rates = (rate,) * WAYS[way][0]
     cleaner.run(SimulatedAnnotators(problem.y, n_classes=problem.n_classes, error_rates=rates, seed=seed))
     f1 = float(f1_score(problem.y_test, cleaner.predict(problem.X_test), average="macro"))
     facts = cleaner.people_

@@ -32,7 +32,6 @@ from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.settings import AUTO, TRUTH
-from labelchef.engines import RowArray
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import Belief, Evidence, make_source_model, updated
@@ -138,9 +137,8 @@ class Learner:
             self.belief = None
             labels.believe(labels.Y_weak, np.zeros(len(clean)), doubted)
             return
-        A = self._clean_logits(objective)
-        log_p = log_probabilities(choice.temperature * with_reference(objective.engine.host(A)))
-        self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
+        evidence = self.evidence(self.clean_logits(objective), clean)
+        self.belief = make_source_model(choice.model).believe(evidence)
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
@@ -230,9 +228,28 @@ class Learner:
             Q[inside] = doubted[1][place[rows][inside]]
         return Q
 
-    def _clean_logits(self, objective: Objective) -> RowArray:
-        assert self.clean_parameters is not None
-        return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+    def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
+        """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
+        assert self.choice is not None, "a choice comes first"
+        assert self.clean_parameters is not None, "believe() comes first"
+        axes, rows = self._directions(objective, labels), np.flatnonzero(labels.cleaned)
+        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
+        with one_blas_thread():
+            V = dense.solve(W, self.choice.clean_strength, inside)
+        return axes.parameters(V, bias=self.bias)
+
+    def clean_logits(self, objective: Objective) -> Float64s:
+        """(N + n, C) logits of the clean model, one sweep."""
+        assert self.clean_parameters is not None, "believe() comes first"
+        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+        return np.asarray(with_reference(objective.engine.host(found)))
+
+    def evidence(self, logits: Float64s, clean: Ints) -> Evidence:
+        """What the source model sees, for logits (N + n, C) of the clean model and clean class ids (N + n,), −1 elsewhere."""
+        assert self.choice is not None, "a choice comes first"
+        log_p = log_probabilities(self.choice.temperature * logits)
+        return Evidence(self.votes, log_p, clean, self.given)
 
     def _awaited(self) -> Choice | None:
         """The choice that comes next, once it is computed."""
