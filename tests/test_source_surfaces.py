@@ -6,17 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
 
-from labelchef.campaign.source_report import SHOWN, _muted, source_report
+from labelchef.campaign.source_report import SHOWN, source_report
 from labelchef.campaign.start import new_session
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, exchange, sources
 from labelchef.services.progress import progress
 from labelchef.services.workspace import open_workspace
-from labelchef.sources import SourceVotes
-from labelchef.sources.models import Evidence, make_source_model, softened
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of
 from tests.test_campaign_cli import labelchef
@@ -68,33 +65,6 @@ def test_of_many_sources_those_with_the_most_votes_are_shown() -> None:
     assert {one.name for one in found.sources[:3]} == {GOOD, WRONG, FORMULA}
     assert any(f"{SHOWN} sources with the most votes, of {SHOWN + 13}" in note for note in found.notes)
     json.dumps(found.as_json(), allow_nan=False)
-
-
-@pytest.mark.parametrize("model", ["shares", "product"])
-def test_beliefs_without_a_source_that_counts_like_others(model: str) -> None:
-    """A source that is muted is one whose votes are not there."""
-    data, settings = sourced_data(), Settings(sources=model, gamma=0.5, l2=0.01)
-    session = new_session(data, settings)
-    session.start()
-    learner = session.learner
-    assert learner is not None
-    assert learner.belief is not None
-    votes, C = learner.votes, len(CLASSES)
-    table = votes.table.toarray()
-    rows = np.flatnonzero(table[:60, :C].any(axis=1))
-    muted = table.copy()
-    muted[:, :C] = 0.0
-    silent = SourceVotes(votes.names, C, csr_array(muted))
-    log_p = (
-        np.log(np.maximum(learner.belief.Q, 1e-12) / softened(learner.given))
-        if model == "product"
-        else np.zeros_like(learner.given)
-    )
-    fewer = make_source_model(model).believe(Evidence(silent, log_p, session.labels.clean_ids, silent.shares()))
-    found = _muted(
-        learner.belief, model, 0, learner.belief.Q[rows], table[rows, :C], votes.presence[rows], learner.given[rows]
-    )
-    np.testing.assert_allclose(found, fewer.Q[rows], atol=1e-8)
 
 
 def test_rounds_carry_baselines_figures_and_what_is_in_use(tmp_path: Path) -> None:
