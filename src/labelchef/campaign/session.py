@@ -126,7 +126,11 @@ class Split:
 
 
 class CrossFitted(Split):
-    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
+    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`).
+
+    What is believed of weak samples was learned from the trusted ones too: that part of a label's effect is taken out by folds
+    (`Learner.belief_shift`).
+    """
 
     def __init__(
         self,
@@ -143,17 +147,21 @@ class CrossFitted(Split):
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
 
-    def follow(self, objective: Objective, construction: Construction) -> None:
-        """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has."""
+    def follow(self, objective: Objective, construction: Construction, shift: Float64s | None) -> None:
+        """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has.
+
+        `shift` (n, C) is added to the logits.
+        """
         point, factor = construction.point, construction.keeper.factor
         (D, C), N = objective.shape, objective.engine.n_rows
         if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
-            self._logits = (point.W, leave_one_out_logits(objective, point, self._rows))
+            A = leave_one_out_logits(objective, point, self._rows)
+            self._logits = (point.W, A if shift is None else A + shift)
             return
         if self._inside is None or self._inside[0] is not factor.E:
             self._inside = (factor.E, projected(objective, self._rows, factor))
         A = kronecker(objective, point, self._rows, factor, self._inside[1])
-        self._logits = (point.W, A)
+        self._logits = (point.W, A if shift is None else A + shift)
 
     def settled(self, W: Float64s) -> Point:
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
@@ -277,7 +285,8 @@ class Session:
         """
         if self.learner is None or not isinstance(self.steering, CrossFitted):
             return
-        self.steering.follow(self.objective, construction)
+        shift = self.learner.belief_shift(self.objective, self.labels)
+        self.steering.follow(self.objective, construction, shift)
         engine = self.objective.engine
         P = probabilities(with_reference(engine.host(construction.point.logits[: self.n_train])))
         prior = P.mean(axis=0)
