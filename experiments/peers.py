@@ -65,6 +65,8 @@ class Campaign:
     answers: Ints | None = None
     """What people say of the training samples (N,); the reference labels, if None."""
     asked: list[int] = field(default_factory=list)
+    believed: Floats | None = None
+    """What a model of the votes believes of the training samples (N, C), once it was fitted."""
 
     def __post_init__(self) -> None:
         d = self.problem
@@ -180,15 +182,16 @@ def spread(campaign: Campaign) -> regression.WeakOf:
 
 
 def aggregated(by: Callable[[Campaign], Floats]) -> "Weak":
-    """Training samples with what a model of the votes believes; those without a vote are left out."""
-    kept: dict[int, Floats] = {}
+    """Training samples with what a model of the votes believes; those without a vote are left out.
+
+    Votes do not change while people are asked, so the model is fitted once.
+    """
 
     def weak(campaign: Campaign) -> regression.WeakOf:
-        if id(campaign) not in kept:
-            kept.clear()
-            kept[id(campaign)] = by(campaign)
+        if campaign.believed is None:
+            campaign.believed = by(campaign)
         rows = np.setdiff1d(np.flatnonzero((campaign.problem.votes >= 0).any(axis=1)), campaign.asked)
-        return _constant(campaign, rows, kept[id(campaign)][rows])
+        return _constant(campaign, rows, campaign.believed[rows])
 
     return weak
 

@@ -380,9 +380,10 @@ def test_the_demo_cleans_real_labels(tmp_path: Path) -> None:
     assert "labelchef clean --help" in done.stdout
     assert str(out / "report.html") in done.stdout
     history = pd.read_csv(out / "history.csv")
-    last = history.iloc[-1]
-    assert last["test_f1_macro"] > history["test_f1_macro"].iloc[0] - 0.005
-    assert last["test_f1_macro"] > last["test_trusted_only_f1_macro"]
+    ours, trusted = history["test_f1_macro"], history["test_trusted_only_f1_macro"]
+    assert ours.iloc[0] > trusted.iloc[0]  # the rules help before anybody is asked
+    assert ours.iloc[-1] > max(ours.iloc[0] + 0.02, trusted.iloc[-1] + 0.04)
+    assert "test trusted only" in done.stdout
     again = labelchef("demo", "--out", out, "--no-report")
     assert "before → after" in again.stdout
     assert not (out / "report.html").exists()

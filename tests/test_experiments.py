@@ -569,6 +569,28 @@ def test_no_sample_is_asked_twice_and_margin_asks_the_closest() -> None:
     np.testing.assert_array_equal(campaign.y[60:], campaign.problem.y[first])
 
 
+def test_what_is_believed_of_votes_is_fitted_once_for_every_problem() -> None:
+    fitted_for: list[int] = []
+
+    def by(campaign: peers.Campaign) -> Any:
+        fitted_for.append(campaign.seed)
+        return np.full((len(campaign.pool), 10), float(campaign.seed))
+
+    weak = peers.aggregated(by)
+    for seed in range(4):  # the memory of a problem that is gone is used for the next one
+        campaign = peers.Campaign(data.sourced("digits", seed, 60, n_train=100), seed)
+        for asked in ([], [3, 5]):
+            campaign.asked = asked
+            maker = weak(campaign)
+            assert maker is not None
+            rows = maker(np.arange(60))
+            assert rows is not None
+            assert set(np.unique(rows.q)) == {float(seed)}
+            voted = np.flatnonzero((campaign.problem.votes >= 0).any(axis=1))
+            assert len(rows.q) == len(set(voted.tolist()) - set(asked))
+    assert fitted_for == [0, 1, 2, 3]
+
+
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crowdkit", None)
     monkeypatch.delitem(sys.modules, "crowdkit.aggregation", raising=False)

@@ -536,7 +536,7 @@ def test_a_lead_sees_what_is_known_of_sources(ws: Workspace, opened: Open) -> No
         page = opened(base)
         enter(ws, page, f"/c/{made}/lead/sources")
         rows = page.locator("table.sources > tbody > tr")
-        expect(rows.filter(has_text="turned")).to_contain_text("against the class they name")
+        expect(rows.filter(has_text=WRONG).first).to_contain_text("against the class they name")
         expect(page.locator("#sources-told")).to_have_text("The source model in use is naive_bayes.")
         name = page.get_by_role("button", name=WRONG)
         expect(name).to_have_attribute("aria-expanded", "false")

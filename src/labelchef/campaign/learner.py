@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from labelchef.campaign.dense_fits import Axes, DenseRows
-from labelchef.campaign.learning import AXES, CLEAN, ROWS, Sample, choose
+from labelchef.campaign.learning import AXES, CLEAN, FOLDS, ROWS, Sample, choose
 from labelchef.campaign.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
-from labelchef.campaign.tuning import mean_squared_length
+from labelchef.campaign.tuning import folds_of, mean_squared_length
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import Doubted, LabelTable
 from labelchef.core.objective import Objective
@@ -32,10 +32,9 @@ from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.settings import AUTO, TRUTH
-from labelchef.engines import RowArray
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Belief, Evidence, make_source_model, updated
+from labelchef.sources.models import Belief, Evidence, Shares, make_source_model, updated
 
 GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
@@ -43,6 +42,8 @@ GROWTH = 1.5
 _TOL = 1e-4
 _PASSES = 2  # of the clean model and what is believed of the answers, where these are a source
 _ESTIMATED = 1000  # answered samples, the last ones of the table, that are enough to see whether people err
+PROBED = 500
+"""Largest number of weak samples on which beliefs without a fold are computed."""
 _DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
 
 
@@ -92,6 +93,8 @@ class Learner:
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(n, C) logits of the trusted samples, each under the clean model without it."""
     axes: Axes | None = field(default=None, repr=False)
+    probe: tuple[Ints, Float64s] | None = field(default=None, repr=False)
+    """Rows that stand for the weak ones, and their features (M, D)."""
     belief: Belief | None = field(default=None, repr=False)
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
 
@@ -138,9 +141,8 @@ class Learner:
             self.belief = None
             labels.believe(labels.Y_weak, np.zeros(len(clean)), doubted)
             return
-        A = self._clean_logits(objective)
-        log_p = log_probabilities(choice.temperature * with_reference(objective.engine.host(A)))
-        self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
+        evidence = self.evidence(self.clean_logits(objective), clean)
+        self.belief = make_source_model(choice.model).believe(evidence)
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
@@ -200,6 +202,67 @@ class Learner:
         temperature, y = self.choice.temperature, self.known[self.n_items :]
         return estimate(answers, temperature * A, temperature * inside[settled.sum() :], y, error)
 
+    def belief_shift(self, objective: Objective, labels: LabelTable) -> Float64s | None:
+        """(n, C): how the logits of each trusted sample change where what is believed was learned without its fold.
+
+        Leave-one-out takes a sample out of F, but its label has also taught the clean model and the sources, and so the labels
+        of the weak samples. For each fold of the trusted samples, clean model and source model are made without it, on a probe
+        of M weak samples, each of which stands for `times` ones. The model of the probe and of the clean samples without the
+        fold is fitted twice, with the beliefs of all and with those without the fold; the difference of its logits is the
+        change. None where what is believed does not depend on the labels.
+        """
+        assert self.choice is not None, "a choice comes first"
+        choice, clean = self.choice, labels.clean_ids
+        if choice.model in (NO_SOURCES, Shares.name) or choice.gamma == 0.0:
+            return None
+        assert self.belief is not None, "believe() comes first"
+        weak, X = self._probe(objective, labels)
+        if len(weak) == 0:
+            return None
+        rows, n, axes = np.flatnonzero(clean >= 0), len(clean) - self.n_items, self._directions(objective, labels)
+        dense = axes.rows(np.vstack([X, objective.engine.rows(rows)]), bias=self.bias)
+        M, m, y = len(weak), len(rows), clean[rows]
+        times = np.count_nonzero(~labels.cleaned & self.belief.spoken) / M
+        Y, strength = np.eye(labels.n_classes)[y], objective.l2 * objective.engine.n_rows
+        with one_blas_thread():
+            whole, start = self._believed_without(dense, weak, rows, y, np.empty(0, dtype=np.int64), None)
+            weight = np.concatenate([np.full(M, choice.gamma * times), np.ones(m)])
+            first = dense.fit(np.vstack([whole, Y]), weight, strength)
+            shift = np.zeros((n, labels.n_classes))
+            for _, held in folds_of(y[-n:], FOLDS, np.random.default_rng([self.seed, _DRAW])):
+                without, _ = self._believed_without(dense, weak, rows, y, m - n + held, start)
+                fold_weight = weight.copy()
+                fold_weight[M + m - n + held] = 0.0
+                one = dense.fit(np.vstack([whole, Y]), fold_weight, strength, first)
+                two = dense.fit(np.vstack([without, Y]), fold_weight, strength, one)
+                shift[held] = dense.X[M + m - n + held] @ (two - one)
+        return np.asarray(shift - shift[:, :1])
+
+    def _believed_without(
+        self, dense: DenseRows, weak: Ints, rows: Ints, y: Ints, held: Ints, start: Float64s | None
+    ) -> tuple[Float64s, Float64s]:
+        """Beliefs (M, C) of the probe, learned without the clean rows at the places `held`, and W of the clean model."""
+        assert self.choice is not None, "a choice comes first"
+        M, kept = len(weak), np.setdiff1d(np.arange(len(rows)), held)
+        Y = np.eye(self.votes.n_classes)[y[kept]]
+        W = dense.part(M + kept).fit(Y, np.ones(len(kept)), self.choice.clean_strength, start)
+        both, inside = np.concatenate([weak, rows[kept]]), np.concatenate([np.arange(M), M + kept])
+        log_p = log_probabilities(self.choice.temperature * (dense.X[inside] @ W))
+        known = np.concatenate([np.full(M, -1), y[kept]])
+        evidence = Evidence(self.votes.rows(both), log_p, known, self.given[both])
+        return make_source_model(self.choice.model).believe(evidence).Q[:M], W
+
+    def _probe(self, objective: Objective, labels: LabelTable) -> tuple[Ints, Float64s]:
+        """Weak rows that stand for all of them, of which the model says something, and their features."""
+        if self.probe is None:
+            order = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items)
+            rows = np.sort(order[~labels.cleaned[order]][:PROBED])
+            self.probe = (rows, objective.engine.rows(rows))
+        rows, X = self.probe
+        assert self.belief is not None, "believe() comes first"
+        used = ~labels.cleaned[rows] & self.belief.spoken[rows]
+        return rows[used], X[used]
+
     def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
         """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
         assert self.choice is not None, "a choice comes first"
@@ -230,9 +293,28 @@ class Learner:
             Q[inside] = doubted[1][place[rows][inside]]
         return Q
 
-    def _clean_logits(self, objective: Objective) -> RowArray:
-        assert self.clean_parameters is not None
-        return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+    def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
+        """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
+        assert self.choice is not None, "a choice comes first"
+        assert self.clean_parameters is not None, "believe() comes first"
+        axes, rows = self._directions(objective, labels), np.flatnonzero(labels.cleaned)
+        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
+        with one_blas_thread():
+            V = dense.solve(W, self.choice.clean_strength, inside)
+        return axes.parameters(V, bias=self.bias)
+
+    def clean_logits(self, objective: Objective) -> Float64s:
+        """(N + n, C) logits of the clean model, one sweep."""
+        assert self.clean_parameters is not None, "believe() comes first"
+        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+        return np.asarray(with_reference(objective.engine.host(found)))
+
+    def evidence(self, logits: Float64s, clean: Ints) -> Evidence:
+        """What the source model sees, for logits (N + n, C) of the clean model and clean class ids (N + n,), −1 elsewhere."""
+        assert self.choice is not None, "a choice comes first"
+        log_p = log_probabilities(self.choice.temperature * logits)
+        return Evidence(self.votes, log_p, clean, self.given)
 
     def _awaited(self) -> Choice | None:
         """The choice that comes next, once it is computed."""

@@ -23,10 +23,12 @@ from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
 from labelchef.campaign.people import Said, answers_of
+from labelchef.campaign.source_influence import influence_parts
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
-from labelchef.core.leave_one_out import kronecker, projected
+from labelchef.core.leave_one_out import kronecker, leave_one_out_logits, projected
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
 from labelchef.core.solvers import Companion
@@ -49,6 +51,10 @@ from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
+
+_QUICK = (
+    1e9  # multiplications, about a tenth of a second: figures then do not depend on earlier rounds, nor on restarts
+)
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -120,7 +126,11 @@ class Split:
 
 
 class CrossFitted(Split):
-    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`)."""
+    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`).
+
+    What is believed of weak samples was learned from the trusted ones too: that part of a label's effect is taken out by folds
+    (`Learner.belief_shift`).
+    """
 
     def __init__(
         self,
@@ -137,13 +147,21 @@ class CrossFitted(Split):
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
 
-    def follow(self, objective: Objective, construction: Construction) -> None:
-        """Take up a new model."""
+    def follow(self, objective: Objective, construction: Construction, shift: Float64s | None) -> None:
+        """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has.
+
+        `shift` (n, C) is added to the logits.
+        """
         point, factor = construction.point, construction.keeper.factor
+        (D, C), N = objective.shape, objective.engine.n_rows
+        if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
+            A = leave_one_out_logits(objective, point, self._rows)
+            self._logits = (point.W, A if shift is None else A + shift)
+            return
         if self._inside is None or self._inside[0] is not factor.E:
             self._inside = (factor.E, projected(objective, self._rows, factor))
         A = kronecker(objective, point, self._rows, factor, self._inside[1])
-        self._logits = (point.W, A)
+        self._logits = (point.W, A if shift is None else A + shift)
 
     def settled(self, W: Float64s) -> Point:
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
@@ -267,7 +285,8 @@ class Session:
         """
         if self.learner is None or not isinstance(self.steering, CrossFitted):
             return
-        self.steering.follow(self.objective, construction)
+        shift = self.learner.belief_shift(self.objective, self.labels)
+        self.steering.follow(self.objective, construction, shift)
         engine = self.objective.engine
         P = probabilities(with_reference(engine.host(construction.point.logits[: self.n_train])))
         prior = P.mean(axis=0)
@@ -432,7 +451,14 @@ class Session:
             self.rounds,
             self.labels.Y_weak,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
+            through_learner=self._through_learner(point),
         )
+
+    def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
+        """What computes the influence of answers through the learner, where there is one."""
+        if self.learner is None or not self.learner.closed_form:
+            return None
+        return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
     def decide(
         self,

@@ -120,8 +120,8 @@ class SourceFacts:
     weight: float
     """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
     use: str
-    """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts), 'counted' (like any other source), or
-    'not used'."""
+    """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
+    and left out), 'counted' (like any other source), or 'not used'."""
     muting: float
     """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
     network."""
