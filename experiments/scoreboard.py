@@ -44,7 +44,7 @@ SHOWN = (
     "lr_random",
     "lr_margin",
     "snorkel",
-    "dawid_skene",
+    "majority",
     "cleanlab",
     "badge",
     "labelchef_01",
@@ -387,6 +387,13 @@ def _needed(report: Report, board: Board, means: Means) -> None:
         report.table(["row", "median", *board.sets], rows)
 
 
+def _share(share: float, most: float) -> str:
+    """Labels needed; a dash for a row that asks nobody and does not start there."""
+    if np.isinf(share):
+        return f">{most:.1f}" if most else "–"
+    return f"{share:.2f}"
+
+
 def _by_set(report: Report, board: Board) -> None:
     frame = board.frame()
     report.text("## Macro-F1 by set and size")
@@ -400,10 +407,11 @@ def _by_set(report: Report, board: Board) -> None:
                 found = [estimate(mine.loc[mine["data"] == name, column]) for name in board.sets]
                 cells = [one.text(best=best[name]) for one, name in zip(found, board.sets, strict=True)]
                 rows.append([_name(method), *cells, f"{np.mean([one.mean for one in found]):.3f}"])
-            tops = [estimate(board.ceiling.get(name, np.zeros(0))) for name in board.sets]
-            rows.append(
-                [_name(peers.CEILING), *[one.text() for one in tops], f"{np.mean([one.mean for one in tops]):.3f}"]
-            )
+            if board.ceiling:
+                tops = [estimate(board.ceiling.get(name, np.zeros(0))) for name in board.sets]
+                rows.append(
+                    [_name(peers.CEILING), *[top.text() for top in tops], f"{np.mean([top.mean for top in tops]):.3f}"]
+                )
             report.text(f"### {size} trusted samples, {when}")
             report.table(["row", *board.sets, "mean"], rows)
 
