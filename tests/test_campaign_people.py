@@ -31,6 +31,7 @@ from labelchef.services.progress import agreement, cohen_kappa, fleiss_kappa, pr
 from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
+from tests.oracles import STEERED
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, waits
 
 PASSWORD = "correct horse"
@@ -337,7 +338,7 @@ def test_a_report_of_a_campaign(ws: Workspace) -> None:
 
 
 def test_progress_in_numbers(ws: Workspace) -> None:
-    campaign = make(ws, people=2, batch_size=4, budget=8, blind_share=0.5)
+    campaign = make(ws, people=2, batch_size=4, budget=8, blind_share=0.5, **STEERED)
     truth = truth_of(90)
     for _ in range(2):
         for person in ("ann", "bob"):

@@ -28,12 +28,15 @@ from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
+from tests.oracles import STEERED
 from tests.store_support import CLASSES, campaign_data, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
 N, N_VAL, SIZE = 90, 160, 6
 TRUTH = truth_of(N + N_VAL)
-CHOSEN: dict[str, Any] = {"gamma": 0.8, "l2": 0.05, "look_ahead": False, "batch_size": SIZE, "budget": 36}
+CHOSEN: dict[str, Any] = {
+    **STEERED, "gamma": 0.8, "l2": 0.05, "look_ahead": False, "batch_size": SIZE, "budget": 36,
+}  # fmt: skip
 NAMES = ["expected_infl", "increm_infl", "margin", "random"]
 
 
@@ -82,9 +85,16 @@ def by_hand(pool: Sequence[int], truth: Any, selector: str, **changes: Any) -> t
     """The macro-F1 of the judges as labels come in, by asking for a full ranking and taking those in the pool."""
     data, known = noisy(), set(pool)
     settings = {**CHOSEN, **changes}
-    cleaner = LabelCleaner(
-        selector=selector, look_ahead=False, gamma=settings["gamma"], l2=settings["l2"], holdout="auto", budget=None
-    ).fit(data.X, data.weak, X_val=data.validation[0], y_val=[CLASSES[k] for k in data.validation[1]], classes=CLASSES)
+    chosen = {
+        "selector": selector,
+        "look_ahead": False,
+        "gamma": settings["gamma"],
+        "l2": settings["l2"],
+        "budget": None,
+    }
+    cleaner = LabelCleaner(**{**STEERED, **chosen}).fit(
+        data.X, data.weak, X_val=data.validation[0], y_val=[CLASSES[k] for k in data.validation[1]], classes=CLASSES
+    )
     judges = draw_judges(data.validation[1], len(CLASSES), "auto", 0)
 
     def measured() -> float:

@@ -61,7 +61,7 @@ def chosen(cleaner: LabelCleaner) -> Choice:
 
 
 def one_hot(ids: Any, C: int) -> Array:
-    return np.eye(C)[ids]
+    return np.asarray(np.eye(C)[ids])
 
 
 def oracle(data: dict[str, Any], cleaner: LabelCleaner, clean: Any, *, by_scipy: bool = False) -> tuple[Array, Array]:
@@ -109,7 +109,8 @@ def test_the_model_is_the_optimum_over_beliefs_and_clean_labels(C: int, sources:
 def test_given_strengths_are_used(gamma: float) -> None:
     data = drawn()
     cleaner = fitted(data, gamma=gamma, l2=0.03)
-    assert (cleaner.gamma_, cleaner.l2_) == (gamma, pytest.approx(0.03))
+    assert cleaner.gamma_ == gamma
+    assert cleaner.l2_ == pytest.approx(0.03)
     np.testing.assert_allclose(cleaner.W_, oracle(data, cleaner, np.full(N, -1))[0], atol=2e-4)
 
 
@@ -195,11 +196,11 @@ def test_a_restart_at_any_round_comes_to_the_same() -> None:
         np.testing.assert_allclose(again.parameters, whole.parameters, atol=1e-6)
         np.testing.assert_allclose(again.labels.Y, whole.labels.Y, atol=1e-6)
         found, expected = again.rounds[-1], whole.rounds[-1]
-        # by leave-one-out, which is approximate for three classes, by a factor of the curvature of some earlier round
-        assert found.validation.as_dict() == pytest.approx(expected.validation.as_dict(), rel=0.05)
+        assert found.validation.as_dict() == pytest.approx(expected.validation.as_dict(), abs=1e-6)
         assert found.ruling is not None
         assert expected.ruling is not None
-        assert found.ruling.temperature == pytest.approx(expected.ruling.temperature, rel=0.05)
+        assert found.ruling.tau == expected.ruling.tau
+        assert found.ruling.temperature == pytest.approx(expected.ruling.temperature, rel=1e-4)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda cleaner: pickle.loads(pickle.dumps(cleaner))])

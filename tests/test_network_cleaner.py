@@ -330,9 +330,9 @@ def test_token_ids_pixels_and_memory_maps_reach_the_network(tmp_path: Any) -> No
 
 
 def test_a_subset_for_the_curvature_ranks_much_the_same(problem: Problem) -> None:
-    full = problem.fit(NetworkCleaner(net(), "expected_infl", training=QUICK, device="cpu"))
-    settings = InfluenceSettings(curvature_rows=80)
-    few = NetworkCleaner(full.network_, "expected_infl", pretrained=True, device="cpu", influence=settings)
+    full = problem.fit(NetworkCleaner(net(), "expected_infl", trusted="steer", training=QUICK, device="cpu"))
+    settings: dict[str, Any] = {"pretrained": True, "influence": InfluenceSettings(curvature_rows=80), "device": "cpu"}
+    few = NetworkCleaner(full.network_, "expected_infl", trusted="steer", **settings)
     few = problem.fit(few)
     assert np.corrcoef(full.scores(), few.scores())[0, 1] > 0.95
     assert not np.array_equal(full.scores(), few.scores())

@@ -7,7 +7,7 @@ make the first model and how they predict.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, Self
 
@@ -39,7 +39,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.features import as_features
-from labelchef.domain.learning import Choice, Ruling
+from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import Gain
@@ -289,6 +289,21 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         return sources_frame(self._fitted())
 
     @property
+    def people_(self) -> PeopleFacts | None:
+        """How often people err: of all together with a 95 % interval, and of each; None while there are few answers, with
+        answers='truth', and where trusted samples only steer."""
+        return self._fitted().people()
+
+    @property
+    def doubtful_(self) -> pd.DataFrame:
+        """A row an answered sample that is worth a second look (`labelchef.domain.learning.Doubt`), classes by name; those where
+        another answer is worth most first. `update` takes a second answer, and with −1 the label back."""
+        found = pd.DataFrame(
+            [asdict(one) for one in self._fitted().doubtful()], columns=[f.name for f in fields(Doubt)]
+        )
+        return found.assign(**{name: self.classes_[found[name].to_numpy(int)] for name in ("answer", "believed")})
+
+    @property
     def cleaned_(self) -> Bools:
         """(N,) which samples have a clean label."""
         return self._fitted().label_state[1].copy()
@@ -396,6 +411,8 @@ class LabelCleaner(Cleaner):
         the selection and judge, as in the paper
     sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto'
         chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
+    answers : 'truth': a sample trains with the class that was decided; 'source': with what follows from the answers of people,
+        who may err, and from the model without the sample; 'auto': as truth, until people are known to err (`people_`)
     preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
         selector='infl', look_ahead=False, holdout=0, tol=1e-5
     audit : share of what is asked that is drawn by chance, and predicted before it is answered (`audit_`)
@@ -424,6 +441,8 @@ class LabelCleaner(Cleaner):
     labels_ : (N, C) training labels as they stand: weak as given, or one-hot once cleaned
     posterior_ : (N, C) what is believed of every training sample, from model, sources and people
     sources_ : a frame, a row a source: coverage, accuracy, confusion, conflicts, weight, and what muting it would change
+    people_ : how often people err, with an interval and by person; None with few answers, or where they are taken for the truth
+    doubtful_ : a frame, a row an answered sample that is worth a second look
     cleaned_ : (N,) which samples have a clean label
     classes_ : class names in the order of the columns
     history_ : a row a round so far
@@ -452,6 +471,7 @@ class LabelCleaner(Cleaner):
     constructor: str | Constructor = "newton"
     trusted: str = "train"
     sources: str = "auto"
+    answers: str = "auto"
     preset: str = "default"
     audit: float = 0.0
     gamma: float | str = "auto"

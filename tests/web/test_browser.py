@@ -11,11 +11,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from labelchef.domain.campaigns import Role
-from labelchef.services import campaigns
+from labelchef.domain.settings import Settings
+from labelchef.services import campaigns, worker
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
+from tests.source_support import WRONG, sourced_data
 from tests.web.conftest import NASTY, PASSWORD, live, make_campaign
 from tests.web.test_api import label_items, upload_files
 
@@ -524,3 +526,27 @@ def test_a_lead_compares_selectors(ws: Workspace, opened: Open) -> None:
         assert len(set(strokes)) == 2
         page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_a_lead_sees_what_is_known_of_sources(ws: Workspace, opened: Open) -> None:
+    settings = Settings(budget=20, batch_size=4, audit=0.5, sources="naive_bayes", gamma=0.5)
+    made = campaigns.create_campaign(ws, "Mails", sourced_data(), settings, "lead").slug
+    worker.advance(ws, made)
+    with live(ws, ServeOptions()) as base:
+        page = opened(base)
+        enter(ws, page, f"/c/{made}/lead/sources")
+        rows = page.locator("table.sources > tbody > tr")
+        expect(rows.filter(has_text=WRONG).first).to_contain_text("against the class they name")
+        expect(page.locator("#sources-told")).to_have_text("The source model in use is naive_bayes.")
+        name = page.get_by_role("button", name=WRONG)
+        expect(name).to_have_attribute("aria-expanded", "false")
+        name.focus()
+        page.keyboard.press("Enter")
+        expect(name).to_have_attribute("aria-expanded", "true")
+        expect(page.locator("tr:not([hidden]) > td > div > table")).to_contain_text("votes spam")
+        expect(page.locator("svg.interval")).to_have_count(3)
+        page.goto(f"/c/{made}/label")
+        expect(page.locator("#why-blind")).to_be_visible()  # audited items come first, without a suggestion
+        expect(page.locator(".class.suggested")).to_have_count(0)
+        press(page, "1")
+        saved(page)

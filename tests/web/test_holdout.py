@@ -9,6 +9,7 @@ from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.workspace import Workspace
 from tests import store_support
+from tests.oracles import STEERED
 from tests.web.conftest import Person
 from tests.web.test_api import Sign, base, upload_files
 
@@ -22,7 +23,7 @@ def judged(ws: Workspace, n_val: int = 200, **settings: Any) -> CampaignSummary:
 
 
 def test_rounds_tell_both_parts_and_the_gain(ws: Workspace, as_person: Sign, people: Any) -> None:
-    made, lead = judged(ws), as_person("lead")
+    made, lead = judged(ws, **STEERED), as_person("lead")
     last, first = [one for one in lead.get(f"{base(made)}/rounds").json()["entries"] if one["validation"]]
     gain = last["gain"]["f1_macro"]
     assert gain["samples"] in range(95, 101)
@@ -40,17 +41,25 @@ def tile(lead: Person, made: CampaignSummary) -> str:
 
 
 @pytest.mark.parametrize(
-    ("n_val", "holdout", "words"),
+    ("n_val", "holdout", "others", "words"),
     [
-        (600, "auto", "samples that the selection never saw"),
-        (200, 0.1, "too small to judge"),
-        (200, 0, "all of validation steers the selection"),
+        (600, "auto", STEERED, "samples held out"),
+        (200, 0.1, STEERED, "too small to judge"),
+        (200, 0, STEERED, "all of validation steers the selection"),
+        (200, "auto", {}, "cross-fitted over 200 trusted samples"),
+        (200, 0.1, {}, "too small to judge"),
     ],
 )
 def test_the_progress_page_says_what_may_be_said(
-    ws: Workspace, as_person: Sign, people: Any, n_val: int, holdout: float | str, words: str
+    ws: Workspace,
+    as_person: Sign,
+    people: Any,
+    n_val: int,
+    holdout: float | str,
+    others: dict[str, Any],
+    words: str,
 ) -> None:
-    made, lead = judged(ws, n_val, holdout=holdout), as_person("lead")
+    made, lead = judged(ws, n_val, holdout=holdout, **others), as_person("lead")
     assert words in tile(lead, made)
     last = [one for one in campaigns.rounds(ws, made.slug) if one.validation][-1]
     if last.gain is not None:
@@ -59,7 +68,7 @@ def test_the_progress_page_says_what_may_be_said(
     assert f'<th scope="row">{OPTIONS["holdout"].title}</th><td>{holdout}</td>' in settings
     for theme in ("light", "dark"):
         chart = lead.get(f"{base(made)}/charts/metric.svg", params={"theme": theme}).text
-        assert ("steering" in chart) == (holdout != 0)
+        assert ("steering" in chart) == (holdout == 0.1 or (holdout == "auto" and bool(others)))
 
 
 def test_a_campaign_is_made_with_it(ws: Workspace, as_person: Sign, people: Any, tmp_path: Any) -> None:

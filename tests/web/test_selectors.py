@@ -29,7 +29,7 @@ def test_every_selector_can_be_chosen_on_the_page(as_person: Sign, people: Any) 
         for name in SELECTORS:
             assert f'<option value="{name}"' in menu
         assert menu.count(" selected") == 1
-        assert '<option value="expected_infl" selected>' in menu
+        assert '<option value="margin" selected>' in menu
         assert "random: Chance. No suggestions." in menu
         assert not any(f'value="{name}"' in menu for name in BASELINES)
 

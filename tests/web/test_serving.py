@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from http.cookiejar import CookieJar
@@ -51,7 +52,7 @@ def test_the_demo_is_ready_to_label_by_its_link(tmp_path: Path) -> None:
         token = re.search(r'name="csrf" content="([^"]+)"', page)
         assert token is not None
         base = link.split("/start")[0]
-        for _ in range(100):
+        for _ in range(300):  # the first model takes seconds, on a busy machine a minute
             request = urllib.request.Request(
                 f"{base}/api/campaigns/digits/next",
                 b"{}",
@@ -60,6 +61,7 @@ def test_the_demo_is_ready_to_label_by_its_link(tmp_path: Path) -> None:
             answer = json.load(browser.open(request))
             if answer["tasks"]:
                 break
+            time.sleep(0.4)
         task = answer["tasks"][0]
         image = browser.open(base + task["content"]["image"])
         assert image.headers["content-type"] == "image/png"

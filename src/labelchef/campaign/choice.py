@@ -11,6 +11,7 @@ from labelchef.selectors import (
     InfluenceSelector,
     LookAheadSelector,
     Selector,
+    SourceInflSelector,
 )
 
 ALL_SELECTORS = ChainMap(SELECTORS, BASELINES)
@@ -39,13 +40,14 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
 
 
 def plain_influence(selector: Selector) -> InfluenceSelector:
-    """The selector that scores samples one by one: by expected influence where `selector` does, else by INFL.
+    """The selector that scores samples one by one: as `selector` does if it expects an answer, else by INFL.
 
     >>> plain_influence(make_selector("expected_infl", look_ahead=True)).name, plain_influence(make_selector("margin")).name
     ('expected_infl', 'infl')
     """
     base = selector.base if isinstance(selector, LookAheadSelector) else selector
-    return ExpectedInflSelector() if isinstance(base, ExpectedInflSelector) else InflSelector()
+    plain = next((one for one in (ExpectedInflSelector, SourceInflSelector) if isinstance(base, one)), InflSelector)
+    return plain()
 
 
 def require_suggestions(selector: Selector) -> None:

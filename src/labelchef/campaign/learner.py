@@ -2,11 +2,13 @@
 
 The training set is the N samples that can be asked about, then the n trusted ones. After every round
 
-    1. the clean model is fitted to the clean samples, and predicts every sample (one half of a sweep)
+    1. the clean model is fitted to the clean samples, and predicts every sample (one half of a sweep); where people are known to
+       err, the samples they answered get the labels that follow from it and the answers (`people`), and it is fitted again
     2. the source model learns from the clean samples, and its beliefs q become the labels of the weak ones
     3. the constructor finds the minimum of F under these labels
 
-What is believed depends on the clean labels and on the choice alone, not on the path of the rounds: a restart comes to the same.
+What is believed depends on the clean labels, the answers behind them and the choice alone, not on the path of the rounds: a
+restart comes to the same.
 
 The choice (source model, γ, λ) is made on the first clean samples and again whenever they have grown by half. It is computed in
 the background, from the end of a round on, and used from the next round on: people label meanwhile, and the same answers give
@@ -19,16 +21,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelchef.campaign.dense_fits import Axes
+from labelchef.campaign.dense_fits import Axes, DenseRows
 from labelchef.campaign.learning import AXES, CLEAN, ROWS, Sample, choose
+from labelchef.campaign.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
 from labelchef.campaign.tuning import mean_squared_length
 from labelchef.core.contrasts import contrast, with_reference
-from labelchef.core.labels import LabelTable
+from labelchef.core.labels import Doubted, LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.learning import NO_SOURCES, Choice
-from labelchef.engines import RowArray
+from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
+from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.engines.memory import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import Belief, Evidence, make_source_model, updated
@@ -37,6 +40,8 @@ GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
 
 _TOL = 1e-4
+_PASSES = 2  # of the clean model and what is believed of the answers, where these are a source
+_ESTIMATED = 1000  # answered samples, the last ones of the table, that are enough to see whether people err
 _DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
 
 
@@ -70,6 +75,14 @@ class Learner:
     bias: bool
     seed: int
     fixed: Fixed = field(default_factory=Fixed)
+    answers: str = TRUTH
+    """How answers train: 'truth', 'source', or 'auto': as a source once people are known to err."""
+    known: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    """(N + n,) class ids that were known before anybody was asked, −1 elsewhere."""
+    answered: Answers | None = field(default=None, repr=False)
+    """What people said so far; None before anything was asked."""
+    people: Estimate | None = field(default=None, repr=False)
+    """How often they err; None with too few answers, and where answers are taken for the truth."""
     choice: Choice | None = None
     keep_choice: bool = False
     """Whether the choice is never made anew."""
@@ -114,30 +127,76 @@ class Learner:
     def believe(self, objective: Objective, labels: LabelTable) -> None:
         """Fit the clean model, learn the sources, and give the weak samples the labels and weights that follow."""
         assert self.choice is not None, "a choice comes first"
-        choice, clean = self.choice, labels.clean_ids
-        self.clean_parameters, self.clean_held_out = self.clean_model(objective, labels, np.flatnonzero(clean >= 0))
+        choice, clean = self.choice, labels.decided.copy()
+        fit = self._clean_fit(objective, labels, np.flatnonzero(clean >= 0))
+        doubted = self._weigh_answers(objective, labels, fit)
+        if doubted is not None:
+            clean[doubted[0]] = doubted[1].argmax(axis=1)
+        self.clean_parameters, self.clean_held_out = fit.parameters, fit.held_out(fit.trusted)
         if choice.model == NO_SOURCES:
             self.belief = None
-            labels.believe(labels.Y_weak, np.zeros(len(clean)))
+            labels.believe(labels.Y_weak, np.zeros(len(clean)), doubted)
             return
-        A = self._clean_logits(objective)
-        log_p = log_probabilities(choice.temperature * with_reference(objective.engine.host(A)))
-        self.belief = make_source_model(choice.model).believe(Evidence(self.votes, log_p, clean, self.given))
-        labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0))
+        evidence = self.evidence(self.clean_logits(objective), clean)
+        self.belief = make_source_model(choice.model).believe(evidence)
+        labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
         """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
+        fit = self._clean_fit(objective, labels, rows)
+        return fit.parameters, fit.held_out(fit.trusted)
+
+    def doubtful(self, labels: LabelTable) -> list[Doubt]:
+        """The answers that are worth a second look, whether they train as truth or as a source."""
+        if self.people is None:
+            return []
+        settled = labels.cleaned[self.people.samples]
+        samples, Q = self.people.samples[settled], self.people.Q[settled]
+        return doubts(samples, labels.decided[samples], Q, self.people.facts.error)
+
+    def _clean_fit(self, objective: Objective, labels: LabelTable, rows: Ints) -> "_CleanFit":
         assert self.choice is not None, "a choice comes first"
-        axes, n, m = self._directions(objective, labels), len(labels.cleaned) - self.n_items, len(rows)
-        dense, Y = (
-            axes.rows(objective.engine.rows(rows), bias=self.bias),
-            np.eye(labels.n_classes)[labels.clean_ids[rows]],
-        )
-        strength = self.choice.clean_strength
-        with one_blas_thread():
-            W = dense.fit(Y, np.ones(m), strength, tol=_TOL)
-            held_out = dense.leave_one_out(Y, W, strength, np.arange(m - n, m))
-        return axes.parameters(W, bias=self.bias), held_out
+        axes, n = self._directions(objective, labels), len(labels.cleaned) - self.n_items
+        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        Y = np.eye(labels.n_classes)[labels.decided[rows]]
+        return _CleanFit(axes, dense, rows, n, self.bias, self.choice.clean_strength, Y).fitted()
+
+    def _weigh_answers(self, objective: Objective, labels: LabelTable, fit: "_CleanFit") -> Doubted | None:
+        """Estimate how often people err. Where answers are a source, fit the model to what is believed of them.
+
+        Samples whose class is known otherwise stay as they were decided.
+        """
+        self.people, answers = None, self.answered
+        if self.answers == TRUTH or answers is None or len(answers.place) < FEWEST_ANSWERS:
+            return None
+        few = answers.among(np.arange(len(answers.samples)) >= len(answers.samples) - _ESTIMATED)
+        self.people = self._estimated(objective, labels, fit, few)
+        if self.answers == AUTO and self.people.facts.low <= LEAST:
+            return None
+        facts = replace(self.people.facts, source=True)
+        doubted = answers.samples[:0], self.people.Q[:0]
+        for _ in range(_PASSES):
+            self.people = self._estimated(objective, labels, fit, answers, facts.error)
+            open_ = labels.cleaned[answers.samples] & (answers.known < 0)
+            doubted = answers.samples[open_], self.people.Q[open_]
+            fit.Y[np.searchsorted(fit.rows, doubted[0])] = doubted[1]
+            fit.fitted()
+        facts = replace(facts, persons=self.people.facts.persons)
+        self.people = replace(self.people, facts=facts)
+        return doubted
+
+    def _estimated(
+        self, objective: Objective, labels: LabelTable, fit: "_CleanFit", answers: Answers, error: float | None = None
+    ) -> Estimate:
+        """From logits of the clean model, held out where the sample trained it."""
+        assert self.choice is not None, "a choice comes first"
+        settled = labels.cleaned[answers.samples]
+        A = np.empty((len(settled), labels.n_classes))
+        inside = fit.held_out(np.concatenate([np.searchsorted(fit.rows, answers.samples[settled]), fit.trusted]))
+        A[settled] = inside[: settled.sum()]
+        A[~settled] = fit.logits(objective.engine.rows(answers.samples[~settled]))
+        temperature, y = self.choice.temperature, self.known[self.n_items :]
+        return estimate(answers, temperature * A, temperature * inside[settled.sum() :], y, error)
 
     def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
         """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
@@ -160,11 +219,37 @@ class Learner:
     def posterior(self, labels: LabelTable, rows: Ints, log_p: Float64s) -> Float64s:
         """(m, C) for some rows: the model's log-probabilities `log_p` (m, C) as prior, the votes, and the labels of people."""
         votes = self.votes if len(rows) == len(labels.cleaned) else self.votes.rows(rows)
-        return updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]))
+        Q = updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]))
+        doubted = labels.belief[2]
+        if doubted is not None:
+            place = np.full(len(labels.cleaned), -1)
+            place[doubted[0]] = np.arange(len(doubted[0]))
+            inside = place[rows] >= 0
+            Q[inside] = doubted[1][place[rows][inside]]
+        return Q
 
-    def _clean_logits(self, objective: Objective) -> RowArray:
-        assert self.clean_parameters is not None
-        return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+    def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
+        """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
+        assert self.choice is not None, "a choice comes first"
+        assert self.clean_parameters is not None, "believe() comes first"
+        axes, rows = self._directions(objective, labels), np.flatnonzero(labels.cleaned)
+        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
+        with one_blas_thread():
+            V = dense.solve(W, self.choice.clean_strength, inside)
+        return axes.parameters(V, bias=self.bias)
+
+    def clean_logits(self, objective: Objective) -> Float64s:
+        """(N + n, C) logits of the clean model, one sweep."""
+        assert self.clean_parameters is not None, "believe() comes first"
+        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+        return np.asarray(with_reference(objective.engine.host(found)))
+
+    def evidence(self, logits: Float64s, clean: Ints) -> Evidence:
+        """What the source model sees, for logits (N + n, C) of the clean model and clean class ids (N + n,), −1 elsewhere."""
+        assert self.choice is not None, "a choice comes first"
+        log_p = log_probabilities(self.choice.temperature * logits)
+        return Evidence(self.votes, log_p, clean, self.given)
 
     def _awaited(self) -> Choice | None:
         """The choice that comes next, once it is computed."""
@@ -202,3 +287,47 @@ class Learner:
         """How many weak samples each of those drawn stands for."""
         n_weak = int(np.count_nonzero(~labels.cleaned[: self.n_items]))
         return max(1.0, n_weak / ROWS)
+
+
+@dataclass
+class _CleanFit:
+    """The clean model: softmax regression on the clean rows in their main directions."""
+
+    axes: Axes
+    dense: DenseRows
+    rows: Ints
+    """(m,) of the objective, ascending; the trusted ones are the last."""
+    n_trusted: int
+    bias: bool
+    strength: float
+    Y: Float64s
+    """(m, C) labels."""
+    W: Float64s | None = None
+
+    def fitted(self) -> "_CleanFit":
+        """Fit to the labels as they are now."""
+        with one_blas_thread():
+            self.W = self.dense.fit(self.Y, np.ones(len(self.rows)), self.strength, self.W, tol=_TOL)
+        return self
+
+    @property
+    def trusted(self) -> Ints:
+        """Places of the trusted rows among the m."""
+        return np.arange(len(self.rows) - self.n_trusted, len(self.rows))
+
+    @property
+    def parameters(self) -> Float64s:
+        """W (D, C) of the objective's columns."""
+        assert self.W is not None, "fitted() comes first"
+        return self.axes.parameters(self.W, bias=self.bias)
+
+    def logits(self, X: Float64s) -> Float64s:
+        """(k, C) of rows that are not among the m, as the engine has them."""
+        assert self.W is not None, "fitted() comes first"
+        return np.asarray(self.axes.rows(X, bias=self.bias).X @ self.W)
+
+    def held_out(self, places: Ints) -> Float64s:
+        """Logits (k, C) of these of the m rows, each under the model without it."""
+        assert self.W is not None, "fitted() comes first"
+        with one_blas_thread():
+            return self.dense.leave_one_out(self.Y, self.W, self.strength, places)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labelchef.campaign.calibration import temperature as smoothed_temperature
 from labelchef.campaign.dense_fits import DenseRows
 from labelchef.campaign.tuning import best_temperature, folds_of
 from labelchef.core.softmax import log_probabilities
@@ -157,7 +158,8 @@ class _Search:
                 W = warm[k] = parts[k].fit(self._one_hot[kept], np.ones(len(kept)), strength, warm[k])
                 A[held] = clean.X[held] @ W
                 found.append(W)
-            temperature, loss = best_temperature(A[self.sample.scored], y[self.sample.scored])
+            scored = A[self.sample.scored], y[self.sample.scored]
+            temperature, loss = 1.0 / smoothed_temperature(*scored), best_temperature(*scored)[1]
             if loss <= best[0]:
                 best = (loss, strength, temperature, found)
         self.clean_loss, self.clean_strength, self.temperature = best[:3]

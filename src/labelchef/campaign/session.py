@@ -22,16 +22,19 @@ from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
+from labelchef.campaign.people import Said, answers_of
+from labelchef.campaign.source_influence import influence_parts
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
-from labelchef.core.leave_one_out import kronecker, projected
+from labelchef.core.leave_one_out import kronecker, leave_one_out_logits, projected
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.learning import Ruling
+from labelchef.domain.learning import Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import (
     UNRESOLVED,
     Batch,
@@ -42,11 +45,16 @@ from labelchef.domain.records import (
     SelectionDiagnostics,
     Votes,
 )
+from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
+
+_QUICK = (
+    1e9  # multiplications, about a tenth of a second: figures then do not depend on earlier rounds, nor on restarts
+)
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -136,8 +144,12 @@ class CrossFitted(Split):
         self._inside: tuple[RowArray, Float64s] | None = None
 
     def follow(self, objective: Objective, construction: Construction) -> None:
-        """Take up a new model."""
+        """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has."""
         point, factor = construction.point, construction.keeper.factor
+        (D, C), N = objective.shape, objective.engine.n_rows
+        if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
+            self._logits = (point.W, leave_one_out_logits(objective, point, self._rows))
+            return
         if self._inside is None or self._inside[0] is not factor.E:
             self._inside = (factor.E, projected(objective, self._rows, factor))
         A = kronecker(objective, point, self._rows, factor, self._inside[1])
@@ -283,6 +295,15 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         return np.asarray((A if self.ruling is None else self.ruling.scores(A)).argmax(axis=1), dtype=np.int64)
 
+    def people(self) -> PeopleFacts | None:
+        """How often people err; None with few answers, and where answers are taken for the truth."""
+        found = None if self.learner is None else self.learner.people
+        return None if found is None else found.facts
+
+    def doubtful(self) -> list[Doubt]:
+        """The answered samples that are worth a second look, those where another answer is worth most first."""
+        return [] if self.learner is None else self.learner.doubtful(self.labels)
+
     def audited(self) -> AuditTrail:
         """What was predicted of the audited samples before their answers, and the answers."""
         return audit_trail(self.rounds, self.labels.n_classes)
@@ -314,6 +335,7 @@ class Session:
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
+        assert self.rounds, "start() comes first"
         W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
             name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
@@ -420,7 +442,14 @@ class Session:
             self.rounds,
             self.labels.Y_weak,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
+            through_learner=self._through_learner(point),
         )
+
+    def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
+        """What computes the influence of answers through the learner, where there is one."""
+        if self.learner is None or not self.learner.closed_form:
+            return None
+        return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
     def decide(
         self,
@@ -451,7 +480,7 @@ class Session:
             spent = asked = 0
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
-            construction = self._follow(change)
+            construction = self._follow(change, [*map(_said_in, self.rounds), (votes, decisions, _drawn(batch))])
             self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
             after = self.labels.shown(decisions.items).argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
@@ -502,7 +531,7 @@ class Session:
             self.labels.attempts[items] = [attempts[item] for item in final]
             if self.learner is not None:
                 self.learner.choice = records[-1].choice
-            self._construction = self._follow(change)
+            self._construction = self._follow(change, list(map(_said_in, records)))
             self.ruling = records[-1].ruling
             self._judge(self._construction)
         self.rounds.extend(records)
@@ -534,8 +563,11 @@ class Session:
         """Samples asked so far."""
         return self.rounds[-1].spent if self.rounds else 0
 
-    def _follow(self, change: LabelChange) -> Construction:
+    def _follow(self, change: LabelChange, said: list[Said]) -> Construction:
+        """The model of the labels as they are after the change; `said` is what people said in all rounds so far."""
         if self.learner is not None:
+            if self.learner.answers != TRUTH:
+                self.learner.answered = answers_of(said, self.learner.known)
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
             change = replace(change, everywhere=True)
@@ -578,3 +610,12 @@ class Session:
             ruling=self.ruling,
             baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
         )
+
+
+def _drawn(batch: Batch) -> list[int]:
+    """The samples that were drawn by chance."""
+    return [item for item, _ in batch.diagnostics.audited]
+
+
+def _said_in(record: RoundRecord) -> Said:
+    return record.votes, record.decisions, _drawn(record.batch)

@@ -1,12 +1,13 @@
 """What is known of every source, and what muting it would change.
 
-Muting source j takes its factor out of the beliefs: q⁻ⱼ_i ∝ q_i / θ_j(λ_ij | ·) on the samples it votes on (where votes are
-counted like any other, the share is counted without it). The weak part of ∇F changes by (γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹
-of that, and so the loss on the trusted samples, cross-fitted, by
+Muting source j takes its votes out of the learner: its factor out of the beliefs, its share out of counted votes. The choice and
+the clean model stay. The weak part of ∇F changes by (γ/N) Σ_i x_i ⊗ (q_i − q⁻ⱼ_i), W by −H⁻¹ of that, and so the loss on the
+trusted samples, cross-fitted, by
 
-    Δ_j = (γ/N) Σ_{i: j votes} S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
+    Δ_j = (γ/N) Σ_i S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
 
-to first order, with the rates of the other sources and the clean model as they are. One solve for V serves all sources.
+to first order. q⁻ⱼ is exact where j votes, with the rates of the other sources as they are; that those change too is counted to
+first order (`sources.adjoint`). One solve for V serves all sources.
 
 Shapes: S, q (N + n, C); rates θ (J, C, C) by source, vote, class; g, V (D, C).
 """
@@ -24,10 +25,12 @@ from scipy.stats import beta
 from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.session import Session
 from labelchef.core.contrasts import with_reference
+from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, SourceFacts
-from labelchef.sources.models import Belief
+from labelchef.sources import adjoint
+from labelchef.sources.models import Belief, make_source_model
 
 _HARDLY = 0.05
 """Log-odds below which a vote hardly counts."""
@@ -104,7 +107,8 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
     posterior, clean = session.posterior(), session.labels.clean_ids
     table, presence = csc_array(votes.table), votes.presence
     others = np.asarray(votes.shares(smoothing=1e-9) * np.asarray(presence.sum(axis=1)).reshape(-1, 1))
-    changes = muting(session, chosen)
+    changes, evidence = muting(session, chosen), learner.evidence(np.zeros((len(clean), C)), clean)
+    given = evidence.given_source
     found = []
     for place, j in enumerate(chosen.tolist()):
         block = table[:, j * C : (j + 1) * C].tocsr()
@@ -131,7 +135,13 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
                 accuracy_high=float(high),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
-                use=_use(learner.choice.model, learner.belief, weight),
+                use=_use(
+                    learner.choice.model,
+                    learner.belief,
+                    weight,
+                    counted=given in (None, j),
+                    muted=given is None and not evidence.heard[j],
+                ),
                 muting=float(changes[place]),
                 confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
                 confusion_low=_rows(each_low),
@@ -165,35 +175,18 @@ def muting(session: Session, places: Ints | None = None) -> Float64s:
     learner, objective, construction = session.learner, session.objective, session.construction
     assert learner is not None, "trusted samples train"
     assert learner.choice is not None, "start() comes first"
-    votes, C = learner.votes, session.labels.n_classes
+    votes = learner.votes
     chosen = np.arange(votes.n_sources) if places is None else places
     if learner.choice.model == NO_SOURCES or learner.belief is None or not learner.closed_form:
         return np.full(len(chosen), np.nan)
     g, keeper = session.steering.settled(construction.point.W).gradient, replace(construction.keeper)
     solved = solve_spd(objective, construction.point, g, keeper, tol=_RESIDUAL, max_iterations=_ITERATIONS)
     S = with_reference(objective.engine.host(solved.linear.S))
-    weak = ~session.labels.cleaned & learner.belief.spoken
-    table, Q = csc_array(votes.table), learner.belief.Q
-    found = np.zeros(len(chosen))
-    for place, j in enumerate(chosen.tolist()):
-        block = table[:, j * C : (j + 1) * C].tocsr()
-        rows = np.flatnonzero((np.diff(block.indptr) > 0) & weak)
-        without = _muted(learner.belief, j, Q[rows], block[rows].toarray(), votes.presence[rows], learner.given[rows])
-        found[place] = learner.choice.gamma * float(np.einsum("ic,ic->", S[rows], without - Q[rows]))
-    return found / objective.engine.n_rows
-
-
-def _muted(belief: Belief, j: int, Q: Float64s, T: Float64s, presence: csc_array, given: Float64s) -> Float64s:
-    """Beliefs (m, C) of the samples that source j votes on, without its votes T (m, C)."""
-    if belief.rates is not None:
-        A = np.log(np.maximum(Q, 1e-300)) - T @ np.log(belief.rates[j])
-        E = np.exp(A - A.max(axis=1, keepdims=True))
-        return np.asarray(E / E.sum(axis=1, keepdims=True))
-    spoken = np.asarray(presence.sum(axis=1)).reshape(-1, 1)
-    smoothing = 0.1
-    counts = given * (spoken + smoothing * T.shape[1]) - T
-    counts = np.maximum(counts, 1e-9)
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    evidence = learner.evidence(learner.clean_logits(objective), session.labels.clean_ids)
+    by_belief = learner.choice.gamma * learner.belief.spoken[:, None] * S
+    P = probabilities(with_reference(objective.engine.host(construction.point.logits)))
+    changes = adjoint.muted(make_source_model(learner.choice.model), evidence, by_belief, P)
+    return np.asarray(changes[chosen] / objective.engine.n_rows)
 
 
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:
@@ -206,11 +199,11 @@ def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float
     return float(cast @ (np.log(np.diag(rates)) - np.log(other)) / cast.sum())
 
 
-def _use(model: str, belief: Belief | None, weight: float) -> str:
+def _use(model: str, belief: Belief | None, weight: float, *, counted: bool, muted: bool) -> str:
     if model == NO_SOURCES or belief is None:
         return "not used"
     if belief.rates is None:
-        return "counted"
+        return "muted" if muted else "counted" if counted else "not used"
     if not abs(weight) >= _HARDLY:
         return "muted"
     return "as it votes" if weight > 0 else "turned"

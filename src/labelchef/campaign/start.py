@@ -234,6 +234,8 @@ def _learner(data: CampaignData, settings: Settings, table: LabelTable) -> Learn
         bias=settings.fit_intercept,
         seed=settings.seed,
         fixed=Fixed(fixed(settings.gamma), fixed(settings.l2), sources),
+        answers=settings.answers,
+        known=table.decided.copy(),
     )
 
 

@@ -277,7 +277,25 @@ def sources(
         console.print(found.notes[0])
 
 
-COMMANDS = (init, status, sources, next_items, vote, export, import_votes, replay, report, compare)
+@takes(ws=workspace_options())
+def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> None:
+    """Show how often people err, and the answers that are worth a second look: a lead may decide or reopen them."""
+    from labelchef.services.doubts import doubts
+
+    found = doubts(ws, campaign)
+    if as_json:
+        _print_json({**asdict(found), "note": found.note})
+        return
+    console.print(found.note)
+    if found.items:
+        rows = [
+            (one.item, one.answer, one.believed, f"{one.wrong:.0%}", f"{one.worth:.2f}", one.reason)
+            for one in found.items
+        ]
+        console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
+
+
+COMMANDS = (init, status, sources, doubtful, next_items, vote, export, import_votes, replay, report, compare)
 
 
 @users.command()

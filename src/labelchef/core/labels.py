@@ -4,7 +4,8 @@ Y (N, C) rows on the simplex; weight (N,) is 1 for clean samples and γ for weak
 table's own arrays, not copies: an objective that holds them reads every change.
 
 A weak sample trains as it was given (`Y_weak`, γ), or as a learner believes (`believe`): then every weak sample has a label and
-a weight of its own, which may change in every round.
+a weight of its own, which may change in every round. An answered sample trains with its class, or, where people are known to
+err, with a distribution that weighs the answers (`believe` with `doubted`); `decided` keeps the class either way.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ import numpy as np
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.records import UNRESOLVED, LabelChange
 from labelchef.engines import RowLabels
+
+Doubted = tuple[Ints, Float64s]
+"""Clean samples (m,) that train with distributions (m, C) in the place of their class."""
 
 
 class LabelTable:
@@ -35,6 +39,9 @@ class LabelTable:
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
         self.weight = np.full(len(Y_weak), float(gamma))
         self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
+        self.decided: Ints = np.full(len(Y_weak), UNRESOLVED)
+        """(N,) class ids of clean samples as they were decided, `UNRESOLVED` for the others."""
+        self._doubted: Doubted | None = None
         self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int16)  # small type: all of it is read at every selection
         self._changes: list[Ints] = []
 
@@ -59,43 +66,57 @@ class LabelTable:
         self._changes.append(indices)
         self.attempts[indices] += weak & ~self.cleaned[indices]  # taking a label back is not counted as an attempt
         self.cleaned[indices] = ~weak
+        self.decided[indices] = labels
         return change
 
-    def believe(self, Q: Float64s, weight: Float64s) -> None:
-        """Let the weak samples train with the labels Q (N, C) and the weights (N,); clean ones stay as they are."""
+    def believe(self, Q: Float64s, weight: Float64s, doubted: Doubted | None = None) -> None:
+        """Let the weak samples train with the labels Q (N, C) and the weights (N,); clean ones with their class.
+
+        The clean samples in `doubted` train with the distributions given there.
+        """
         self._belief, self._belief_weight = Q, weight
         weak = ~self.cleaned
         self.Y[weak], self.weight[weak] = Q[weak], weight[weak]
         self._changes.append(np.flatnonzero(weak))
+        if self._doubted is not None:
+            before = self._doubted[0][self.cleaned[self._doubted[0]]]
+            self.Y[before] = np.eye(self.n_classes)[self.decided[before]]
+            self._changes.append(before)
+        self._doubted = doubted
+        if doubted is not None:
+            self.Y[doubted[0]] = doubted[1]
+            self._changes.append(doubted[0])
 
     @property
-    def belief(self) -> tuple[Float64s, Float64s]:
-        """What `believe` was last given: labels and weights of all samples, were they weak."""
-        return self._belief, self._belief_weight
+    def belief(self) -> tuple[Float64s, Float64s, Doubted | None]:
+        """What `believe` was last given: labels and weights of all samples, were they weak, and the doubted clean ones."""
+        return self._belief, self._belief_weight, self._doubted
 
     @property
     def as_given(self) -> Float64s:
-        """(N, C) clean labels where there are any, else the weak ones as they were given."""
-        return np.where(self.cleaned[:, None], self.Y, self.Y_weak)
+        """(N, C) clean labels as decided where there are any, else the weak ones as they were given."""
+        return self.shown(np.arange(len(self.Y)))
 
     def shown(self, indices: Ints) -> Float64s:
         """The same of some samples."""
-        return np.where(self.cleaned[indices, None], self.Y[indices], self.Y_weak[indices])
+        decided = np.eye(self.n_classes)[np.maximum(self.decided[indices], 0)]
+        return np.where(self.cleaned[indices, None], decided, self.Y_weak[indices])
 
     @property
     def clean_ids(self) -> Ints:
-        """(N,) class ids of clean samples, `UNRESOLVED` for the others."""
+        """(N,) most probable class ids of clean samples, `UNRESOLVED` for the others: as decided, unless doubted."""
+        if self._doubted is None:
+            return self.decided.copy()
         return np.where(self.cleaned, self.Y.argmax(axis=1), UNRESOLVED)
 
     def held(self, indices: Ints) -> tuple[Ints, Ints]:
         """The clean class id of samples, `UNRESOLVED` for weak ones, and how often they were asked without a decision."""
-        labels = np.where(self.cleaned[indices], self.Y[indices].argmax(axis=1), UNRESOLVED)
-        return labels, self.attempts[indices]
+        return self.decided[indices], self.attempts[indices]
 
     @contextmanager
     def assigned(self, indices: Ints, labels: Ints) -> Iterator[LabelChange]:
         """`assign`, undone bit by bit if the guarded block raises."""
-        columns = (self.Y, self.weight, self.cleaned, self.attempts)
+        columns = (self.Y, self.weight, self.cleaned, self.decided, self.attempts)
         saved = [column[indices] for column in columns]
         try:
             yield self.assign(indices, labels)

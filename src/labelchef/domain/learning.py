@@ -120,8 +120,8 @@ class SourceFacts:
     weight: float
     """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
     use: str
-    """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts), 'counted' (like any other source), or
-    'not used'."""
+    """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
+    and left out), 'counted' (like any other source), or 'not used'."""
     muting: float
     """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
     network."""
@@ -141,6 +141,56 @@ class SourceFacts:
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in asdict(self).items()
         }
+
+
+@dataclass(frozen=True)
+class PersonFacts:
+    """What is known of a person who answers."""
+
+    name: str
+    answers: int
+    """Samples this person answered, of those that have a label now."""
+    error: float
+    """Estimated probability that an answer is wrong; near that of all persons together while there are few answers."""
+
+
+@dataclass(frozen=True)
+class PeopleFacts:
+    """How often people err, estimated from samples of known class, from samples with several answers, and from the model.
+
+    `error` is the probability that an answer is wrong, of all persons together, with a 95 % interval.
+    """
+
+    error: float
+    low: float
+    high: float
+    samples: int
+    """Answered samples it rests on."""
+    answers: int
+    """Answers on them."""
+    gold: int
+    """Samples among them whose class is known otherwise."""
+    overlap: int
+    """Samples with answers of two persons or more."""
+    persons: tuple[PersonFacts, ...]
+    source: bool
+    """Whether answers now train as a source (with what is believed of them) or as truth."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """An answered sample that is worth a second look."""
+
+    item: int
+    answer: int
+    """Class id that was decided."""
+    believed: int
+    """Most probable class id, given the answers and the model without this sample."""
+    wrong: float
+    """Probability that the answer is wrong."""
+    worth: float
+    """By how much one more answer is expected to raise the probability that the most probable class is right."""
+    reason: str
 
 
 @dataclass(frozen=True)

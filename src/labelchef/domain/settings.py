@@ -27,6 +27,9 @@ AUTO = "auto"
 TRAIN = "train"
 """Trusted samples train, instead of steering only."""
 
+TRUTH, SOURCE = "truth", "source"
+"""How answers of people train: as they are, or as those of a source that may err."""
+
 METRICS = ("accuracy", "f1_macro", "f1", "loss")
 """Names a target may use; for 'loss' smaller is better."""
 
@@ -150,6 +153,11 @@ class Settings:
         "chosen by cross-validation over the clean samples.",
         choices=(AUTO, "none", "shares", "product", "naive_bayes", "joint", "dawid_skene"), advanced=True,
     )  # fmt: skip
+    answers: str = _option(
+        AUTO, str, "Answers of people",
+        "Whether an answer trains as truth, or as one more source that may err; auto: as truth unless people are known to err.",
+        choices=(AUTO, TRUTH, SOURCE), advanced=True,
+    )  # fmt: skip
     selector: str = _option("margin", str, "What picks the items", "What picks the samples to ask next.")
     look_ahead: bool = _option(
         True, bool, "Look ahead", "Let the picks of a batch account for each other; off is the paper's behaviour.",
@@ -259,6 +267,12 @@ class Settings:
         if self.people == 0 and not self.suggestion_votes:
             raise InvalidInputError(
                 "people is 0 and the suggestion does not vote; expected at least one voter an item", code="people"
+            )
+        if self.answers == SOURCE and self.trusted != TRAIN:
+            raise InvalidInputError(
+                "answers is 'source' and trusted is 'steer'; expected trusted 'train', where a model of the clean samples "
+                "judges the answers. Leave one of the two at its default",
+                code="answers",
             )
         given = [name for name in ("learning_rate", "epochs", "minibatch") if getattr(self, name) is not None]
         if given and self.constructor == "newton":

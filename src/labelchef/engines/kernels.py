@@ -29,10 +29,37 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # let dot products use SIMD lane
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _forward_tile(x0, x1, x2, x3, K, F, r):
-    """F[r … r + 3, c] = x · K[c], two columns at a time."""
+    """F[r … r + 3, c] = x · K[c], four columns at a time, then two, then one."""
     d = x0.shape[0]
     q = K.shape[0]
     c = 0
+    while c + 4 <= q:
+        u, v, w, z = K[c], K[c + 1], K[c + 2], K[c + 3]
+        u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = w0 = w1 = w2 = w3 = z0 = z1 = z2 = z3 = 0.0
+        for j in range(d):
+            a, b, e, f = u[j], v[j], w[j], z[j]
+            p0, p1, p2, p3 = x0[j], x1[j], x2[j], x3[j]
+            u0 += p0 * a
+            u1 += p1 * a
+            u2 += p2 * a
+            u3 += p3 * a
+            v0 += p0 * b
+            v1 += p1 * b
+            v2 += p2 * b
+            v3 += p3 * b
+            w0 += p0 * e
+            w1 += p1 * e
+            w2 += p2 * e
+            w3 += p3 * e
+            z0 += p0 * f
+            z1 += p1 * f
+            z2 += p2 * f
+            z3 += p3 * f
+        F[r, c], F[r + 1, c], F[r + 2, c], F[r + 3, c] = u0, u1, u2, u3
+        F[r, c + 1], F[r + 1, c + 1], F[r + 2, c + 1], F[r + 3, c + 1] = v0, v1, v2, v3
+        F[r, c + 2], F[r + 1, c + 2], F[r + 2, c + 2], F[r + 3, c + 2] = w0, w1, w2, w3
+        F[r, c + 3], F[r + 1, c + 3], F[r + 2, c + 3], F[r + 3, c + 3] = z0, z1, z2, z3
+        c += 4
     while c + 2 <= q:
         u, v = K[c], K[c + 1]
         u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = 0.0
@@ -63,13 +90,26 @@ def _forward_tile(x0, x1, x2, x3, K, F, r):
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _backward_tile(x0, x1, x2, x3, R, r, G):
-    """G[c] += Σ R[r … r + 3, c] x."""
-    d = x0.shape[0]
-    for c in range(G.shape[0]):
-        g = G[c]
-        r0, r1, r2, r3 = R[r, c], R[r + 1, c], R[r + 2, c], R[r + 3, c]
+    """G[c] += Σ R[r … r + 3, c] x, three columns at a time, then one."""
+    d, k = x0.shape[0], G.shape[0]
+    c = 0
+    while c + 3 <= k:
+        g, h, i = G[c], G[c + 1], G[c + 2]
+        g0, g1, g2, g3 = R[r, c], R[r + 1, c], R[r + 2, c], R[r + 3, c]
+        h0, h1, h2, h3 = R[r, c + 1], R[r + 1, c + 1], R[r + 2, c + 1], R[r + 3, c + 1]
+        i0, i1, i2, i3 = R[r, c + 2], R[r + 1, c + 2], R[r + 2, c + 2], R[r + 3, c + 2]
         for j in range(d):
-            g[j] += (r0 * x0[j] + r1 * x1[j]) + (r2 * x2[j] + r3 * x3[j])
+            p0, p1, p2, p3 = x0[j], x1[j], x2[j], x3[j]
+            g[j] += (g0 * p0 + g1 * p1) + (g2 * p2 + g3 * p3)
+            h[j] += (h0 * p0 + h1 * p1) + (h2 * p2 + h3 * p3)
+            i[j] += (i0 * p0 + i1 * p1) + (i2 * p2 + i3 * p3)
+        c += 3
+    while c < k:
+        g = G[c]
+        g0, g1, g2, g3 = R[r, c], R[r + 1, c], R[r + 2, c], R[r + 3, c]
+        for j in range(d):
+            g[j] += (g0 * x0[j] + g1 * x1[j]) + (g2 * x2[j] + g3 * x3[j])
+        c += 1
 
 
 @njit(nogil=True, cache=True)
@@ -80,7 +120,7 @@ def _row(X, rows, i):
 
 @njit(nogil=True, cache=True)
 def _forward(X, rows, lo, hi, K, F):
-    """F[i − lo, c] = x_i · K[c] for lo ≤ i < hi, in tiles of four rows by two columns.
+    """F[i − lo, c] = x_i · K[c] for lo ≤ i < hi, in tiles of four rows by four columns.
 
     The last tile repeats the last row, so that all rows are computed by the same code: equal rows get equal products,
     bit by bit, their scores are equal, and the lower index comes first. F has room for a whole tile.

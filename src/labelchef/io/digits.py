@@ -78,8 +78,8 @@ def _ink_beyond(dark: Bools, side: int) -> Bools:
     """Whether there is ink to the left (0), to the right (1), above (2), below (3) of each pixel."""
     turned = dark.T if side >= 2 else dark
     turned = turned[:, ::-1] if side % 2 else turned
-    found = np.cumsum(turned, axis=1) - turned > 0
-    found = found[:, ::-1] if side % 2 else found
+    beyond: Bools = np.greater(np.cumsum(turned, axis=1), turned)
+    found = beyond[:, ::-1] if side % 2 else beyond
     return np.asarray(found.T if side >= 2 else found)
 
 

@@ -55,7 +55,7 @@ from labelchef.selectors import Selector
 from labelchef.sources.models import Joint, Shares
 
 GAMMA, L2 = 0.8, 1e-3
-"""Of a network, where they are 'auto'."""
+"""Of a network, where they are 'auto' and not chosen."""
 
 
 @dataclass(eq=False, repr=False)
@@ -78,8 +78,10 @@ class NetworkCleaner(Cleaner):
     training, influence : `TrainingSettings` and `InfluenceSettings`
     device : 'auto', 'cpu' or 'cuda'
     progress : whether to show bars: epochs of every training, iterations of every solve for influence
-    gamma, l2 : as in `LabelCleaner`, but 'auto' is 0.8 and 0.001: to choose them by cross-validation would train dozens of
-        networks. With constructor 'last_layer', 'auto' is chosen for that layer, and the network below is trained at 0.8, 0.001
+    gamma, l2 : as in `LabelCleaner`, but not by cross-validation, which would train dozens of networks: 'auto' is 0.001 for l2,
+        and for gamma the best of 0.8, 0.1 and 0 on the samples that steer (`networks.learner`), 0.8 where trusted samples only
+        steer or the network is pretrained. With constructor 'last_layer', this holds for the network below; both are chosen for
+        that layer as in `LabelCleaner`
     holdout : share of the trusted samples that judge and are used for nothing else, drawn by class; 'auto' takes half of 100
         samples and more, none where trusted samples train with constructor 'last_layer'
     budget, batch_size, target, target_metric, stop, random_state : as in `LabelCleaner`
@@ -136,8 +138,9 @@ class NetworkCleaner(Cleaner):
 
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         settings, following = self._settings(), as_constructor(self.constructor)
-        gamma, l2 = fixed(settings.gamma), fixed(settings.l2)
-        gamma, l2 = GAMMA if gamma is None else gamma, L2 if l2 is None else l2
+        gamma, l2 = fixed(settings.gamma), L2 if settings.l2 == AUTO else float(settings.l2)
+        if gamma is None and (settings.trusted != TRAIN or self.pretrained):
+            gamma = GAMMA
         task = _copied(adapt(self.network, self.parameters, outputs=self.outputs))
         if not (self.pretrained and isinstance(following, LastLayer)):
             task.influenced_parameters()
@@ -153,14 +156,14 @@ class NetworkCleaner(Cleaner):
         )  # fmt: skip
         self._model = model
         if trusted is None:
-            table, learner = first_table(data, gamma), None
+            table, learner = first_table(data, GAMMA if gamma is None else gamma), None
         else:
             table = first_table(data, 0.0, trusted[1])
             learner = _learner(data, settings, Fixed(gamma, l2), model, training, division, table)
         if isinstance(following, LastLayer):
             if not self.pretrained:
                 if learner is not None:
-                    learner.believe_rows(table)
+                    learner.believe(None, table)
                 model.train(table.rows, training, settings.seed, on_step)
             return self._hold_last_layer(data.mapped(self._features), division, settings, following)
         trainer = NetworkTrainer(model, training, following, settings.seed, self.pretrained)
@@ -178,7 +181,7 @@ class NetworkCleaner(Cleaner):
         )  # fmt: skip
         session.start(on_step)
         self._last_layer_bias = None
-        return self._hold(session, data, replace(settings, gamma=gamma, l2=l2), None)
+        return self._hold(session, data, replace(settings, gamma=AUTO if gamma is None else gamma, l2=l2), None)
 
     def _division(self, data: CampaignData, settings: Settings, following: NetworkConstructor) -> Division:
         """Which trusted samples train the network, stop its training, and judge; warns where too few judge."""

@@ -96,9 +96,10 @@ def _charts(data: ReportData) -> Iterator[str]:
     yield charts.influence_svg(data.influence, data.first_selected)
     if "truth" in data.asked.columns:
         yield charts.truth_svg(agreement_by_round(data.asked))
-    kinds = rounds.rename(columns={"predicted_change": "predicted", "realised_change": "realised"})
-    changes = kinds.melt("round", ["predicted", "realised"], "kind", "change").dropna()  # not every selector predicts
-    yield charts.change_svg(changes, "report", title="Change of the steering loss, round by round")
+    if rounds["predicted_change"].notna().any():  # not every selector predicts
+        kinds = rounds.rename(columns={"predicted_change": "predicted", "realised_change": "realised"})
+        changes = kinds.melt("round", ["predicted", "realised"], "kind", "change").dropna()
+        yield charts.change_svg(changes, "report", title="Change of the steering loss, round by round")
     phases = rounds.set_index("round").filter(regex="^seconds_").rename(columns=lambda c: c.removeprefix("seconds_"))
     yield charts.phases_svg((1e3 * phases).reset_index().melt("round", var_name="phase", value_name="ms"))
     yield charts.distance_svg(history[["round"]].assign(distance=np.maximum(history["distance_to_optimum"], 1e-16)))
@@ -222,8 +223,9 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <h2>Samples asked ({shown} of {total})</h2>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>
-<footer><p>Influence is N times the predicted change of the loss on the validation samples that steer: negative helps.
-In the table of rounds, <code>val_…</code> is measured on those that judge, <code>steer_…</code> on those that steer.</p>
+<footer><p>Influence is N times the predicted change of the loss on the trusted samples that train or steer: negative helps.
+In the table of rounds, <code>val_…</code> is measured on those that judge, <code>steer_…</code> on those that train or steer;
+they are the same where none are held out.</p>
 </footer>
 </body></html>
 """

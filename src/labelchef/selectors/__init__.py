@@ -4,7 +4,13 @@ from collections.abc import Callable
 
 from labelchef.selectors.cleanlab import ActiveLabSelector, CleanlabQualitySelector
 from labelchef.selectors.diverse import DiverseMarginSelector
-from labelchef.selectors.infl import ExpectedInflSelector, IncremInflSelector, InflSelector, InfluenceSelector
+from labelchef.selectors.infl import (
+    ExpectedInflSelector,
+    IncremInflSelector,
+    InflSelector,
+    InfluenceSelector,
+    SourceInflSelector,
+)
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
 from labelchef.selectors.ranking import (
@@ -22,6 +28,7 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "expected_infl": ExpectedInflSelector,
     "increm_infl": IncremInflSelector,
     "infl": InflSelector,
+    "source_infl": SourceInflSelector,
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
@@ -43,4 +50,5 @@ __all__ = [
     "MarginSelector",
     "SelectionContext",
     "Selector",
+    "SourceInflSelector",
 ]

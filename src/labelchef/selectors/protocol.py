@@ -10,6 +10,7 @@ import numpy as np
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
+from labelchef.core.influence import InfluenceParts, influence_matrix
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
@@ -60,6 +61,16 @@ class SelectionContext:
     believed: Callable[[Ints, Float64s], Float64s] | None = field(default=None, repr=False)
     """From rows and the model's log-probabilities of them to what model, sources and people say together, (m, C) each; None
     without sources."""
+
+    through_learner: Callable[[RowArray], InfluenceParts] | None = field(default=None, repr=False)
+    """From S = X V (N, k) to the influence of every answer, by the way it takes through the learner; None without a learner."""
+
+    def answer_influence(self, products: RowArray) -> Float64s:
+        """(N, C): the influence of every sample and answer, from S = X V (N, k), by all ways there are."""
+        if self.through_learner is not None:
+            return self.through_learner(products).total
+        S, labels = with_reference(self.objective.engine.host(products)), self.objective.labels
+        return influence_matrix(S, self.probabilities, labels.Y, labels.weight)
 
     @property
     def posterior(self) -> Float64s:

@@ -55,7 +55,7 @@ def demo_campaign(ws: "Workspace", *, seed: int = 0) -> CampaignSummary:
     if there is not None:
         return there
     digits = load_digits_demo(seed)
-    settings = Settings(budget=200, batch_size=10, people=1, target=0.9, blind_share=0.1, seed=seed)
+    settings = Settings(budget=200, batch_size=10, people=1, audit=0.1, blind_share=0.1, seed=seed)
     with tempfile.TemporaryDirectory(prefix="labelchef-digits-") as folder:
         media = Path(folder)
         items = _written(media, "train", digits.images)

@@ -29,13 +29,13 @@ _one = threading.Lock()
 
 def sources(ws: Workspace, campaign: str) -> SourceReport:
     """The sources of a campaign after its last closed round, at most those with the most votes."""
-    row, classes, closed = _standing(ws, campaign)
+    row, classes, closed = standing(ws, campaign)
     if row.settings.trusted != TRAIN:
         return SourceReport((), 0, classes, "")
     key = (str(ws.home), row.public_id, str(closed[-1].number), str(closed[-1].labels_hash))
     with _one:  # a second request waits, and then finds the result
         if key not in _cache:
-            _cache[key] = source_report(_session(ws, row, len(closed)), classes)
+            _cache[key] = source_report(session_after(ws, row, len(closed)), classes)
             while len(_cache) > _KEPT:
                 _cache.popitem(last=False)
         return _cache[key]
@@ -43,14 +43,14 @@ def sources(ws: Workspace, campaign: str) -> SourceReport:
 
 def write_sources(ws: Workspace, campaign: str, path: Path) -> Path:
     """Write what is known of every source to a table, .csv, .jsonl or .parquet."""
-    row, _, closed = _standing(ws, campaign)
+    row, _, closed = standing(ws, campaign)
     if row.settings.trusted != TRAIN:
         raise ConflictError(f"there is nothing to write: {NOTHING_LEARNED}", code="sources")
     with writing_to(path, "make room or name another file"):
-        return tables.write_table(flat_frame(source_facts(_session(ws, row, len(closed)))), path)
+        return tables.write_table(flat_frame(source_facts(session_after(ws, row, len(closed)))), path)
 
 
-def _standing(ws: Workspace, campaign: str) -> tuple[CampaignRow, tuple[str, ...], list[RoundRow]]:
+def standing(ws: Workspace, campaign: str) -> tuple[CampaignRow, tuple[str, ...], list[RoundRow]]:
     """The campaign, its classes and its closed rounds."""
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
@@ -58,6 +58,7 @@ def _standing(ws: Workspace, campaign: str) -> tuple[CampaignRow, tuple[str, ...
         return row, classes, [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
 
 
-def _session(ws: Workspace, row: CampaignRow, closed: int) -> Session:
+def session_after(ws: Workspace, row: CampaignRow, closed: int) -> Session:
+    """A session of its own, as it was after so many closed rounds, round 0 included."""
     past = ledger_of(ws, row).rounds()
     return rebuild.rebuild(data_of(ws, row), row.settings, past[1:closed], first=past[0])

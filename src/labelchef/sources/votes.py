@@ -21,6 +21,9 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
 
+SMOOTHING = 0.1
+"""What vote shares add to the votes of each class."""
+
 
 @dataclass(frozen=True)
 class SourceVotes:
@@ -89,6 +92,13 @@ class SourceVotes:
         shown = None if self.shown is None else self.shown[which]
         return SourceVotes(self.names, self.n_classes, self.table[which], shown)
 
+    def of_sources(self, which: Bools) -> "SourceVotes":
+        """The same table with silence of the sources that are not among `which` (J,)."""
+        table = self.table.copy()
+        table.data = table.data * which[table.indices // self.n_classes]
+        table.eliminate_zeros()
+        return SourceVotes(self.names, self.n_classes, table, self.shown)
+
     def beside(self, other: "SourceVotes") -> "SourceVotes":
         """These sources and the other ones, on the same samples."""
         names = (*self.names, *other.names)
@@ -135,7 +145,7 @@ class SourceVotes:
         """No votes of these sources, because these samples were not shown to them."""
         return cls(names, n_classes, csr_array((n_rows, len(names) * n_classes)), np.zeros(n_rows, dtype=bool))
 
-    def shares(self, smoothing: float = 0.1) -> Float64s:
+    def shares(self, smoothing: float = SMOOTHING) -> Float64s:
         """(n, C): each class gets its votes plus `smoothing`, scaled to sum to 1; all equal where no source votes."""
         n, C = self.n_rows, self.n_classes
         found = csr_array((self.table.data, self.table.indices % C, self.table.indptr), shape=(n, C))

@@ -1,0 +1,71 @@
+"""Sources, baselines and the audit in the API and on the pages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from labelchef.domain.settings import Settings
+from labelchef.services import campaigns, worker
+from labelchef.services.workspace import Workspace
+from tests.source_support import WRONG, sourced_data
+from tests.store_support import label_all
+from tests.web.conftest import Person
+
+Sign = Callable[[str], Person]
+
+
+@pytest.fixture
+def slug(ws: Workspace, people: Any) -> str:
+    settings = Settings(budget=20, batch_size=4, audit=0.5, sources="naive_bayes", gamma=0.5)
+    made = campaigns.create_campaign(ws, "Mails", sourced_data(), settings, "lead").slug
+    worker.advance(ws, made)
+    return made
+
+
+def test_sources_are_for_leads(as_person: Sign, slug: str) -> None:
+    found = as_person("lead").get(f"/api/campaigns/{slug}/sources")
+    assert found.status_code == 200, found.text
+    said = found.json()
+    assert (said["model"], said["total"], len(said["sources"])) == ("naive_bayes", 3, 3)
+    wrong = next(one for one in said["sources"] if one["name"] == WRONG)
+    assert wrong["use"] == "turned"
+    assert len(wrong["confusion"]) == len(said["classes"]) == 3
+    assert as_person("ann").get(f"/api/campaigns/{slug}/sources").status_code == 403
+
+
+def test_a_campaign_without_a_model_has_no_facts(ws: Workspace, as_person: Sign, people: Any) -> None:
+    made = campaigns.create_campaign(ws, "New", sourced_data(), Settings(), "lead").slug
+    answer = as_person("lead").get(f"/api/campaigns/{made}/sources")
+    assert (answer.status_code, answer.json()["code"]) == (409, "preparing")
+
+
+def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
+    lead = as_person("lead")
+    none = lead.get(f"/api/campaigns/{slug}/audit").json()
+    assert none == {"share": 0.5, "accuracy": None, "course": []}
+    label_all(ws, slug, "lead", rounds=2)
+    found = lead.get(f"/api/campaigns/{slug}/audit").json()
+    assert found["accuracy"]["samples"] == len(found["course"]) == 4
+    status = lead.get(f"/api/campaigns/{slug}/status").json()
+    closed = [one for one in status["rounds"] if one["validation"]]
+    assert status["audit"] == found
+    assert closed[-1]["baselines"]["validation"].keys() == {"trusted_only", "no_weak"}
+    assert closed[-1]["figures"]["validation"]["f1_macro"]["cross_fitted"] is True
+    assert closed[-1]["in_use"]["model"] == "naive_bayes"
+    page = lead.get(f"/c/{slug}/progress").text
+    for words in (
+        "trusted only",
+        "without weak labels",
+        "accuracy in the audit",
+        "cross-fitted over 30 trusted samples",
+        "In use:",
+    ):
+        assert words in page, words
+    chart = lead.get(f"/api/campaigns/{slug}/charts/audit.svg")
+    assert chart.status_code == 200
+    assert "audited items" in chart.text
+    assert "without weak labels" in lead.get(f"/api/campaigns/{slug}/charts/metric.svg").text
+    overview = lead.get(f"/c/{slug}/lead").text
+    assert "Without weak" in overview
+    assert "accuracy in the audit" in overview
