@@ -537,7 +537,7 @@ NEEDS = {"majority": "crowdkit", "dawid_skene": "crowdkit", "mace": "crowdkit", 
 
 @pytest.mark.usefixtures("without_data")
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("row", [*peers.PEERS, "labelchef_01", "ceiling"])
+@pytest.mark.parametrize("row", [*peers.PEERS, *peers.ours_here(), "ceiling"])
 def test_every_row_learns_the_digits(row: str) -> None:
     if row in NEEDS:
         pytest.importorskip(NEEDS[row], exc_type=ImportError)
