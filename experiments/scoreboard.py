@@ -378,9 +378,7 @@ def _needed(report: Report, board: Board, means: Means) -> None:
         for method in board.methods:
             shares = [needed(board, method, place, float(means[RIVAL][place][-1])) for place in places]
             most = [float(board.long[method][place][0][-1] / board.points[-1]) for place in places]
-            shown = [
-                f">{top:.1f}" if np.isinf(share) else f"{share:.2f}" for share, top in zip(shares, most, strict=True)
-            ]
+            shown = [_share(share, top) for share, top in zip(shares, most, strict=True)]
             median = float(np.median(shares)) if np.isfinite(np.sort(shares)[len(shares) // 2]) else float("inf")
             rows.append([_name(method), "–" if np.isinf(median) else f"{median:.2f}", *shown])
         report.text(f"{size} trusted samples:")
