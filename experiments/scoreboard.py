@@ -44,7 +44,7 @@ SHOWN = (
     "lr_random",
     "lr_margin",
     "snorkel",
-    "dawid_skene",
+    "majority",
     "cleanlab",
     "badge",
     "labelchef_01",
@@ -378,13 +378,18 @@ def _needed(report: Report, board: Board, means: Means) -> None:
         for method in board.methods:
             shares = [needed(board, method, place, float(means[RIVAL][place][-1])) for place in places]
             most = [float(board.long[method][place][0][-1] / board.points[-1]) for place in places]
-            shown = [
-                f">{top:.1f}" if np.isinf(share) else f"{share:.2f}" for share, top in zip(shares, most, strict=True)
-            ]
+            shown = [_share(share, top) for share, top in zip(shares, most, strict=True)]
             median = float(np.median(shares)) if np.isfinite(np.sort(shares)[len(shares) // 2]) else float("inf")
             rows.append([_name(method), "–" if np.isinf(median) else f"{median:.2f}", *shown])
         report.text(f"{size} trusted samples:")
         report.table(["row", "median", *board.sets], rows)
+
+
+def _share(share: float, most: float) -> str:
+    """Labels needed; a dash for a row that asks nobody and does not start there."""
+    if np.isinf(share):
+        return f">{most:.1f}" if most else "–"
+    return f"{share:.2f}"
 
 
 def _by_set(report: Report, board: Board) -> None:
@@ -400,10 +405,11 @@ def _by_set(report: Report, board: Board) -> None:
                 found = [estimate(mine.loc[mine["data"] == name, column]) for name in board.sets]
                 cells = [one.text(best=best[name]) for one, name in zip(found, board.sets, strict=True)]
                 rows.append([_name(method), *cells, f"{np.mean([one.mean for one in found]):.3f}"])
-            tops = [estimate(board.ceiling.get(name, np.zeros(0))) for name in board.sets]
-            rows.append(
-                [_name(peers.CEILING), *[one.text() for one in tops], f"{np.mean([one.mean for one in tops]):.3f}"]
-            )
+            if board.ceiling:
+                tops = [estimate(board.ceiling.get(name, np.zeros(0))) for name in board.sets]
+                rows.append(
+                    [_name(peers.CEILING), *[top.text() for top in tops], f"{np.mean([top.mean for top in tops]):.3f}"]
+                )
             report.text(f"### {size} trusted samples, {when}")
             report.table(["row", *board.sets, "mean"], rows)
 

@@ -370,6 +370,7 @@ def test_the_scoreboard_from_made_up_campaigns(tmp_path: Path) -> None:
     assert "2 of 4 comparisons" in text
     needed = [line for line in text.splitlines() if line.startswith("| `labelchef_01` | 0.50 |")]
     assert needed == ["| `labelchef_01` | 0.50 | 0.50 |"] * 2
+    assert "| `trusted` | – | – |" in text  # it asks nobody, and does not start there
     assert row_of(report, "`snorkel`")[1:] != []
     assert "| `snorkel` | -0.200 | 2 | digits 30 (-0.200), digits 100 (-0.200) |" in text
     assert "| `lr_margin` | +0.000 | 0 |  |" in text
@@ -537,7 +538,7 @@ NEEDS = {"majority": "crowdkit", "dawid_skene": "crowdkit", "mace": "crowdkit", 
 
 @pytest.mark.usefixtures("without_data")
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("row", [*peers.PEERS, "labelchef_01", "ceiling"])
+@pytest.mark.parametrize("row", [*peers.PEERS, *peers.ours_here(), "ceiling"])
 def test_every_row_learns_the_digits(row: str) -> None:
     if row in NEEDS:
         pytest.importorskip(NEEDS[row], exc_type=ImportError)
