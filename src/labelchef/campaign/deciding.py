@@ -10,7 +10,7 @@ is beyond noise:
     d*_τ     the same on counts drawn by the bootstrap of `campaign/gain.py`, with its half a sample that got better and half a
              sample that got worse; one draw serves all τ
     s_τ      standard deviation of d*_τ
-    q        95 % point of max_τ (d*_τ − mean d*_τ) / s_τ
+    q        a quantile (`level`) of max_τ (d*_τ − mean d*_τ) / s_τ
 
 The chosen τ has the largest d_τ, and is used if some τ has d_τ > q s_τ. Since q is that of the maximum, the number of values
 tried is accounted for. The interval of the gain is d_τ ± q' s_τ with q' the 95 % point of the maximum of the absolute value.
@@ -31,6 +31,8 @@ from labelchef.domain.learning import Ruling
 
 TAUS = tuple(k / 10 for k in range(16))
 """Values of τ that are tried: 0 to 1.5."""
+EVEN = 0.5
+"""The level of a ruling: the gain must be above the median of what noise alone makes of the largest gain."""
 METRICS = ("f1_macro", "f1", "accuracy", "loss")
 
 _DRAWS = 1000
@@ -127,7 +129,7 @@ def _smooth(values: Float64s) -> Float64s:
 def ruling_of(logits: Float64s, y: Ints, mean_prediction: Float64s, metric: str, seed: int) -> Ruling:
     """Temperature and decision rule from cross-fitted logits (n, C); π is the mean prediction, (C,)."""
     T = temperature(logits, y)
-    tau = choose_decision(logits / T, y, mean_prediction, metric, seed=seed).tau
+    tau = choose_decision(logits / T, y, mean_prediction, metric, seed=seed, level=EVEN).tau
     return Ruling(T, tau, offsets_of(tau, mean_prediction))
 
 

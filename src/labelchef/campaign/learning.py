@@ -27,7 +27,7 @@ import numpy as np
 from labelchef.campaign.calibration import temperature as smoothed_temperature
 from labelchef.campaign.dense_fits import DenseRows
 from labelchef.campaign.tuning import best_temperature, folds_of
-from labelchef.core.softmax import log_probabilities
+from labelchef.core.softmax import cross_entropies, log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
@@ -47,6 +47,8 @@ CLEAN = 1500
 """Largest number of clean samples that are used."""
 
 FOLDS = 5
+BEYOND = 0.5
+"""Standard errors by which weak labels must be better than none: of many trials the best looks better than it is."""
 _MIDDLE = 0.1  # the γ at which source models are compared first
 _KEPT = 2  # of the source models, for the search for γ
 
@@ -110,6 +112,10 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
         if gamma is not None:
             trials.remove(none)
     best = min(trials, key=lambda trial: (trial.loss, -trial.strength))
+    if best is not none and gamma is None:
+        gain = search.clean_losses - search.losses[best.model, best.gamma, best.strength]
+        if gain.mean() <= BEYOND * gain.std(ddof=1) / np.sqrt(len(gain)):
+            best = none
     return Choice(
         model=best.model,
         gamma=best.gamma,
@@ -144,6 +150,9 @@ class _Search:
         self._beliefs: dict[str, list[tuple[Float64s, Float64s]]] = {}
         self._warm: dict[tuple[str, int], Float64s] = {}
         self.trials: dict[tuple[str, float, float], Trial] = {}
+        self.losses: dict[tuple[str, float, float], Float64s] = {}
+        """Of the clean samples that score, by trial."""
+        self.clean_losses = np.empty(0)
         self.clean_strength = self.temperature = self.clean_loss = 0.0
 
     def choose_clean(self, strengths: list[float]) -> None:
@@ -159,9 +168,10 @@ class _Search:
                 A[held] = clean.X[held] @ W
                 found.append(W)
             scored = A[self.sample.scored], y[self.sample.scored]
-            temperature, loss = 1.0 / smoothed_temperature(*scored), best_temperature(*scored)[1]
+            temperature, losses = 1.0 / smoothed_temperature(*scored), tempered(*scored)
+            loss = float(losses.mean())
             if loss <= best[0]:
-                best = (loss, strength, temperature, found)
+                best, self.clean_losses = (loss, strength, temperature, found), losses
         self.clean_loss, self.clean_strength, self.temperature = best[:3]
         self._log_p = [log_probabilities(self.temperature * (self._rows.X @ W)) for W in best[3]]
 
@@ -171,7 +181,8 @@ class _Search:
         for gamma, strength in pairs:
             key = (model, gamma, strength)
             if key not in self.trials:
-                self.trials[key] = Trial(model, gamma, strength, self._loss(model, gamma, strength))
+                self.losses[key] = self._losses(model, gamma, strength)
+                self.trials[key] = Trial(model, gamma, strength, float(self.losses[key].mean()))
             found.append(self.trials[key])
         return min(found, key=lambda trial: (trial.loss, -trial.strength, -trial.gamma))
 
@@ -193,7 +204,8 @@ class _Search:
             weight[M + held] = 0.0
             yield Y, weight
 
-    def _loss(self, model: str, gamma: float, strength: float) -> float:
+    def _losses(self, model: str, gamma: float, strength: float) -> Float64s:
+        """Of every clean sample that scores, at the best temperature."""
         M, y = self._M, self.sample.y
         A = np.empty((len(y), self._C))
         for k, ((_, held), (Y, relative)) in enumerate(zip(self._folds, self._believed(model), strict=True)):
@@ -201,4 +213,10 @@ class _Search:
             weight[:M] *= gamma
             W = self._warm[model, k] = self._rows.fit(Y, weight, strength, self._warm.get((model, k)))
             A[held] = self._rows.X[M + held] @ W
-        return best_temperature(A[self.sample.scored], y[self.sample.scored])[1]
+        return tempered(A[self.sample.scored], y[self.sample.scored])
+
+
+def tempered(A: Float64s, y: Ints) -> Float64s:
+    """(n,) cross-entropies of logits A (n, C) at the temperature that suits them best."""
+    scale, _ = best_temperature(A, y)
+    return cross_entropies(scale * A, np.eye(A.shape[1])[y])
