@@ -183,7 +183,7 @@ def test_a_campaign_goes_on_where_it_stood(files: Path, tmp_path: Path) -> None:
     )
     assert [(w["items"], w["decided"]) for w in whole] == [(p["items"], p["decided"]) for p in parts]
     ours, theirs = (pd.read_csv(tmp_path / name / "history.csv") for name in ("whole", "parts"))
-    np.testing.assert_allclose(ours["val_loss"], theirs["val_loss"], rtol=1e-6)
+    np.testing.assert_allclose(ours["val_loss"], theirs["val_loss"], rtol=1e-4)  # to the tolerance of the models
     assert ours["agreed_with_suggestion"].tolist() == theirs["agreed_with_suggestion"].tolist()
     assert (theirs["seconds_annotate"].iloc[1:] > 0).all()
     (tmp_path / "parts" / "campaign.json").rename(tmp_path / "kept.json")

@@ -18,6 +18,6 @@ def final_classifier(
 ) -> LinearClassifier:
     """Fit from scratch to the labels as they stand; the session stays as it is."""
     made = session.from_scratch()
-    ruling = session.ruling
+    ruling = session.ruling_of(made)
     rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}
     return LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)

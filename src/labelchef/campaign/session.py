@@ -152,16 +152,18 @@ class CrossFitted(Split):
 
         `shift` (n, C) is added to the logits.
         """
+        A = self.held_out(objective, construction)
+        self._logits = (construction.point.W, A if shift is None else A + shift)
+
+    def held_out(self, objective: Objective, construction: Construction) -> Float64s:
+        """Logits (n, C) of the samples, each under the model without it."""
         point, factor = construction.point, construction.keeper.factor
         (D, C), N = objective.shape, objective.engine.n_rows
         if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
-            A = leave_one_out_logits(objective, point, self._rows)
-            self._logits = (point.W, A if shift is None else A + shift)
-            return
+            return leave_one_out_logits(objective, point, self._rows)
         if self._inside is None or self._inside[0] is not factor.E:
             self._inside = (factor.E, projected(objective, self._rows, factor))
-        A = kronecker(objective, point, self._rows, factor, self._inside[1])
-        self._logits = (point.W, A if shift is None else A + shift)
+        return kronecker(objective, point, self._rows, factor, self._inside[1])
 
     def settled(self, W: Float64s) -> Point:
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
@@ -287,9 +289,7 @@ class Session:
             return
         shift = self.learner.belief_shift(self.objective, self.labels)
         self.steering.follow(self.objective, construction, shift)
-        engine = self.objective.engine
-        P = probabilities(with_reference(engine.host(construction.point.logits[: self.n_train])))
-        prior = P.mean(axis=0)
+        prior = self._mean_prediction(construction)
         if self.ruling is None or anew:
             A = with_reference(self.steering.settled(construction.point.W).logits)
             self.ruling = ruling_of(A, self.steering.y, prior, self.metric, self.seed)
@@ -298,6 +298,22 @@ class Session:
         for part in (self.steering, self.judging, self.test):
             if part is not None:
                 part.ruling = self.ruling
+
+    def _mean_prediction(self, construction: Construction) -> Float64s:
+        """(C,), over the N samples."""
+        A = with_reference(self.objective.engine.host(construction.point.logits[: self.n_train]))
+        return np.asarray(probabilities(A).mean(axis=0))
+
+    def ruling_of(self, construction: Construction) -> Ruling | None:
+        """Temperature and decision rule of a model of the labels as they stand, whatever was chosen before."""
+        if self.learner is None or not isinstance(self.steering, CrossFitted):
+            return self.ruling
+        A, shift = (
+            self.steering.held_out(self.objective, construction),
+            self.learner.belief_shift(self.objective, self.labels),
+        )
+        A = A if shift is None else A + shift
+        return ruling_of(A, self.steering.y, self._mean_prediction(construction), self.metric, self.seed)
 
     def predicted(self, items: Ints) -> Ints:
         """The classes that the model predicts of these samples."""
