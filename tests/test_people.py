@@ -1,7 +1,10 @@
 """People who err: their error rates are recovered, and answers train as a source where people are known to err."""
 
+# mypy: disable-error-code="union-attr"
+
 import json
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,16 +22,31 @@ from labelchef.domain.records import Decisions, Votes
 from labelchef.domain.settings import Settings
 from labelchef.services.doubts import doubts
 from labelchef.services.labelling.decisions import resolve
+from labelchef.services.labelling.tasks import next_tasks
+from labelchef.services.labelling.votes import cast_vote
+from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
-from tests.store_support import advance, cast_vote, make, next_tasks, truth_of
+from tests.store_support import make, truth_of
 from tests.test_campaign_cli import labelchef
 
 
-def planted(seed, error, *, C=3, m=150, n=100, persons=1, each=1, gold=0, drawn=True, surer=1.0):
+def planted(
+    seed: Any,
+    error: Any,
+    *,
+    C: Any = 3,
+    m: Any = 150,
+    n: Any = 100,
+    persons: Any = 1,
+    each: Any = 1,
+    gold: Any = 0,
+    drawn: Any = True,
+    surer: Any = 1.0,
+) -> Any:
     """Answers of people who err this often (a rate, or one for each), the model's logits, and the trusted samples."""
     rng = np.random.default_rng(seed)
 
-    def some(size):
+    def some(size: Any) -> Any:
         A = 3.0 * rng.normal(size=(size, C))
         y = (np.exp(log_probabilities(A)).cumsum(axis=1) > rng.random((size, 1))).argmax(axis=1)
         return A, y
@@ -44,7 +62,7 @@ def planted(seed, error, *, C=3, m=150, n=100, persons=1, each=1, gold=0, drawn=
     return answers, surer * A, trusted, y_trusted
 
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "the model": {"m": 300},
     "overlap": {"persons": 3, "each": 2, "drawn": False},
     "gold": {"gold": 150, "drawn": False},
@@ -54,7 +72,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("error", [0.0, 0.1, 0.25])
-def test_a_planted_error_rate_is_recovered(kind, error):
+def test_a_planted_error_rate_is_recovered(kind: Any, error: Any) -> None:
     found = [estimate(*planted(seed, error, **KINDS[kind])).facts for seed in range(20)]
     assert abs(np.mean([facts.error for facts in found]) - error) < 0.02
     assert sum(facts.low <= error <= facts.high for facts in found) >= 17  # of 20 at 95 %
@@ -62,14 +80,14 @@ def test_a_planted_error_rate_is_recovered(kind, error):
     assert np.mean([facts.high - facts.low for facts in found]) < 0.2
 
 
-def test_without_overlap_gold_or_audit_nothing_proves_that_people_err():
+def test_without_overlap_gold_or_audit_nothing_proves_that_people_err() -> None:
     """An answer that the model contradicts may be an error of the model, which was unsure enough to ask."""
     found = [estimate(*planted(seed, 0.2, drawn=False)).facts for seed in range(10)]
     assert max(facts.low for facts in found) <= LEAST
     assert all(facts.high > 0.1 for facts in found)
 
 
-def test_errors_of_the_model_are_not_put_down_to_people():
+def test_errors_of_the_model_are_not_put_down_to_people() -> None:
     """On samples that a selector chose, the model is surer than it should be; people make no error."""
     rng = np.random.default_rng(0)
     answers, A, trusted, y = planted(0, 0.0, drawn=False)
@@ -78,7 +96,7 @@ def test_errors_of_the_model_are_not_put_down_to_people():
     assert estimate(answers, A, trusted, y).facts.low <= LEAST
 
 
-def test_persons_are_told_apart_once_they_have_answered_enough():
+def test_persons_are_told_apart_once_they_have_answered_enough() -> None:
     answers, *rest = planted(3, [0.02, 0.02, 0.35], m=400, persons=3, each=2)
     facts = estimate(answers, *rest).facts
     rates = {one.name: one.error for one in facts.persons}
@@ -91,7 +109,7 @@ def test_persons_are_told_apart_once_they_have_answered_enough():
     assert spread[1] < spread[0]
 
 
-def test_beliefs_are_bayes_rule():
+def test_beliefs_are_bayes_rule() -> None:
     answers, A, trusted, y = planted(1, 0.1, persons=2, each=2, gold=5)
     found = estimate(answers, A, trusted, y)
     rate = [one.error for one in found.facts.persons]
@@ -106,16 +124,20 @@ def test_beliefs_are_bayes_rule():
     assert found.facts.gold == 5
 
 
-def test_which_answers_count():
+def test_which_answers_count() -> None:
     votes = Votes.of([("ann", [1, 2, 3, 5], [0, 0, 1, 1]), ("bob", [1, 3], [1, -1]), ("suggestion", [2, 4], [0, 2])])
     first = (votes, Decisions(np.arange(1, 6), np.array([-1, 0, 1, 2, 1]), np.array([0.0, 1, 0.5, 1, 1])), [2])
-    again = (Votes.of([("ann", [2], [1]), ("bob", [5], [2])]), Decisions.sure(np.array([2, 5]), np.array([1, 2])), [])
-    undo = (Votes.of([("undo", [2, 5], [0, 1])]), Decisions.sure(np.array([2, 5]), np.array([0, 1])), [])
-    lead = (Votes.of([("ann", [3], [1]), ("lead", [3], [0])]), Decisions.sure(np.array([3]), np.array([0])), [])
+    again: Any = (
+        Votes.of([("ann", [2], [1]), ("bob", [5], [2])]),
+        Decisions.sure(np.array([2, 5]), np.array([1, 2])),
+        [],
+    )
+    undo: Any = (Votes.of([("undo", [2, 5], [0, 1])]), Decisions.sure(np.array([2, 5]), np.array([0, 1])), [])
+    lead: Any = (Votes.of([("ann", [3], [1]), ("lead", [3], [0])]), Decisions.sure(np.array([3]), np.array([0])), [])
     given = np.full(9, -1)
     given[5] = 1
 
-    def told(*rounds):
+    def told(*rounds: Any) -> Any:
         found = answers_of(rounds, given)
         rows = zip(found.samples[found.place].tolist(), found.person.tolist(), found.label.tolist(), strict=True)
         return sorted((item, found.names[who], label) for item, who, label in rows), found
@@ -137,7 +159,7 @@ def test_which_answers_count():
     assert found.known.tolist() == [-1, -1, 0, 1]
 
 
-def test_the_value_of_asking_again_against_all_answers():
+def test_the_value_of_asking_again_against_all_answers() -> None:
     rng, error = np.random.default_rng(0), 0.15
     Q = rng.dirichlet([0.7] * 4, 50)
     right = np.full((4, 4), error / 3) + np.eye(4) * (1 - error - error / 3)  # [class, answer]
@@ -146,7 +168,7 @@ def test_the_value_of_asking_again_against_all_answers():
         assert worth == pytest.approx(expected, abs=1e-12)
 
 
-def test_doubted_labels_keep_what_was_decided():
+def test_doubted_labels_keep_what_was_decided() -> None:
     table = LabelTable(np.full((5, 2), 0.5), 0.3)
     table.assign(np.array([1, 3]), np.array([0, 1]))
     Q, weight = np.tile([0.2, 0.8], (5, 1)), np.full(5, 0.1)
@@ -164,7 +186,7 @@ def test_doubted_labels_keep_what_was_decided():
 N, CLASSES = 300, 3
 
 
-def problem(seed=0):
+def problem(seed: Any = 0) -> Any:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, CLASSES, N + 100)
     X = rng.normal(size=(N + 100, 6))
@@ -173,14 +195,14 @@ def problem(seed=0):
     return X[:N], np.eye(CLASSES)[weak], X[N:], y[N:], y[:N]
 
 
-def campaign(rate, *, persons=3, rounds=3, seed=0, **given):
+def campaign(rate: Any, *, persons: Any = 3, rounds: Any = 3, seed: Any = 0, **given: Any) -> Any:
     X, weak, X_val, y_val, y = problem(seed)
     cleaner = LabelCleaner(budget=20 * rounds, batch_size=20, **given).fit(X, weak, X_val=X_val, y_val=y_val)
     cleaner.run(SimulatedAnnotators(y, n_classes=CLASSES, error_rates=(rate,) * persons, seed=seed))
     return cleaner, y
 
 
-def test_nothing_changes_for_careful_people():
+def test_nothing_changes_for_careful_people() -> None:
     (auto, _), (truth, _) = campaign(0.0), campaign(0.0, answers="truth")
     np.testing.assert_array_equal(auto.W_, truth.W_)
     assert [r.batch.indices.tolist() for r in auto.rounds_] == [r.batch.indices.tolist() for r in truth.rounds_]
@@ -191,11 +213,11 @@ def test_nothing_changes_for_careful_people():
 
 
 @pytest.fixture(scope="module")
-def careless():
+def careless() -> Any:
     return campaign(0.25)
 
 
-def test_answers_of_people_who_err_train_as_a_source(careless):
+def test_answers_of_people_who_err_train_as_a_source(careless: Any) -> None:
     cleaner, y = careless
     facts, session = cleaner.people_, cleaner._session
     assert facts.source
@@ -211,7 +233,7 @@ def test_answers_of_people_who_err_train_as_a_source(careless):
     assert (labels.Y[rows].argmax(axis=1) == y[rows]).mean() >= (decided == y[rows]).mean()
 
 
-def test_doubtful_answers_are_named_with_a_reason(careless):
+def test_doubtful_answers_are_named_with_a_reason(careless: Any) -> None:
     cleaner, y = careless
     doubtful, rows = cleaner.doubtful_, np.flatnonzero(cleaner.cleaned_)
     labels = cleaner._session.labels
@@ -224,7 +246,7 @@ def test_doubtful_answers_are_named_with_a_reason(careless):
     assert (labels.Y[others].argmax(axis=1) == labels.decided[others]).all()
 
 
-def test_a_restart_believes_the_same(careless):
+def test_a_restart_believes_the_same(careless: Any) -> None:
     cleaner, _ = careless
     X, weak, X_val, y_val, _ = problem()
     data = CampaignData.of(X, weak, X_val=X_val, y_val=y_val)
@@ -236,7 +258,7 @@ def test_a_restart_believes_the_same(careless):
     np.testing.assert_array_equal(again.select(10).indices, session.select(10).indices)
 
 
-def test_undo_and_a_round_that_fails_leave_what_was_believed(monkeypatch):
+def test_undo_and_a_round_that_fails_leave_what_was_believed(monkeypatch: Any) -> None:
     cleaner, y = campaign(0.25, rounds=1)  # after two rounds another choice would come in between
     session = cleaner._session
     before, facts = session.labels.Y.copy(), session.people()
@@ -255,7 +277,7 @@ def test_undo_and_a_round_that_fails_leave_what_was_believed(monkeypatch):
     assert session.people() == facts
 
 
-def test_a_second_answer_counts_with_the_first():
+def test_a_second_answer_counts_with_the_first() -> None:
     """Another person's answer joins those before; the same person's replaces the one before."""
     cleaner, y = campaign(0.25, rounds=2)
     item = int(cleaner.doubtful_["item"][0])
@@ -267,7 +289,7 @@ def test_a_second_answer_counts_with_the_first():
     assert session.labels.Y[item, y[item]] > before
 
 
-def test_few_answers_say_nothing_of_people():
+def test_few_answers_say_nothing_of_people() -> None:
     X, weak, X_val, y_val, y = problem()
     cleaner = LabelCleaner().fit(X, weak, X_val=X_val, y_val=y_val)
     assert cleaner.people_ is None
@@ -277,7 +299,7 @@ def test_few_answers_say_nothing_of_people():
 
 
 @pytest.mark.parametrize(("preset", "trusted"), list(product(["paper", "default"], ["steer"])))
-def test_where_trusted_samples_steer_answers_are_the_truth(preset, trusted):
+def test_where_trusted_samples_steer_answers_are_the_truth(preset: Any, trusted: Any) -> None:
     X, weak, X_val, y_val, y = problem()
     cleaner = LabelCleaner(preset=preset, trusted=trusted, gamma=0.8, l2=0.01, holdout=0.0, budget=40, batch_size=20)
     cleaner.fit(X, weak, X_val=X_val, y_val=y_val)
@@ -289,12 +311,12 @@ def test_where_trusted_samples_steer_answers_are_the_truth(preset, trusted):
         LabelCleaner(preset=preset, trusted=trusted, answers="source").fit(X, weak, X_val=X_val, y_val=y_val)
 
 
-def test_wrong_settings_are_named():
+def test_wrong_settings_are_named() -> None:
     with pytest.raises(InvalidInputError, match="answers is 'maybe'; expected one of: auto, truth, source"):
         Settings(answers="maybe")
 
 
-def test_a_campaign_lists_its_doubtful_answers(tmp_path):
+def test_a_campaign_lists_its_doubtful_answers(tmp_path: Any) -> None:
     """On every fifth item two of three persons are wrong; the lead then decides one of these, which is gold from then on."""
     truth = truth_of(90)
     with open_workspace(tmp_path / "home") as ws:

@@ -283,8 +283,10 @@ def muted_by_refit(session: Session, j: int) -> float:
         learner.given = np.where(again.labels.cleaned[:, None], learner.given, learner.votes.shares())
     nothing = np.empty(0, dtype=np.int64)
     change = LabelChange(nothing, np.empty((0, C)), np.empty(0), np.empty((0, C)), np.empty(0))
-    construction = again._follow(change)
-    again.steering.follow(again.objective, construction)  # type: ignore[attr-defined]
+    construction = again._follow(change, [])
+    assert session.learner is not None
+    shift = session.learner.belief_shift(session.objective, session.labels)  # taken for constant
+    again.steering.follow(again.objective, construction, shift)  # type: ignore[attr-defined]
     after = again.steering.settled(construction.point.W).value
     return after - session.steering.settled(session.parameters).value
 
