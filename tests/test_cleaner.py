@@ -44,8 +44,9 @@ def fit(data: dict[str, Any], settings: dict[str, Any] | None = None, **changes:
 
 def test_the_documented_session(data: dict[str, Any]) -> None:
     cleaner = LabelCleaner(
-        selector="infl", constructor="newton", gamma=0.8, l2=0.01, budget=100, batch_size=10, random_state=0
-    )
+        selector="infl", constructor="newton", gamma=0.8, l2=0.01, budget=100, batch_size=10, random_state=0,
+        trusted="steer", tol=1e-5,
+    )  # fmt: skip
     assert cleaner.fit(data["X"], data["Y_weak"], X_val=data["X_val"], y_val=data["y_val"]) is cleaner
     batch = cleaner.query()
     assert len(batch.indices) == len(batch.suggested) == len(batch.influence) == 10

@@ -27,7 +27,7 @@ import numpy as np
 from labelchef.campaign.calibration import temperature as smoothed_temperature
 from labelchef.campaign.dense_fits import DenseRows
 from labelchef.campaign.tuning import best_temperature, folds_of
-from labelchef.core.softmax import cross_entropies, log_probabilities
+from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
@@ -47,8 +47,6 @@ CLEAN = 1500
 """Largest number of clean samples that are used."""
 
 FOLDS = 5
-BEYOND = 0.5
-"""Standard errors by which weak labels must be better than none: of many trials the best looks better than it is."""
 _MIDDLE = 0.1  # the γ at which source models are compared first
 _KEPT = 2  # of the source models, for the search for γ
 
@@ -112,10 +110,6 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
         if gamma is not None:
             trials.remove(none)
     best = min(trials, key=lambda trial: (trial.loss, -trial.strength))
-    if best is not none and gamma is None:
-        gain = search.clean_losses - search.losses[best.model, best.gamma, best.strength]
-        if gain.mean() <= BEYOND * gain.std(ddof=1) / np.sqrt(len(gain)):
-            best = none
     return Choice(
         model=best.model,
         gamma=best.gamma,
@@ -150,9 +144,6 @@ class _Search:
         self._beliefs: dict[str, list[tuple[Float64s, Float64s]]] = {}
         self._warm: dict[tuple[str, int], Float64s] = {}
         self.trials: dict[tuple[str, float, float], Trial] = {}
-        self.losses: dict[tuple[str, float, float], Float64s] = {}
-        """Of the clean samples that score, by trial."""
-        self.clean_losses = np.empty(0)
         self.clean_strength = self.temperature = self.clean_loss = 0.0
 
     def choose_clean(self, strengths: list[float]) -> None:
@@ -168,10 +159,9 @@ class _Search:
                 A[held] = clean.X[held] @ W
                 found.append(W)
             scored = A[self.sample.scored], y[self.sample.scored]
-            temperature, losses = 1.0 / smoothed_temperature(*scored), tempered(*scored)
-            loss = float(losses.mean())
+            temperature, loss = 1.0 / smoothed_temperature(*scored), best_temperature(*scored)[1]
             if loss <= best[0]:
-                best, self.clean_losses = (loss, strength, temperature, found), losses
+                best = (loss, strength, temperature, found)
         self.clean_loss, self.clean_strength, self.temperature = best[:3]
         self._log_p = [log_probabilities(self.temperature * (self._rows.X @ W)) for W in best[3]]
 
@@ -181,8 +171,7 @@ class _Search:
         for gamma, strength in pairs:
             key = (model, gamma, strength)
             if key not in self.trials:
-                self.losses[key] = self._losses(model, gamma, strength)
-                self.trials[key] = Trial(model, gamma, strength, float(self.losses[key].mean()))
+                self.trials[key] = Trial(model, gamma, strength, self._loss(model, gamma, strength))
             found.append(self.trials[key])
         return min(found, key=lambda trial: (trial.loss, -trial.strength, -trial.gamma))
 
@@ -204,8 +193,7 @@ class _Search:
             weight[M + held] = 0.0
             yield Y, weight
 
-    def _losses(self, model: str, gamma: float, strength: float) -> Float64s:
-        """Of every clean sample that scores, at the best temperature."""
+    def _loss(self, model: str, gamma: float, strength: float) -> float:
         M, y = self._M, self.sample.y
         A = np.empty((len(y), self._C))
         for k, ((_, held), (Y, relative)) in enumerate(zip(self._folds, self._believed(model), strict=True)):
@@ -213,10 +201,4 @@ class _Search:
             weight[:M] *= gamma
             W = self._warm[model, k] = self._rows.fit(Y, weight, strength, self._warm.get((model, k)))
             A[held] = self._rows.X[M + held] @ W
-        return tempered(A[self.sample.scored], y[self.sample.scored])
-
-
-def tempered(A: Float64s, y: Ints) -> Float64s:
-    """(n,) cross-entropies of logits A (n, C) at the temperature that suits them best."""
-    scale, _ = best_temperature(A, y)
-    return cross_entropies(scale * A, np.eye(A.shape[1])[y])
+        return best_temperature(A[self.sample.scored], y[self.sample.scored])[1]
