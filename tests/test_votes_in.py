@@ -397,11 +397,13 @@ def test_what_a_campaign_refuses() -> None:
 
 
 def test_a_cleaner_learns_from_votes() -> None:
-    cleaner = LabelCleaner(gamma=0.5, l2=0.01, budget=4, batch_size=2)
+    steered = {"trusted": "steer", "gamma": 0.5, "l2": 0.01}  # on the shares; the learner knows who voted
+    cleaner = LabelCleaner(**steered, budget=4, batch_size=2)  # type: ignore[arg-type]
     cleaner.fit(X[:80], votes=as_names(VOTES), votes_val=as_names(VOTES[:40]), **VAL)
     assert cleaner.classes_.tolist() == sorted(NAMES)
     shares = SourceVotes.hard(VOTES, 3).shares()
-    other = LabelCleaner(gamma=0.5, l2=0.01).fit(X[:80], pd.DataFrame(shares, columns=NAMES)[sorted(NAMES)], **VAL)
+    weak = pd.DataFrame(shares, columns=NAMES)[sorted(NAMES)]
+    other = LabelCleaner(**steered).fit(X[:80], weak, **VAL)  # type: ignore[arg-type]
     np.testing.assert_allclose(cleaner.W_, other.W_, atol=1e-12)
     assert cleaner.query().indices.tolist() == other.query(2).indices.tolist()
     with pytest.raises(InvalidInputError, match=r"fit\(X, votes=…, …\)"):
