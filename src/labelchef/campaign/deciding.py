@@ -133,6 +133,11 @@ def ruling_of(logits: Float64s, y: Ints, mean_prediction: Float64s, metric: str,
     return Ruling(T, tau, offsets_of(tau, mean_prediction))
 
 
+def retempered(ruling: Ruling, logits: Float64s, y: Ints, mean_prediction: Float64s) -> Ruling:
+    """The same τ, with the temperature and the offsets of other cross-fitted logits (n, C)."""
+    return Ruling(temperature(logits, y), ruling.tau, offsets_of(ruling.tau, mean_prediction))
+
+
 def offsets_of(tau: float, mean_prediction: Float64s) -> tuple[float, ...]:
     """−τ log π, (C,)."""
     return tuple(float(v) for v in -tau * np.log(np.maximum(mean_prediction, _RAREST)))

@@ -17,7 +17,7 @@ import numpy as np
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.calibration import calibration_error
 from labelchef.campaign.choice import plain_influence
-from labelchef.campaign.deciding import offsets_of, ruling_of
+from labelchef.campaign.deciding import offsets_of, retempered, ruling_of
 from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
@@ -283,16 +283,20 @@ class Session:
     def _judge(self, construction: Construction, *, anew: bool = False) -> None:
         """Let the trusted samples that train be judged by models without them, and choose the ruling by that.
 
-        Temperature and τ are chosen `anew` with every choice of the learner; in between, only the offsets follow the model.
+        τ is chosen for the first model and stays: the trusted samples that choose it are the same ones later, so that another
+        choice would add noise and nothing else. The temperature is fitted `anew` with every choice of the learner; in between,
+        only the offsets follow the model.
         """
         if self.learner is None or not isinstance(self.steering, CrossFitted):
             return
         shift = self.learner.belief_shift(self.objective, self.labels)
         self.steering.follow(self.objective, construction, shift)
         prior = self._mean_prediction(construction)
-        if self.ruling is None or anew:
-            A = with_reference(self.steering.settled(construction.point.W).logits)
+        A = with_reference(self.steering.settled(construction.point.W).logits)
+        if self.ruling is None:
             self.ruling = ruling_of(A, self.steering.y, prior, self.metric, self.seed)
+        elif anew:
+            self.ruling = retempered(self.ruling, A, self.steering.y, prior)
         else:
             self.ruling = replace(self.ruling, offsets=offsets_of(self.ruling.tau, prior))
         for part in (self.steering, self.judging, self.test):
@@ -305,15 +309,15 @@ class Session:
         return np.asarray(probabilities(A).mean(axis=0))
 
     def ruling_of(self, construction: Construction) -> Ruling | None:
-        """Temperature and decision rule of a model of the labels as they stand, whatever was chosen before."""
-        if self.learner is None or not isinstance(self.steering, CrossFitted):
+        """Temperature and decision rule of a model of the labels as they stand; τ is that of the first model."""
+        if self.ruling is None or self.learner is None or not isinstance(self.steering, CrossFitted):
             return self.ruling
         A, shift = (
             self.steering.held_out(self.objective, construction),
             self.learner.belief_shift(self.objective, self.labels),
         )
         A = A if shift is None else A + shift
-        return ruling_of(A, self.steering.y, self._mean_prediction(construction), self.metric, self.seed)
+        return retempered(self.ruling, A, self.steering.y, self._mean_prediction(construction))
 
     def predicted(self, items: Ints) -> Ints:
         """The classes that the model predicts of these samples."""
@@ -336,7 +340,7 @@ class Session:
     def _baselines(self, *, anew: bool) -> dict[str, dict[str, Metrics]]:
         """What one would have without weak labels, on the parts that judge; each with a temperature and decision rule of its own.
 
-        These are chosen `anew` when the learner's choice is.
+        τ is chosen once, the temperature `anew` when the learner's choice is.
         """
         learner = self.learner
         if learner is None or learner.clean_parameters is None:
@@ -348,8 +352,10 @@ class Session:
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():
             prior = probabilities(held_out).mean(axis=0)
-            if anew or name not in self._rulings:
+            if name not in self._rulings:
                 self._rulings[name] = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
+            elif anew:
+                self._rulings[name] = retempered(self._rulings[name], held_out, self.steering.y, prior)
             ruling = self._rulings[name]
             for split, part in self._judges.items():
                 A = held_out if part is self.steering else with_reference(part.at(W).logits)
