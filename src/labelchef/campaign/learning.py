@@ -8,7 +8,7 @@ source model (`sources.models`). The classifier that source models take for thei
 
 A trial (source model, γ, λ) is scored by cross-entropy on held-out clean samples at the best temperature, like the trials of
 `tuning`. It is cross-fitted: the clean model, the source model and the learner of a fold are all made without the fold. γ = 0, no
-weak labels at all, is among the trials. With 50 trusted samples and more, only they score: answered samples were asked because
+weak labels at all, is among the trials, and is taken unless the best of the others is better by 2 %. With 50 trusted samples and more, only they score: answered samples were asked because
 they are hard, and on hard samples weak labels look worse than they are.
 
 M of the weak samples are drawn if there are more than `ROWS`; each then counts N/M times. The rows are taken along the main
@@ -47,6 +47,8 @@ CLEAN = 1500
 """Largest number of clean samples that are used."""
 
 FOLDS = 5
+WORTH = 0.98
+"""Weak labels must lower the held-out loss to this share of it: the best of many trials looks better than it is."""
 _MIDDLE = 0.1  # the γ at which source models are compared first
 _KEPT = 2  # of the source models, for the search for γ
 
@@ -110,6 +112,8 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
         if gamma is not None:
             trials.remove(none)
     best = min(trials, key=lambda trial: (trial.loss, -trial.strength))
+    if gamma is None and best.loss > WORTH * none.loss:
+        best = none
     return Choice(
         model=best.model,
         gamma=best.gamma,
