@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from labelchef.campaign.dense_fits import Axes, DenseRows
-from labelchef.campaign.learning import AXES, CLEAN, FOLDS, ROWS, Sample, choose
+from labelchef.campaign.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.campaign.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
 from labelchef.campaign.tuning import folds_of, mean_squared_length
 from labelchef.core.contrasts import contrast, with_reference
@@ -221,6 +221,7 @@ class Learner:
             return None
         rows, n, axes = np.flatnonzero(clean >= 0), len(clean) - self.n_items, self._directions(objective, labels)
         dense = axes.rows(np.vstack([X, objective.engine.rows(rows)]), bias=self.bias)
+        dense = dense.narrower(COLUMNS, bias=self.bias)
         M, m, y = len(weak), len(rows), clean[rows]
         times = np.count_nonzero(~labels.cleaned & self.belief.spoken) / M
         Y, strength = np.eye(labels.n_classes)[y], objective.l2 * objective.engine.n_rows
@@ -368,9 +369,11 @@ class _CleanFit:
     Y: Float64s
     """(m, C) labels."""
     W: Float64s | None = None
+    _held_out: Float64s | None = None
 
     def fitted(self) -> "_CleanFit":
         """Fit to the labels as they are now."""
+        self._held_out = None
         with one_blas_thread():
             self.W = self.dense.fit(self.Y, np.ones(len(self.rows)), self.strength, self.W, tol=_TOL)
         return self
@@ -392,7 +395,10 @@ class _CleanFit:
         return np.asarray(self.axes.rows(X, bias=self.bias).X @ self.W)
 
     def held_out(self, places: Ints) -> Float64s:
-        """Logits (k, C) of these of the m rows, each under the model without it."""
+        """Logits (k, C) of these of the m rows, each under the model without it; computed once for all of them."""
         assert self.W is not None, "fitted() comes first"
-        with one_blas_thread():
-            return self.dense.leave_one_out(self.Y, self.W, self.strength, places)
+        if self._held_out is None:
+            with one_blas_thread():
+                every = np.arange(len(self.rows))
+                self._held_out = self.dense.leave_one_out(self.Y, self.W, self.strength, every)
+        return self._held_out[places]
