@@ -84,7 +84,7 @@ class Learner:
     answered: Answers | None = field(default=None, repr=False)
     """What people said so far; None before anything was asked."""
     people: Estimate | None = field(default=None, repr=False)
-    """How often they err; None with too few answers, and where answers are taken for the truth."""
+    """How often they err; None with too few answers, where nothing could show it, and where answers are the truth."""
     choice: Choice | None = None
     keep_choice: bool = False
     """Whether the choice is never made anew."""
@@ -172,6 +172,8 @@ class Learner:
         """
         self.people, answers = None, self.answered
         if self.answers == TRUTH or answers is None or len(answers.place) < FEWEST_ANSWERS:
+            return None
+        if self.answers == AUTO and not answers.telling:
             return None
         few = answers.among(np.arange(len(answers.samples)) >= len(answers.samples) - _ESTIMATED)
         self.people = self._estimated(objective, labels, fit, few)

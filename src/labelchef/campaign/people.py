@@ -83,6 +83,12 @@ class Answers:
     label: Ints
     """(K,) class ids."""
 
+    @property
+    def telling(self) -> bool:
+        """Whether anything could show that people err: gold, a sample drawn by chance, or two answers on one sample."""
+        overlap = len(np.unique(self.place)) < len(self.place)
+        return overlap or bool((self.known >= 0).any() or self.drawn.any())
+
     def among(self, kept: Bools) -> "Answers":
         """Those on some of the m samples."""
         to, inside = np.cumsum(kept) - 1, kept[self.place]

@@ -594,14 +594,21 @@ class Session:
         """Samples asked so far."""
         return self.rounds[-1].spent if self.rounds else 0
 
+    @property
+    def _believes_nothing(self) -> bool:
+        """Whether clean labels alone train, each as it was decided: then a round changes the labels of its samples only."""
+        return self.learner is not None and self.learner.belief is None and self.labels.belief[2] is None
+
     def _follow(self, change: LabelChange, said: list[Said]) -> Construction:
         """The model of the labels as they are after the change; `said` is what people said in all rounds so far."""
         if self.learner is not None:
             if self.learner.answers != TRUTH:
                 self.learner.answered = answers_of(said, self.learner.known)
+            believed, before = self._believes_nothing, self.objective.l2
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
-            change = replace(change, everywhere=True)
+            same = believed and self._believes_nothing and self.objective.l2 == before
+            change = replace(change, everywhere=not same)
         companion = None
         if self._carried is not None:
             companion = Companion(self._carried.V, self._carried.HV, lambda W: self.steering.at(W).gradient)
