@@ -127,6 +127,10 @@ class Signal:
             self._changed.wait_for(lambda: self._ticks != since, timeout=max(0.0, seconds))
 
 
+_GRACE = 2.0
+"""Seconds in which a PostgreSQL server may find out that a process that held the lock has died."""
+
+
 class WorkerLock:
     """A lock that only one worker of a database holds: a file, and for PostgreSQL a lock in the database too."""
 
@@ -158,7 +162,7 @@ class WorkerLock:
 
                 self._advisory = AdvisoryLock(self._database)
                 held.callback(self._advisory.release)
-                self._take(self._advisory.take, deadline)
+                self._take(self._advisory.take, max(deadline, time.monotonic() + _GRACE))
             yield
 
     def keep(self) -> None:

@@ -172,6 +172,8 @@ class AdvisoryLock:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        with contextlib.suppress(*_LOST):  # the server ends a closed connection later, so its lock is given back before
+            connection.execute(sa.select(sa.func.pg_advisory_unlock(_WORKER)))
         with contextlib.suppress(*_LOST):
             connection.close()
         with contextlib.suppress(Exception):  # closed already, unless there was something to roll back and nobody there
