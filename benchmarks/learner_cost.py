@@ -102,9 +102,9 @@ def _difference(cleaner: LabelCleaner) -> float:
         return float(labels.weight @ losses) / N + 0.5 * l2 * float(np.vdot(W, W)), (X.T @ R / N + l2 * W).ravel()
 
     W = session.parameters - session.parameters.mean(axis=1, keepdims=True)
-    found = minimize(at, W.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 200, "gtol": 1e-9}).x.reshape(
-        -1, C
-    )
+    start = np.zeros(W.size)  # not where our model is: a minimum elsewhere would show
+    found = minimize(at, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-8, "ftol": 0.0}).x
+    found = found.reshape(-1, C)
     few = X[:: max(1, N // 2000)]
     return float(np.abs(softmax(few @ found, axis=1) - softmax(few @ W, axis=1)).max())
 
