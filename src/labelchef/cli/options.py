@@ -38,6 +38,10 @@ Database = Annotated[
     str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
 ]
 
+ByPosition = Annotated[
+    bool, typer.Option("--by-position", help="Row k of a file without ids belongs to row k of the others.")
+]
+
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."

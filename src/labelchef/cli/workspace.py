@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ from rich.text import Text
 from labelchef.cli.options import (
     HOME,
     PIPED,
+    ByPosition,
     Database,
     Home,
     campaign_files,
@@ -23,7 +24,7 @@ from labelchef.cli.options import (
     workspace,
     workspace_options,
 )
-from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, RoundSummary, Task, Waiting
+from labelchef.domain.campaigns import FILE_NAMES, CampaignStatus, RoundSummary, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
@@ -42,12 +43,11 @@ Person = Annotated[
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
-_CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
 _FOLDER = "Folder with features.npy, weak.csv or source_votes.csv, val_features.npy, val_labels.csv, items.csv, …"
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
 
 
-@takes(files=file_options(_CAMPAIGN_FILES), settings=setting_options())
+@takes(files=file_options(FILE_NAMES), settings=setting_options())
 def init(
     name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
     home: Home = HOME,
@@ -55,6 +55,7 @@ def init(
     folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
     *,
     files: dict[str, Path],
+    by_position: ByPosition = False,
     settings: Settings,
     person: Person = None,
 ) -> None:
@@ -67,6 +68,7 @@ def init(
     found = None
     if name is not None:
         found = find_files(folder) if folder else campaign_files(files, or_else=", or a --folder with them")
+        found = replace(found, by_position=by_position)
     with workspace(home, database, make=True) as ws:
         console.print(f"workspace: {ws.home}")
         if name is None or found is None:

@@ -92,6 +92,8 @@ def _read_votes_archive(path: Path) -> Any:
             return _read_sparse(path)
         held = {name: archive[name] for name in archive.files}
     names = held.pop("sources", None)
+    for name in _ID_ARRAYS:
+        held.pop(name, None)
     if len(held) != 1:
         raise _unusable(
             f"{path} holds the arrays {list(held)}; expected one named 'votes' or 'soft' and, optionally, 'sources', or a "
@@ -232,6 +234,18 @@ def _json_value(value: Any) -> Any:
     return None if isinstance(plain, float) else text_of(plain)
 
 
+def read_ids(path: Path) -> list[str] | None:
+    """The ids of a file's rows as text: its column 'id', or the array `ids` of an .npz; None if it has neither."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            name = next((one for one in _ID_ARRAYS if one in archive.files), None)
+            return None if name is None else [text_of(value) or "" for value in archive[name].ravel().tolist()]
+    if suffix not in ITEM_SUFFIXES or "id" not in formats.read_table(path, rows=1).frame.columns:
+        return None
+    return [str(key) for key in formats.read_table(path).frame["id"].fillna("").tolist()]
+
+
 def _unusable(why: str) -> InvalidInputError:
     return InvalidInputError(why, code="file")
 
@@ -338,8 +352,14 @@ def _csv_cell(value: Any) -> str:
     return "" if text is None else text if isinstance(value, bool | int | np.generic) else harmless(text)
 
 
+_ID_ARRAYS = ("ids", "id")
+
+
 def _read_npz(path: Path) -> Any:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-        if len(archive.files) != 1:
-            raise _unusable(f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own")
-        return archive[archive.files[0]]
+        names = [name for name in archive.files if name not in _ID_ARRAYS] or archive.files
+        if len(names) != 1:
+            raise _unusable(
+                f"{path} holds the arrays {archive.files}; expected one and, optionally, 'ids'. Save the wanted one on its own"
+            )
+        return archive[names[0]]
