@@ -1,7 +1,11 @@
 """Labels and votes out as tables, from the ledger: nothing is computed again. The report, for which what is known of sources is
 computed; the final model, which is trained for it; votes of other tools in."""
 
+import contextlib
+import io
+import struct
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +20,8 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
 from labelchef.io import tables
+from labelchef.io.artefacts import write_text
+from labelchef.report import Thumbnail, render_report, require_report
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.people.access import changing, check_person, looking
 from labelchef.services.progress import facts_of, gains_of
@@ -34,6 +40,9 @@ from labelchef.store.arrays import read_array
 from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow, NewVote, SelectionRow, VoteRow
 
 MODEL_FORMATS = ("npz", "onnx")
+MOST_THUMBNAILS = 200
+"""Images in a report: it stays one file that a browser opens at once."""
+_THUMBNAIL = 96  # pixels
 
 
 def model_formats() -> tuple[str, ...]:
@@ -50,10 +59,13 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
     given = np.array([UNRESOLVED if item.label is None else item.label for item in items], dtype=np.int64)
     named = Items([item.key for item in items], classes, read_array(folder_of(ws, row), facts))
-    return _write(label_frame(named, given, {made.position: _decided(made) for made in decided.values()}), path, format)
+    return _write(
+        label_frame(named, given, {made.position: decided_of(made) for made in decided.values()}), path, format
+    )
 
 
-def _decided(row: DecisionRow) -> Decided:
+def decided_of(row: DecisionRow) -> Decided:
+    """A decision as the table of labels shows it."""
     taken_back = row.label is None or row.kind is DecisionKind.REOPEN
     return Decided(UNRESOLVED if taken_back else int(row.label or 0), row.by, row.support)
 
@@ -102,8 +114,6 @@ def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = 
 
 def report(ws: Workspace, campaign: str) -> str:
     """The HTML report of a campaign as it stands."""
-    from labelchef.report import render_report, require_report
-
     require_report()
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
@@ -111,6 +121,8 @@ def report(ws: Workspace, campaign: str) -> str:
         keys = [item.key for item in campaign_table.train_items(connection, row.id)]
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
+        asked = sorted(decision_table.last_decisions(connection, row.id))
+        seen = campaign_table.items_by_id(connection, asked)
     folder, metric, facts = require_folder(ws, row), row.settings.target_metric, facts_of(closed[-1].outcome)
     outcome = Outcome(
         title=f"labelchef: {row.name}",
@@ -123,7 +135,39 @@ def report(ws: Workspace, campaign: str) -> str:
         calibration=facts.calibration,
         sources=None if row.settings.trusted != TRAIN else sources(ws, campaign),
     )
-    return render_report(report_data(outcome, Items(keys, classes, read_array(folder, arrays["weak"]))))
+    items = Items(
+        keys,
+        classes,
+        read_array(folder, arrays["weak"]),
+        texts={one.position: one.text for one in seen.values() if one.text},
+        thumbnails=_thumbnails(folder, seen.values()),
+    )
+    return render_report(report_data(outcome, items))
+
+
+def _thumbnails(folder: Path, items: Iterable[ItemRow]) -> dict[int, Thumbnail]:
+    """Small images of items by position; one that cannot be read is left out."""
+    from PIL import Image
+
+    found: dict[int, Thumbnail] = {}
+    for item in [one for one in items if one.image][:MOST_THUMBNAILS]:
+        with contextlib.suppress(
+            OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError
+        ):
+            with Image.open(folder / "media" / str(item.image)) as image:
+                image.thumbnail((_THUMBNAIL, _THUMBNAIL))
+                small = io.BytesIO()
+                image.convert("RGB").save(small, "PNG", optimize=True)
+            found[item.position] = Thumbnail(small.getvalue())
+    return found
+
+
+def export_report(ws: Workspace, campaign: str, path: Path) -> Path:
+    """Write the HTML report of a campaign as it stands."""
+    page = report(ws, campaign)
+    with writing_to(path, "make room or name another file"):
+        write_text(path, page)
+    return path
 
 
 def _write(frame: pd.DataFrame, path: Path, format: str | None) -> Path:
