@@ -1,8 +1,8 @@
 """Joined rows become the data of a campaign: content is encoded, blocks are weighed, votes go to their splits.
 
-    Raw  →  X (N, D), X_val (n, D), X_test      by encoders fitted on training and trusted rows; they never see labels
-            votes, votes_val                    by id
-            contents                            what people see: id, text, image, and every other content column as a field
+Raw  →  X (N, D), X_val (n, D), X_test      by encoders fitted on training and trusted rows; they never see labels
+        votes, votes_val                    by id
+        contents                            what people see: id, text, image, and every other content column as a field
 """
 
 from dataclasses import dataclass, replace

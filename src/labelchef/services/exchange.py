@@ -19,15 +19,17 @@ from labelchef.domain.campaigns import AssignmentState, DecisionKind, Origin, Ro
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
+from labelchef.encoders.fitted import FittedEncoder
 from labelchef.io import tables
 from labelchef.io.artefacts import write_text
+from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.people.access import changing, check_person, looking
 from labelchef.services.progress import facts_of, gains_of
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.sources import sources
-from labelchef.services.trained import final_model, ledger_of, require_model
+from labelchef.services.trained import encoder_of, final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import (
     account_table,
@@ -98,7 +100,8 @@ def export_votes(ws: Workspace, campaign: str, path: Path, format: str | None = 
 def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
     """Write the final model, trained from scratch on the labels after the last closed round: 'npz' or 'onnx', else by suffix.
 
-    The session is one of its own: a worker may go on meanwhile.
+    An .npz carries the encoder that made the features, so that it reads texts, images or tables; an .onnx file is the
+    classifier alone. The session is one of its own: a worker may go on meanwhile.
     """
     chosen = path.suffix.removeprefix(".").lower() if format is None else format
     if chosen not in MODEL_FORMATS:
@@ -107,9 +110,14 @@ def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = 
         require_onnx()
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
-    model = final_model(ws, row)
+    model, encoder = final_model(ws, row), encoder_of(ws, row)
     with writing_to(path, "make room or name another file"):
-        return model.to_onnx(path) if chosen == "onnx" else model.save(path, settings=row.settings.as_dict())
+        if chosen == "onnx":
+            return model.to_onnx(path)
+        if encoder is None:
+            return model.save(path, settings=row.settings.as_dict())
+        whole = EncodedClassifier(FittedEncoder.of_bytes(encoder), model)
+        return whole.save(path, settings=row.settings.as_dict())
 
 
 def report(ws: Workspace, campaign: str) -> str:
