@@ -16,6 +16,7 @@ from labelchef.domain.validation import Gain
 if TYPE_CHECKING:
     from labelchef.classifier import LinearClassifier, load_model
     from labelchef.cleaner import CleaningResult, LabelCleaner
+    from labelchef.sources.functions import labelling_function
 
 __version__ = "0.2.0.dev0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "RoundRecord",
     "StopReason",
     "Votes",
+    "labelling_function",
     "load_model",
 ]
 
@@ -48,4 +50,8 @@ def __getattr__(name: str) -> Any:
         from labelchef import classifier
 
         return getattr(classifier, name)
+    if name == "labelling_function":
+        from labelchef.sources import functions
+
+        return functions.labelling_function
     raise AttributeError(f"module 'labelchef' has no attribute {name!r}")
