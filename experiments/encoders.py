@@ -48,12 +48,12 @@ from labelchef.encoders.protocol import Block, Content, Encoder, State
 from labelchef.intake.weighing import weigh
 
 TEXTS = {
-    "airline_twitter": ("tweets.parquet", ("text",)),
-    "trec_rules": ("questions.parquet", ("text",)),
-    "youtube_wrench": ("comments.parquet", ("text",)),
     "vader_icwsm14": ("tweets.parquet", ("text",)),
     "sentiment_polarity_mturk": ("sentences.parquet", ("text",)),
     "fact_google_relations": ("facts.parquet", ("subject", "relation", "object", "evidence")),
+    "airline_twitter": ("tweets.parquet", ("text",)),
+    "trec_rules": ("questions.parquet", ("text",)),
+    "youtube_wrench": ("comments.parquet", ("text",)),
 }
 """Set → its table and the columns that are text."""
 TRUSTED, SEEDS, N_TRAIN, N_TEST = (100, 300), 5, 4000, 5000
@@ -79,7 +79,7 @@ class Stored:
 
     def transform(self, content: Content, progress: Progress = no_progress) -> Block:  # noqa: ARG002
         """(n, width)"""
-        return self.E[content.column("row").to_numpy()]
+        return np.asarray(self.E[content.column("row").to_numpy()])
 
     def state(self) -> State:
         """Never written."""
@@ -130,7 +130,7 @@ def ours(p: Problem, seed: int, *, minilm: bool) -> list[dict[str, Any]]:
     began = time.perf_counter()
     encoded = fit_encoder(Content(fitted_on), dict.fromkeys(p.columns, ColumnRole.TEXT), ["tfidf", *more], seed=seed)
     seconds, settings = time.perf_counter() - began, Settings(seed=seed)
-    given = {"votes": p.votes, "votes_val": p.votes_val, "classes": range(p.n_classes)}
+    given: dict[str, Any] = {"votes": p.votes, "votes_val": p.votes_val, "classes": range(p.n_classes)}
     N, y_val = len(p.rows.train), p.y[p.rows.val]
     X = encoded.X
     weighing = weigh(encoded, CampaignData.of(X[:N], X_val=X[N:], y_val=y_val, **given), settings)
