@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +45,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
 _CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
 _FOLDER = "Folder with features.npy, weak.csv or source_votes.csv, val_features.npy, val_labels.csv, items.csv, …"
+_EXPORT_OUT = "File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx; for a report .html."
+_WHAT = (
+    "dataset: every row with content, final label, where it comes from and what is in doubt; predictions: what the final model "
+    "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
+    "and tables."
+)
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
 
 
@@ -157,16 +164,23 @@ def vote(
 @takes(ws=workspace_options())
 def export(
     campaign: Campaign,
-    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx.")],
+    out: Annotated[Path, typer.Option(help=_EXPORT_OUT)],
     ws: "Workspace",
-    what: Annotated[str, typer.Option(help="labels; votes: the whole ledger of them; or the final model.")] = "labels",
+    what: Annotated[str, typer.Option(help=_WHAT)] = "dataset",
 ) -> None:
-    """Write the present labels, all votes or the final model to a file."""
-    from labelchef.services import exchange
+    """Write the data set, predictions, the final model, all votes or the report to a file."""
+    from labelchef.services import exchange, take_home
 
-    writers = {"labels": exchange.export_labels, "votes": exchange.export_votes, "model": exchange.export_model}
+    writers: dict[str, Callable[[Workspace, str, Path], Path]] = {
+        "dataset": take_home.export_dataset,
+        "predictions": take_home.export_predictions,
+        "model": exchange.export_model,
+        "votes": exchange.export_votes,
+        "labels": exchange.export_labels,
+        "report": exchange.export_report,
+    }
     if what not in writers:
-        raise InvalidInputError(f"what is {what!r}; expected labels, votes or model", code="what")
+        raise InvalidInputError(f"what is {what!r}; expected one of: {', '.join(writers)}", code="what")
     console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
 
 
@@ -211,15 +225,9 @@ def report(
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
 ) -> None:
     """Write the report of a campaign: plots and tables in one HTML file."""
-    from labelchef.io.artefacts import write_text
     from labelchef.services import exchange
 
-    page = exchange.report(ws, campaign)
-    try:
-        write_text(out, page)
-    except OSError as error:
-        raise InvalidInputError(f"{out} cannot be written: {error.strerror or error}", code="out") from None
-    console.print(f"report: {out.resolve()}")
+    console.print(f"report: {exchange.export_report(ws, campaign, out).resolve()}")
 
 
 @takes(ws=workspace_options())
