@@ -630,6 +630,7 @@ class Session:
         began, W = time.perf_counter(), construction.point.W
         choice = None if self.learner is None else self.learner.choice
         steering = self.steering.metrics(W)
+        baselines = self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice)
         return RoundRecord(
             number=len(self.rounds),
             batch=batch,
@@ -648,7 +649,7 @@ class Session:
             seconds={**seconds, "evaluate": time.perf_counter() - began},
             choice=choice,
             ruling=self.ruling,
-            baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
+            baselines=baselines,
         )
 
 
