@@ -48,6 +48,7 @@ from labelchef.domain.records import (
 from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
+from labelchef.engines.memory import one_blas_thread
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
@@ -171,7 +172,8 @@ class CrossFitted(Split):
             assert self._logits is not None, "follow() comes first"
             assert np.array_equal(self._logits[0], W), "only the present model is settled"
             A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
-            gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
+            with one_blas_thread():
+                gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
             value = float(cross_entropies(A, Y).mean())
             self._settled = Point(W, A[:, 1:] - A[:, :1], value, np.asarray(gradient))
         return self._settled
@@ -628,6 +630,7 @@ class Session:
         began, W = time.perf_counter(), construction.point.W
         choice = None if self.learner is None else self.learner.choice
         steering = self.steering.metrics(W)
+        baselines = self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice)
         return RoundRecord(
             number=len(self.rounds),
             batch=batch,
@@ -646,7 +649,7 @@ class Session:
             seconds={**seconds, "evaluate": time.perf_counter() - began},
             choice=choice,
             ruling=self.ruling,
-            baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
+            baselines=baselines,
         )
 
 
