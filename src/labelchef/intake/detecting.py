@@ -475,7 +475,7 @@ class _Detective:
             ("--image", given.image),
             ("--columns", given.columns),
             ("--labels", given.labels),
-            ("--truth", (given.truth,)),
+            ("--truth-column", (given.truth,)),
             ("--split", (given.split,)),
             ("--shown", given.shown),
         ):
@@ -788,7 +788,7 @@ class _Detective:
             roles[name] = ColumnRole.SOURCE
             message = (
                 f"{look.title}: the labels in {name!r} are taken as a source that may be wrong. If they are "
-                f"right: --truth {name}; "
+                f"right: --truth-column {name}; "
                 f"to leave them out: --ignore {name}"
             )
         self._note("label-role", message, [name])
