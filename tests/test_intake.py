@@ -23,28 +23,7 @@ from labelchef.io.queries import SqlQuery
 from labelchef.io.tables import FORMATS, write_table
 from tests.test_formats import images, packed
 
-WORDS = [
-    "the",
-    "plane",
-    "was",
-    "late",
-    "and",
-    "nobody",
-    "told",
-    "us",
-    "anything",
-    "about",
-    "the",
-    "new",
-    "gate",
-    "or",
-    "our",
-    "bags",
-    "which",
-    "came",
-    "days",
-    "after",
-]
+WORDS = ("the plane was late and nobody told us anything about the new gate or our bags which came days after").split()  # noqa: SIM905
 CLASSES = ("bad", "fine", "good")
 N = 60
 
@@ -380,8 +359,8 @@ def test_ids_written_otherwise_match_nothing_and_the_message_says_why(tmp_path: 
 
 def test_the_same_text_in_two_parts_is_told(tmp_path: Path) -> None:
     frame = items()
-    frame.loc[40, "text"] = "  " + frame.loc[2, "text"].upper().replace(" ", "   ")
-    frame.loc[41, "text"] = frame.loc[42, "text"] + " indeed"
+    frame.loc[40, "text"] = "  " + text_of(2).upper().replace(" ", "   ")
+    frame.loc[41, "text"] = text_of(42) + " indeed"
     test = pd.DataFrame({"text": [text_of(3), text_of(50), text_of(900)], "label": ["bad", "fine", "good"]})
     raw = join(detect(write(tmp_path, tweets=frame, votes=wide(), gold=gold(), test=test)))
     assert told(raw, "leak-train-trusted").examples == ("040",)
