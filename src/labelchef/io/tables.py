@@ -200,6 +200,7 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
     }
     if kind not in FORMATS:
         raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
+    formats.check_names(path, [str(name) for name in frame.columns])
     try:
         with whole_file(path) as stream:
             writers[kind](frame, stream)
