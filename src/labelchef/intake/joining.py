@@ -883,7 +883,7 @@ class _Joiner:
                 "contradictory-votes",
                 Severity.WARNING,
                 f"{len(wrong)} times a source says two things of one item; these votes are left out",
-                [f"{source} on {item}" for item, source in zip(wrong["item"], wrong["source"], strict=True)],
+                sorted(f"{source} on {item}" for item, source in zip(wrong["item"], wrong["source"], strict=True)),
             )
             votes = votes[~pairs]
         at = votes["item"].map(pool.row_of)
