@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -33,6 +33,7 @@ _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or s
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
+Value = TypeVar("Value")
 Columns = list[str] | None
 Files = list[Path] | None
 
@@ -71,7 +72,10 @@ def init(
     settings: Settings,
     person: Person = None,
 ) -> None:
-    """Make a workspace, and in it a campaign from your data: labelchef init NAME data.csv --votes votes.csv --trusted gold.csv."""
+    """Make a workspace, and in it a campaign from your data.
+
+    labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
+    """
     from labelchef.intake.detecting import Given
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
@@ -152,11 +156,7 @@ def _from_arrays(
     from labelchef.campaign.data import find_files
     from labelchef.services.campaigns import create_campaign
 
-    found = (
-        find_files(folder, by_position=by_position)
-        if folder
-        else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
-    )
+    found = find_files(folder) if folder else campaign_files(arrays, or_else=", or a --folder with them")
     with workspace(home, database, make=True) as ws:
         made = create_campaign(ws, name, found, settings, who_is(person))
         _made(made, home)
@@ -212,7 +212,7 @@ def _cut(value: str | None) -> str:
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
 
 
-def _all(values: "list[Path] | list[str] | None") -> tuple:  # type: ignore[type-arg]
+def _all(values: list[Value] | None) -> tuple[Value, ...]:
     return tuple(values or ())
 
 
