@@ -269,13 +269,19 @@ class _Column:
         return 0 < self.n_filled == self.distinct
 
     @property
+    def row_numbers(self) -> bool:
+        """Whether these are row numbers that were written with a table: they say nothing of the item, so they are never ids."""
+        return self.name == formats.NAMELESS or self.name.startswith("Unnamed:")
+
+    @property
     def called_id(self) -> bool:
-        return bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
+        named = bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
+        return named and not self.row_numbers
 
     @property
     def codes(self) -> bool:
         """Whether the values are codes such as numbers of items: distinct, short, without spaces, no fractions."""
-        if not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
+        if self.row_numbers or not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
             return False
         if not self.numeric:
             return bool(self.values.iloc[:2000].str.contains(r"\d").mean() > 0.5)
@@ -469,7 +475,7 @@ class _Detective:
             ("--image", given.image),
             ("--columns", given.columns),
             ("--labels", given.labels),
-            ("--truth", (given.truth,)),
+            ("--truth-column", (given.truth,)),
             ("--split", (given.split,)),
             ("--shown", given.shown),
         ):
@@ -660,7 +666,7 @@ class _Detective:
             for name in look.table.vectors:
                 roles[name] = ColumnRole.FEATURE
             for name, one in look.columns.items():
-                if name != key and one.numeric and not one.id_like:
+                if name != key and one.numeric and not one.id_like and not one.row_numbers:
                     roles[name] = ColumnRole.FEATURE
         elif look.role in (FileRole.TRUSTED, FileRole.TEST):
             label = self._label_column(look)
@@ -725,7 +731,9 @@ class _Detective:
             elif one.text and not chosen:
                 roles[name] = ColumnRole.TEXT
                 readable.append(name)
-        rest = [name for name in free if roles[name] is ColumnRole.IGNORED and free[name].n_filled > 0]
+        rest = [
+            n for n, one in free.items() if roles[n] is ColumnRole.IGNORED and one.n_filled > 0 and not one.row_numbers
+        ]
         has_content = chosen or any(role in (ColumnRole.TEXT, ColumnRole.IMAGE) for role in roles.values())
         self._remaining(look, roles, rest, has_content)
         vote_vectors = look.vote_vectors()
@@ -780,7 +788,7 @@ class _Detective:
             roles[name] = ColumnRole.SOURCE
             message = (
                 f"{look.title}: the labels in {name!r} are taken as a source that may be wrong. If they are "
-                f"right: --truth {name}; "
+                f"right: --truth-column {name}; "
                 f"to leave them out: --ignore {name}"
             )
         self._note("label-role", message, [name])

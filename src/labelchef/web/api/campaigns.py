@@ -54,7 +54,9 @@ def create_campaign(
         stored = {name: [saved(root / name, one) for one in part] for name, part in form.files().items()}
         paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
         settings = Settings.of(form.settings.given())
-        return service.create_campaign(ws, form.name, CampaignFiles(**paths), settings, who.name)
+        return service.create_campaign(
+            ws, form.name, CampaignFiles(**paths, by_position=form.by_position), settings, who.name
+        )
 
 
 @routes.post(
@@ -68,7 +70,9 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
     if not options.folder_allowed(folder):
         below = f"below {options.import_root}" if options.import_root else "set by LABELCHEF_IMPORT_ROOT"
         raise WebError(403, f"campaigns are made from folders {below} only; upload the files instead", code="folder")
-    return service.create_from_folder(ws, form.name, folder, Settings.of(form.settings.given()), who.name)
+    return service.create_from_folder(
+        ws, form.name, folder, Settings.of(form.settings.given()), who.name, by_position=form.by_position
+    )
 
 
 @routes.get("/{campaign}")
