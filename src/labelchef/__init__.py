@@ -14,8 +14,9 @@ from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
 from labelchef.domain.validation import Gain
 
 if TYPE_CHECKING:
-    from labelchef.classifier import LinearClassifier, load_model
+    from labelchef.classifier import LinearClassifier
     from labelchef.cleaner import CleaningResult, LabelCleaner
+    from labelchef.model import EncodedClassifier, load_model
     from labelchef.sources.functions import labelling_function
 
 __version__ = "0.2.0.dev0"
@@ -24,6 +25,7 @@ __all__ = [
     "Batch",
     "CleaningResult",
     "ConvergenceWarning",
+    "EncodedClassifier",
     "Gain",
     "InvalidInputError",
     "JudgeWarning",
@@ -46,10 +48,14 @@ def __getattr__(name: str) -> Any:
         from labelchef import cleaner
 
         return getattr(cleaner, name)
-    if name in {"LinearClassifier", "load_model"}:
-        from labelchef import classifier
+    if name == "LinearClassifier":
+        from labelchef.classifier import LinearClassifier
 
-        return getattr(classifier, name)
+        return LinearClassifier
+    if name in {"EncodedClassifier", "load_model"}:
+        from labelchef import model
+
+        return getattr(model, name)
     if name == "labelling_function":
         from labelchef.sources import functions
 
