@@ -65,7 +65,32 @@ class ColumnRole(StrEnum):
     """In a long table of votes: the label."""
     PROBABILITY = "probability"
     """In a long table of votes: the probability of the label."""
+    SPLIT = "split"
+    """Says which rows are train, trusted (also valid, dev, gold) or test."""
     IGNORED = "ignored"
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    """No campaign can be made before it is mended."""
+    WARNING = "warning"
+    """Probably not what was meant."""
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was found in the files and that people should know before they go on."""
+
+    code: str
+    severity: Severity
+    message: str
+    """What was found, and what to do: the option or click that helps."""
+    count: int = 0
+    """How many rows, ids or columns it concerns."""
+    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +117,8 @@ class Plan:
     """Join files by row number: only where the user said so."""
     classes: tuple[str, ...] | None = None
     """The class names in their order; None for those that occur, in alphabetical order."""
+    findings: tuple[Finding, ...] = ()
+    """Where the files leave open what is meant: what was assumed, and the option that says otherwise."""
 
     def of(self, role: FileRole) -> tuple[FilePlan, ...]:
         """The files with this role."""
@@ -123,30 +150,18 @@ class Plan:
             for one in values["files"]
         )
         classes = values.get("classes")
-        return cls(files, bool(values.get("by_position", False)), None if classes is None else tuple(map(str, classes)))
-
-
-class Severity(StrEnum):
-    """How much a finding matters."""
-
-    ERROR = "error"
-    """No campaign can be made before it is mended."""
-    WARNING = "warning"
-    """Probably not what was meant."""
-    NOTE = "note"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that was found in the files and that people should know before they go on."""
-
-    code: str
-    severity: Severity
-    message: str
-    """What was found, and what to do: the option or click that helps."""
-    count: int = 0
-    """How many rows, ids or columns it concerns."""
-    examples: tuple[str, ...] = ()
+        findings = tuple(
+            Finding(
+                str(one["code"]),
+                Severity(one["severity"]),
+                str(one["message"]),
+                int(one.get("count", 0)),
+                tuple(map(str, one.get("examples", ()))),
+            )
+            for one in values.get("findings", ())
+        )
+        named = None if classes is None else tuple(map(str, classes))
+        return cls(files, bool(values.get("by_position", False)), named, findings)
 
 
 @dataclass(frozen=True)
