@@ -107,13 +107,6 @@ class NewTokenView(ApiTokenInfo):
     secret: str
 
 
-class ImportView(BaseModel):
-    """What was done with a file of votes."""
-
-    counts: dict[str, int]
-    dry_run: bool
-
-
 class HealthView(BaseModel):
     """That the server answers, and its version."""
 
