@@ -67,7 +67,7 @@ def campaign_data(
 
     return CampaignData.of(
         X, weak, X_val=X_val, y_val=names(y_val), X_test=X_test, y_test=names(y_test), y_clean=names(clean),
-        classes=classes, contents=Contents(items, val_items, media),
+        classes=classes, contents=Contents(items, val_items, media=media),
     )  # fmt: skip
 
 

@@ -14,8 +14,10 @@ from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
 from labelchef.domain.validation import Gain
 
 if TYPE_CHECKING:
-    from labelchef.classifier import LinearClassifier, load_model
+    from labelchef.classifier import LinearClassifier
     from labelchef.cleaner import CleaningResult, LabelCleaner
+    from labelchef.model import EncodedClassifier, load_model
+    from labelchef.sources.functions import labelling_function
 
 __version__ = "0.2.0.dev0"
 
@@ -23,6 +25,7 @@ __all__ = [
     "Batch",
     "CleaningResult",
     "ConvergenceWarning",
+    "EncodedClassifier",
     "Gain",
     "InvalidInputError",
     "JudgeWarning",
@@ -34,6 +37,7 @@ __all__ = [
     "RoundRecord",
     "StopReason",
     "Votes",
+    "labelling_function",
     "load_model",
 ]
 
@@ -44,8 +48,16 @@ def __getattr__(name: str) -> Any:
         from labelchef import cleaner
 
         return getattr(cleaner, name)
-    if name in {"LinearClassifier", "load_model"}:
-        from labelchef import classifier
+    if name == "LinearClassifier":
+        from labelchef.classifier import LinearClassifier
 
-        return getattr(classifier, name)
+        return LinearClassifier
+    if name in {"EncodedClassifier", "load_model"}:
+        from labelchef import model
+
+        return getattr(model, name)
+    if name == "labelling_function":
+        from labelchef.sources import functions
+
+        return functions.labelling_function
     raise AttributeError(f"module 'labelchef' has no attribute {name!r}")

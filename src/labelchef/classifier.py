@@ -127,8 +127,17 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError("this model was trained on features without names")
         return np.array(list(self.feature_names), dtype=object)
 
-    def save(self, path: str | Path, *, settings: Mapping[str, Any] | None = None) -> Path:
-        """Write model.npz, whole and without pickle. `settings` are kept in the file for whoever asks how it was made."""
+    def save(
+        self,
+        path: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        more: Mapping[str, "np.ndarray[Any, Any]"] | None = None,
+    ) -> Path:
+        """Write model.npz, whole and without pickle. `settings` are kept in the file for whoever asks how it was made.
+
+        `more` are arrays that the file holds beside the model, such as its encoder (`labelchef.model`).
+        """
         coef, intercept, offsets = self._checked()
         names = self.classes_.tolist()
         other = [name for name in names if type(name) not in (str, int, float, bool)]
@@ -146,36 +155,30 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         path = Path(path)
         with whole_file(path) as stream:
-            np.savez(
-                stream, coef=coef, intercept=intercept, offsets=offsets, temperature=np.float64(self.temperature),
-                meta=np.array(json.dumps(meta, ensure_ascii=False, default=str)),
-            )  # fmt: skip
+            held: dict[str, Any] = {
+                "coef": coef,
+                "intercept": intercept,
+                "offsets": offsets,
+                "temperature": np.float64(self.temperature),
+                "meta": np.array(json.dumps(meta, ensure_ascii=False, default=str)),
+                **(more or {}),
+            }
+            np.savez(stream, **held)
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote, or the model.npz of labelchef 0.1. Nothing in the file is executed."""
         path = Path(path)
-        if not path.is_file():
-            raise InvalidInputError(f"there is no file {path}; expected a model.npz of labelchef", code="file")
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-                arrays = {name: np.asarray(archive[name]) for name in archive.files}
-            meta = json.loads(str(arrays.pop("meta")))
-            version = meta.get("format", 1)
-        except Exception as error:  # every way in which a file can fail to be a model
-            raise InvalidInputError(
-                f"{path} is no labelchef model: {str(error) or type(error).__name__}; expected a model.npz that labelchef wrote",
-                code="file",
-            ) from None
-        if version not in (1, FORMAT):
-            raise InvalidInputError(
-                f"{path} has format {version}; this version of labelchef reads up to {FORMAT}. Read it with a later version",
-                code="file",
-            )
+        return cls.of_archive(read_archive(path), path)
+
+    @classmethod
+    def of_archive(cls, archive: "ModelArchive", path: Path) -> Self:
+        """From what a model.npz holds; `path` is named in errors."""
+        arrays, meta = archive.arrays, archive.meta
         try:
             names = name_array(meta["classes"])
-            if version == 1:
+            if archive.format == 1:
                 return cls.of(arrays["W"], names, bias=bool(meta["settings"].get("fit_intercept", True)))
             model = cls(
                 arrays["coef"], arrays["intercept"], names, float(arrays["temperature"]), arrays["offsets"],
@@ -298,9 +301,35 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return coef, intercept, offsets
 
 
-def load_model(path: str | Path) -> LinearClassifier:
-    """The classifier in a model.npz. Nothing in the file is executed."""
-    return LinearClassifier.load(path)
+@dataclass(frozen=True)
+class ModelArchive:
+    """What a model.npz holds, not yet checked."""
+
+    format: int
+    arrays: Mapping[str, "np.ndarray[Any, Any]"]
+    meta: Mapping[str, Any]
+
+
+def read_archive(path: Path) -> ModelArchive:
+    """The arrays and facts in a model.npz. Nothing in the file is executed."""
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}; expected a model.npz of labelchef", code="file")
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+        meta = json.loads(str(arrays.pop("meta")))
+        version = meta.get("format", 1)
+    except Exception as error:  # every way in which a file can fail to be a model
+        raise InvalidInputError(
+            f"{path} is no labelchef model: {str(error) or type(error).__name__}; expected a model.npz that labelchef wrote",
+            code="file",
+        ) from None
+    if version not in (1, FORMAT):
+        raise InvalidInputError(
+            f"{path} has format {version}; this version of labelchef reads up to {FORMAT}. Read it with a later version",
+            code="file",
+        )
+    return ModelArchive(version, arrays, meta)
 
 
 def require_onnx() -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
 from labelchef.campaign.votes import CastVotes, read_votes, with_weak_source
@@ -36,12 +37,18 @@ class Contents:
 
     items: pd.DataFrame | None = None
     val_items: pd.DataFrame | None = None
+    test_items: pd.DataFrame | None = None
     media: Path | None = None
     """The folder that the images are in."""
 
-    def check(self, n_train: int, n_val: int) -> None:
+    def check(self, n_train: int, n_val: int, n_test: int = 0) -> None:
         """Refuse tables of another length, ids that repeat, images that are not there."""
-        for frame, rows, what in ((self.items, n_train, "items"), (self.val_items, n_val, "val_items")):
+        tables_of = (
+            (self.items, n_train, "items"),
+            (self.val_items, n_val, "val_items"),
+            (self.test_items, n_test, "test_items"),
+        )
+        for frame, rows, what in tables_of:
             if frame is not None:
                 _check_items(frame, rows, what, self.media)
         both = set(self.keys(n_train)) & set(self.val_keys(n_train, n_val))
@@ -66,11 +73,15 @@ class Contents:
         yield from _rows(SplitName.TRAIN, self.keys(len(clean)), clean, self.items)
         yield from _rows(SplitName.VALIDATION, self.val_keys(len(clean), len(y_val)), y_val, self.val_items)
         if y_test is not None:
-            yield from _rows(SplitName.TEST, [f"test-{k}" for k in range(len(y_test))], y_test, None)
+            ids = _ids(self.test_items)
+            taken = set(self.keys(len(clean))) | set(self.val_keys(len(clean), len(y_val)))
+            if ids is None or set(ids) & taken:
+                ids = [f"test-{k}" for k in ids or range(len(y_test))]
+            yield from _rows(SplitName.TEST, ids, y_test, self.test_items)
 
     def images(self) -> list[str]:
         """The images that items name, below the media folder."""
-        frames = [frame for frame in (self.items, self.val_items) if frame is not None]
+        frames = [one for one in (self.items, self.val_items, self.test_items) if one is not None]
         return sorted({name for frame in frames for name in _image_names(frame)})
 
 
@@ -189,7 +200,7 @@ class CampaignData:
         """Data from arrays or frames; whatever is wrong with them is refused with what was expected.
 
         Without `Y_weak`, the weak labels are the shares of the votes, and without `classes` too, the classes are those of
-        `CastVotes.classes`.
+        `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers.
         """
         contents = contents or Contents()
         rows = read(X, "X", None)
@@ -200,9 +211,11 @@ class CampaignData:
         validation = _split(X_val, y_val, names, rows, "val", read)
         assert validation is not None, "a split that is missing is refused"
         if found is None:
-            assert weak is not None, "data without weak labels and votes are refused"
             if votes_val is not None:
                 raise InvalidInputError("votes_val was given without votes; expected both, or neither", code="votes")
+            if weak is None:
+                found = SourceVotes((), len(names), csr_array((len(rows), 0)))
+                weak = np.full((len(rows), len(names)), 1.0 / len(names))
         elif weak is None:
             weak = found.shares()
         else:
@@ -245,13 +258,14 @@ def _class_names(
     """The classes by `classes`, else by the weak labels, else by the votes."""
     if weak is not None:
         return ClassNames.of(classes, Y_weak, weak.shape[1])
-    if cast is None:
+    if cast is None and classes is None:
         raise InvalidInputError(
             "neither weak labels nor votes were given; expected Y_weak (samples, classes), votes of sources, or both: "
-            "fit(X, Y_weak, …) or fit(X, votes=…, …)",
+            "fit(X, Y_weak, …) or fit(X, votes=…, …). If there are none, name the classes: fit(X, classes=[…], …)",
             code="weak_labels",
         )
     if classes is None:
+        assert cast is not None, "refused above"
         return cast.classes(y_val)
     given = as_list(classes, "classes")
     if len(given) < 2:
@@ -304,7 +318,7 @@ def read_files(files: CampaignFiles) -> CampaignData:
         contents=Contents(
             None if files.items is None else tables.read_items(files.items, "items"),
             None if files.val_items is None else tables.read_items(files.val_items, "validation items"),
-            files.media,
+            media=files.media,
         ),
     )
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from labelchef.campaign.deciding import retempered, ruling_of
+from labelchef.campaign.deciding import ruling_of
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
@@ -166,12 +166,11 @@ class Baselines:
         judges: Mapping[str, Split],
         *,
         metric: str,
-        seed: int,
         anew: bool,
     ) -> dict[str, dict[str, Metrics]]:
         """'trusted_only' and 'no_weak' on the parts that judge; nothing where there is no clean model.
 
-        τ is chosen once, the temperature `anew` when the learner's choice is.
+        Temperatures and rules are chosen `anew` when the learner's choice is, over the trusted samples alone.
         """
         if learner is None or learner.clean_parameters is None:
             return {}
@@ -181,11 +180,8 @@ class Baselines:
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():
-            prior = probabilities(held_out).mean(axis=0)
-            if name not in self._rulings:
-                self._rulings[name] = ruling_of(held_out, y, prior, metric, seed)
-            elif anew:
-                self._rulings[name] = retempered(self._rulings[name], held_out, y, prior)
+            if name not in self._rulings or anew:
+                self._rulings[name] = ruling_of(held_out, y, held_out, metric)
             ruling = self._rulings[name]
             for split, part in judges.items():
                 A = held_out if isinstance(part, CrossFitted) else with_reference(part.at(W).logits)

@@ -29,7 +29,7 @@ from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import Doubted, LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.engines.memory import one_blas_thread
@@ -344,15 +344,22 @@ class Learner:
         return Sample(dense, scale, votes, given, y, n_trusted, n_clean, times, self.bias, self.seed)
 
     def _drawn(self, labels: LabelTable) -> Ints:
-        """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first."""
-        order, cleaned = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items), labels.cleaned
-        weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), np.arange(self.n_items, len(cleaned))[:CLEAN]
-        return np.concatenate([weak, trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
+        return drawn_rows(labels.cleaned, self.n_items, self.seed)
 
     def _times(self, labels: LabelTable) -> float:
-        """How many weak samples each of those drawn stands for."""
-        n_weak = int(np.count_nonzero(~labels.cleaned[: self.n_items]))
-        return max(1.0, n_weak / ROWS)
+        return times_drawn(labels.cleaned, self.n_items)
+
+
+def drawn_rows(cleaned: Bools, n_items: int, seed: int) -> Ints:
+    """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first; `cleaned` (N + n,), `n_items` N."""
+    order = np.random.default_rng([seed, _DRAW]).permutation(n_items)
+    weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), np.arange(n_items, len(cleaned))[:CLEAN]
+    return np.concatenate([weak, trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
+
+
+def times_drawn(cleaned: Bools, n_items: int) -> float:
+    """How many weak samples each of those drawn stands for."""
+    return max(1.0, int(np.count_nonzero(~cleaned[:n_items])) / ROWS)
 
 
 @dataclass

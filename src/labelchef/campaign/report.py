@@ -18,7 +18,10 @@ from labelchef.domain.learning import InUse
 from labelchef.domain.records import UNRESOLVED, Metrics, RoundRecord
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, AuditReport, CalibrationError, Figure, Gain, note_on
-from labelchef.report import ReportData
+from labelchef.report import ReportData, Thumbnail
+
+_TEXT = 200
+"""Characters of a text that the report shows."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class Items:
     weak: Float64s
     truth: Ints | None = None
     """True class ids (N,), −1 where unknown; None where nothing is known."""
+    texts: Mapping[int, str] = field(default_factory=dict)
+    """By row: what people read, of rows that have such and were asked."""
+    thumbnails: Mapping[int, Thumbnail] = field(default_factory=dict)
+    """By row: what people saw, likewise."""
 
     def class_name(self, class_id: int) -> Any:
         """A class by its id; None for `UNRESOLVED`."""
@@ -122,7 +129,7 @@ def _first_selected(rounds: Sequence[RoundRecord], scores: Float64s) -> Float64s
 
 
 def asked_frame(rounds: Sequence[RoundRecord], items: Items) -> pd.DataFrame:
-    """A row a decision: round, item, weak, suggested, decided, support, influence and, where known, truth."""
+    """A row a decision: round, item, text, image, weak, suggested, decided, support, influence and, where known, truth."""
     rows: list[dict[str, Any]] = []
     for record in rounds:
         decided, batch = record.decisions, record.batch
@@ -131,6 +138,7 @@ def asked_frame(rounds: Sequence[RoundRecord], items: Items) -> pd.DataFrame:
             row = {
                 "round": record.number,
                 "item": items.keys[item],
+                **_content(items, item),
                 "weak": items.class_name(items.weak[item].argmax()),
                 "suggested": items.class_name(batch.suggested[k]),
                 "decided": items.class_name(decided.labels[k]),
@@ -141,6 +149,17 @@ def asked_frame(rounds: Sequence[RoundRecord], items: Items) -> pd.DataFrame:
                 row["truth"] = items.class_name(items.truth[item])
             rows.append(row)
     return pd.DataFrame(rows, dtype=object)
+
+
+def _content(items: Items, item: int) -> dict[str, Any]:
+    """The columns text and image, where any item has such."""
+    found: dict[str, Any] = {}
+    if items.texts:
+        text = " ".join(items.texts.get(item, "").split())
+        found["text"] = text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
+    if items.thumbnails:
+        found["image"] = items.thumbnails.get(item)
+    return found
 
 
 @dataclass(frozen=True)

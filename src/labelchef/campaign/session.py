@@ -17,7 +17,7 @@ import numpy as np
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.calibration import calibration_error
 from labelchef.campaign.choice import plain_influence
-from labelchef.campaign.deciding import offsets_of, retempered, ruling_of
+from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
@@ -157,33 +157,29 @@ class Session:
     def _judge(self, construction: Construction, *, anew: bool = False) -> None:
         """Let the trusted samples that train be judged by models without them, and choose the ruling by that.
 
-        τ is chosen for the first model and stays: the trusted samples that choose it are the same ones later, so that another
-        choice would add noise and nothing else. The temperature is fitted `anew` with every choice of the learner; in between,
-        only the offsets follow the model.
+        Temperature and τ are chosen for the first model, and `anew` with every choice of the learner; in between, only the
+        offsets follow the model.
         """
         if self.learner is None or not isinstance(self.steering, CrossFitted):
             return
         shift = self.learner.belief_shift(self.objective, self.labels)
         self.steering.follow(self.objective, construction, shift)
-        prior = self._mean_prediction(construction)
-        A = with_reference(self.steering.settled(construction.point.W).logits)
-        if self.ruling is None:
-            self.ruling = ruling_of(A, self.steering.y, prior, self.metric, self.seed)
-        elif anew:
-            self.ruling = retempered(self.ruling, A, self.steering.y, prior)
+        if self.ruling is None or anew:
+            held_out = with_reference(self.steering.settled(construction.point.W).logits)
+            self.ruling = ruling_of(held_out, self.steering.y, self._item_logits(construction), self.metric)
         else:
-            self.ruling = replace(self.ruling, offsets=offsets_of(self.ruling.tau, prior))
+            self.ruling = followed(self.ruling, self._item_logits(construction))
         for part in (self.steering, self.judging, self.test):
             if part is not None:
                 part.ruling = self.ruling
 
-    def _mean_prediction(self, construction: Construction) -> Float64s:
-        """(C,), over the N samples."""
-        A = with_reference(self.objective.engine.host(construction.point.logits[: self.n_train]))
-        return np.asarray(probabilities(A).mean(axis=0))
+    def _item_logits(self, construction: Construction) -> Float64s:
+        """(m, C) of the N samples; of every k-th one, if there are more than `MOST`."""
+        every = -(-self.n_train // MOST)
+        return np.asarray(with_reference(self.objective.engine.host(construction.point.logits[: self.n_train : every])))
 
     def ruling_of(self, construction: Construction) -> Ruling | None:
-        """Temperature and decision rule of a model of the labels as they stand; τ is that of the first model."""
+        """Temperature and decision rule of a model of the labels as they stand."""
         if self.ruling is None or self.learner is None or not isinstance(self.steering, CrossFitted):
             return self.ruling
         A, shift = (
@@ -191,7 +187,7 @@ class Session:
             self.learner.belief_shift(self.objective, self.labels),
         )
         A = A if shift is None else A + shift
-        return retempered(self.ruling, A, self.steering.y, self._mean_prediction(construction))
+        return ruling_of(A, self.steering.y, self._item_logits(construction), self.metric)
 
     def predicted(self, items: Ints) -> Ints:
         """The classes that the model predicts of these samples."""
@@ -477,7 +473,7 @@ class Session:
         steering = self.steering.metrics(W)
         anew = not self.rounds or self.rounds[-1].choice != choice
         baselines = self._baselines.measure(
-            self.learner, self.objective, self.labels, self._judges, metric=self.metric, seed=self.seed, anew=anew
+            self.learner, self.objective, self.labels, self._judges, metric=self.metric, anew=anew
         )
         return RoundRecord(
             number=len(self.rounds),

@@ -1,5 +1,6 @@
 """The HTML report: one file, no script, nothing fetched from anywhere."""
 
+import base64
 import html
 import importlib.util
 from collections.abc import Iterator
@@ -14,6 +15,20 @@ from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE
 from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain, measured_on
 
+_LONG = 40
+"""Characters from which on the text of a cell is wrapped."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small image in a cell of a table."""
+
+    png: bytes
+
+    def tag(self) -> str:
+        """As HTML; the image is in the page itself."""
+        return f'<img alt="" src="data:image/png;base64,{base64.b64encode(self.png).decode()}">'
+
 
 @dataclass(frozen=True)
 class ReportData:
@@ -27,7 +42,7 @@ class ReportData:
     """Scores of all training samples at the start, NaN where clean."""
     first_selected: Float64s
     asked: pd.DataFrame
-    """A row a sample asked: round, item, weak, suggested, decided, support, influence and, if known, truth."""
+    """A row a sample asked: round, item, weak, suggested, decided, support, influence and, if there: text, image, truth."""
     target_metric: str = "f1_macro"
     target: float | None = None
     notes: list[str] = field(default_factory=list)
@@ -185,11 +200,15 @@ def _tiles(data: ReportData) -> str:
 
 def _table(frame: pd.DataFrame) -> str:
     head = "".join(f"<th>{html.escape(str(c))}</th>" for c in frame.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_shown(v))}</td>" for v in row) + "</tr>"
-        for row in frame.itertuples(index=False)
-    )
+    body = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in frame.itertuples(index=False))
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Thumbnail):
+        return f"<td>{value.tag()}</td>"
+    text = _shown(value)
+    return f"<td{' class=long' if len(text) > _LONG else ''}>{html.escape(text)}</td>"
 
 
 def _shown(value: Any) -> str:
@@ -213,6 +232,7 @@ figure {{ margin: 0; }} figure.sources {{ max-width: 44rem; margin-bottom: 1rem;
 .scroll {{ overflow: auto; max-height: 26rem; border: 1px solid var(--line); border-radius: 8px; }}
 table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
 th, td {{ text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }}
+td.long {{ white-space: normal; min-width: 18rem; }} td img {{ display: block; max-height: 4rem; }}
 th {{ position: sticky; top: 0; background: Canvas; }}
 summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 </style></head><body>

@@ -7,6 +7,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
@@ -45,22 +46,31 @@ _FROM = {
 
 
 def create_campaign(
-    ws: Workspace, name: str, files: CampaignFiles | CampaignData, settings: Settings, by: str
+    ws: Workspace,
+    name: str,
+    files: CampaignFiles | CampaignData,
+    settings: Settings,
+    by: str,
+    *,
+    encoder: bytes | None = None,
 ) -> CampaignSummary:
-    """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused."""
+    """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
+
+    `encoder` is what made the features, as a file holds it; it goes with the final model.
+    """
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
         why = f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters"
         raise InvalidInputError(why, code="name")
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
-    data.contents.check(len(data.X), len(y_val))
+    data.contents.check(len(data.X), len(y_val), 0 if y_test is None else len(y_test))
     check(data, settings)
     settings, _ = with_strengths(data, settings)
     public_id = new_public_id()
     folder = ws.home / CAMPAIGNS / public_id
     try:
         with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
-            arrays = _store(data, folder)
+            arrays = _store(data, folder, encoder)
         with ws.writing() as connection:
             campaign_table.insert_campaign(
                 connection,
@@ -82,9 +92,11 @@ def create_campaign(
     return made
 
 
-def _store(data: CampaignData, folder: Path) -> list[ArrayFacts]:
+def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
     arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
+    if encoder is not None:
+        arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.test is not None:
         arrays["test_features"] = data.test[0]
     for split, votes in (("votes", data.votes), ("val_votes", data.votes_val)):

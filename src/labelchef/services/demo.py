@@ -60,7 +60,7 @@ def demo_campaign(ws: "Workspace", *, seed: int = 0) -> CampaignSummary:
         media = Path(folder)
         items = _written(media, "train", digits.images)
         val_items = _written(media, "val", digits.X_val.reshape(-1, 8, 8) * 16)
-        return create_campaign(ws, NAME, _data(digits, Contents(items, val_items, media)), settings, "demo")
+        return create_campaign(ws, NAME, _data(digits, Contents(items, val_items, media=media)), settings, "demo")
 
 
 def _data(digits: DigitsData, contents: Contents | None = None) -> CampaignData:

@@ -1,7 +1,11 @@
 """Labels and votes out as tables, from the ledger: nothing is computed again. The report, for which what is known of sources is
 computed; the final model, which is trained for it; votes of other tools in."""
 
+import contextlib
+import io
+import struct
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +19,17 @@ from labelchef.domain.campaigns import AssignmentState, DecisionKind, Origin, Ro
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
+from labelchef.encoders.fitted import FittedEncoder
 from labelchef.io import tables
+from labelchef.io.artefacts import write_text
+from labelchef.model import EncodedClassifier
+from labelchef.report import Thumbnail, render_report, require_report
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.people.access import changing, check_person, looking
 from labelchef.services.progress import facts_of, gains_of
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.sources import sources
-from labelchef.services.trained import final_model, ledger_of, require_model
+from labelchef.services.trained import encoder_of, final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import (
     account_table,
@@ -34,6 +42,9 @@ from labelchef.store.arrays import read_array
 from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow, NewVote, SelectionRow, VoteRow
 
 MODEL_FORMATS = ("npz", "onnx")
+MOST_THUMBNAILS = 200
+"""Images in a report: it stays one file that a browser opens at once."""
+_THUMBNAIL = 96  # pixels
 
 
 def model_formats() -> tuple[str, ...]:
@@ -50,10 +61,13 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
     given = np.array([UNRESOLVED if item.label is None else item.label for item in items], dtype=np.int64)
     named = Items([item.key for item in items], classes, read_array(folder_of(ws, row), facts))
-    return _write(label_frame(named, given, {made.position: _decided(made) for made in decided.values()}), path, format)
+    return _write(
+        label_frame(named, given, {made.position: decided_of(made) for made in decided.values()}), path, format
+    )
 
 
-def _decided(row: DecisionRow) -> Decided:
+def decided_of(row: DecisionRow) -> Decided:
+    """A decision as the table of labels shows it."""
     taken_back = row.label is None or row.kind is DecisionKind.REOPEN
     return Decided(UNRESOLVED if taken_back else int(row.label or 0), row.by, row.support)
 
@@ -86,7 +100,8 @@ def export_votes(ws: Workspace, campaign: str, path: Path, format: str | None = 
 def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
     """Write the final model, trained from scratch on the labels after the last closed round: 'npz' or 'onnx', else by suffix.
 
-    The session is one of its own: a worker may go on meanwhile.
+    An .npz carries the encoder that made the features, so that it reads texts, images or tables; an .onnx file is the
+    classifier alone. The session is one of its own: a worker may go on meanwhile.
     """
     chosen = path.suffix.removeprefix(".").lower() if format is None else format
     if chosen not in MODEL_FORMATS:
@@ -95,15 +110,18 @@ def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = 
         require_onnx()
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
-    model = final_model(ws, row)
+    model, encoder = final_model(ws, row), encoder_of(ws, row)
     with writing_to(path, "make room or name another file"):
-        return model.to_onnx(path) if chosen == "onnx" else model.save(path, settings=row.settings.as_dict())
+        if chosen == "onnx":
+            return model.to_onnx(path)
+        if encoder is None:
+            return model.save(path, settings=row.settings.as_dict())
+        whole = EncodedClassifier(FittedEncoder.of_bytes(encoder), model)
+        return whole.save(path, settings=row.settings.as_dict())
 
 
 def report(ws: Workspace, campaign: str) -> str:
     """The HTML report of a campaign as it stands."""
-    from labelchef.report import render_report, require_report
-
     require_report()
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
@@ -111,6 +129,8 @@ def report(ws: Workspace, campaign: str) -> str:
         keys = [item.key for item in campaign_table.train_items(connection, row.id)]
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
+        asked = sorted(decision_table.last_decisions(connection, row.id))
+        seen = campaign_table.items_by_id(connection, asked)
     folder, metric, facts = require_folder(ws, row), row.settings.target_metric, facts_of(closed[-1].outcome)
     outcome = Outcome(
         title=f"labelchef: {row.name}",
@@ -123,7 +143,39 @@ def report(ws: Workspace, campaign: str) -> str:
         calibration=facts.calibration,
         sources=None if row.settings.trusted != TRAIN else sources(ws, campaign),
     )
-    return render_report(report_data(outcome, Items(keys, classes, read_array(folder, arrays["weak"]))))
+    items = Items(
+        keys,
+        classes,
+        read_array(folder, arrays["weak"]),
+        texts={one.position: one.text for one in seen.values() if one.text},
+        thumbnails=_thumbnails(folder, seen.values()),
+    )
+    return render_report(report_data(outcome, items))
+
+
+def _thumbnails(folder: Path, items: Iterable[ItemRow]) -> dict[int, Thumbnail]:
+    """Small images of items by position; one that cannot be read is left out."""
+    from PIL import Image
+
+    found: dict[int, Thumbnail] = {}
+    for item in [one for one in items if one.image][:MOST_THUMBNAILS]:
+        with contextlib.suppress(
+            OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError
+        ):
+            with Image.open(folder / "media" / str(item.image)) as image:
+                image.thumbnail((_THUMBNAIL, _THUMBNAIL))
+                small = io.BytesIO()
+                image.convert("RGB").save(small, "PNG", optimize=True)
+            found[item.position] = Thumbnail(small.getvalue())
+    return found
+
+
+def export_report(ws: Workspace, campaign: str, path: Path) -> Path:
+    """Write the HTML report of a campaign as it stands."""
+    page = report(ws, campaign)
+    with writing_to(path, "make room or name another file"):
+        write_text(path, page)
+    return path
 
 
 def _write(frame: pd.DataFrame, path: Path, format: str | None) -> Path:

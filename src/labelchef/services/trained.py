@@ -137,6 +137,13 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     return found
 
 
+def encoder_of(ws: Workspace, campaign: CampaignRow) -> bytes | None:
+    """What made the features of a campaign, as a file holds it; None where they were given."""
+    with ws.reading() as connection:
+        arrays = campaign_table.arrays_of(connection, campaign.id)
+    return bytes(read_array(require_folder(ws, campaign), arrays["encoder"])) if "encoder" in arrays else None
+
+
 def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
     """The final model after the last closed round, by a session of its own; the cache and the ledger stay as they are."""
     data, settings = data_of(ws, campaign), campaign.settings

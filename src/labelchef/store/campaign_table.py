@@ -194,6 +194,12 @@ def train_items(connection: sa.Connection, campaign_id: int) -> list[TrainItem]:
     return all_rows(connection, found, TrainItem, campaign_id=campaign_id, split=SplitName.TRAIN)
 
 
+def items_of_split(connection: sa.Connection, campaign_id: int, split: SplitName) -> list[ItemRow]:
+    """Every item of a split by position, with what people see of it."""
+    found = _SPLIT.order_by(Item.c.position)
+    return all_rows(connection, found, ItemRow, campaign_id=campaign_id, split=split)
+
+
 def next_attempt(connection: sa.Connection, item_id: int, attempt: int) -> None:
     """An item is to be asked again."""
     connection.execute(sa.update(Item).where(Item.c.id == item_id).values(attempt=attempt))

@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
 from labelchef.domain.validation import Comparison
-from labelchef.services import campaigns, exchange, trained
+from labelchef.services import campaigns, exchange, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
@@ -54,6 +54,18 @@ _TABLE: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {200: {"description": "The file.", "content": _CONTENT}},
 }
+
+
+@routes.get("/export/dataset", (409, "preparing", "there is no model yet"), **_TABLE)
+def export_dataset(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+    """Every row with its content, final label, where the label comes from, votes of sources, and what is in doubt."""
+    return _file(ws, campaign, "dataset", take_home.export_dataset, format, _TYPES[format])
+
+
+@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), **_TABLE)
+def export_predictions(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+    """What the final model says of every row."""
+    return _file(ws, campaign, "predictions", take_home.export_predictions, format, _TYPES[format])
 
 
 @routes.get("/export/labels", **_TABLE)

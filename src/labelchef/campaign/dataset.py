@@ -1,0 +1,208 @@
+"""The data set that people take home: every row with its content, its final label, where that comes from, and what is in doubt.
+
+    label of a training row    people's decision, else the label known from the start, else argmax of what is believed of the row
+    probability                1 for a label of trusted rows; 1 − (probability that it is wrong) for a decision in doubt, else 1;
+                               of all other rows what is believed: the model's prediction as prior, and the votes on the row
+    doubt                      1 − probability
+    rank                       1 for the training row with the largest doubt; ties by position
+
+What is believed is better than the model alone where sources vote on the row itself: the model sees its features only.
+Shapes: believed (n, C), predicted (n, C).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from labelchef.campaign.report import Decided
+from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.learning import Doubt
+from labelchef.domain.records import UNRESOLVED
+from labelchef.sources import SourceVotes
+
+SURE = 0.8
+"""Labels that are believed with less than this are flagged."""
+MOST_COLUMNS = 50
+"""Sources that get a column each; where there are more, their votes are one column of JSON."""
+VOTE = "vote: "
+FIELD = "field: "
+
+
+class LabelOrigin(StrEnum):
+    """Where the label of a row comes from."""
+
+    PEOPLE = "people"
+    TRUSTED = "trusted"
+    """Given with the data as right."""
+    SOURCES = "sources and model"
+    """Sources voted on the row, and they are believed."""
+    MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The n rows of one split."""
+
+    split: str
+    keys: Sequence[str]
+    contents: Sequence[Mapping[str, object]]
+    """What people see of each row, by name."""
+    given: Ints
+    """(n,) class ids known from the start, −1 where none is."""
+    predicted: Float64s
+    """(n, C) probabilities of the final model."""
+    predicted_ids: Ints
+    """(n,) classes of the final model, by its decision rule."""
+    believed: Float64s | None = None
+    """(n, C); None where every label is given."""
+    decided: Mapping[int, Decided] = field(default_factory=dict)
+    doubts: Mapping[int, Doubt] = field(default_factory=dict)
+    votes: SourceVotes | None = None
+
+
+def dataset_frame(parts: Iterable[Part], classes: Sequence[str], *, sources_used: bool) -> pd.DataFrame:
+    """One table of all rows; `sources_used` says whether the learner believes any source."""
+    frames = [_frame(part, classes, sources_used) for part in parts if len(part.keys)]
+    found = pd.concat(frames, ignore_index=True)
+    content = [name for name in found.columns if name not in _OWN and not name.startswith((VOTE, "p: "))]
+    votes = [name for name in found.columns if name.startswith(VOTE) or name == "votes"]
+    chances = [f"p: {name}" for name in classes]
+    return found[[*_FIRST, *content, *_LAST, *chances, *votes]]
+
+
+_FIRST = ("id", "split")
+_LAST = (
+    "label", "probability", "origin", "decided_by", "support", "model_label", "model_probability", "doubt", "flags", "rank",
+)  # fmt: skip
+_OWN = {*_FIRST, *_LAST, "votes"}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The final label of each of n rows."""
+
+    chosen: Ints
+    """(n,) class ids"""
+    origin: list[LabelOrigin]
+    P: Float64s
+    """(n, C) how probable each class is"""
+    flags: list[tuple[str, ...]]
+    """What is in doubt, in words."""
+    rank: list[int | None]
+
+    @property
+    def probability(self) -> Float64s:
+        """(n,) of the final label."""
+        return np.asarray(self.P[np.arange(len(self.chosen)), self.chosen])
+
+
+def settle(part: Part, n_classes: int, *, sources_used: bool) -> Settled:
+    """The final labels of a split."""
+    n = len(part.keys)
+    chosen, origin = part.given.copy(), [LabelOrigin.TRUSTED] * n
+    for row, made in part.decided.items():
+        chosen[row], origin[row] = made.label, LabelOrigin.PEOPLE
+    P = np.eye(n_classes)[np.maximum(chosen, 0)]
+    open_rows = np.flatnonzero(chosen == UNRESOLVED)
+    if open_rows.size:
+        assert part.believed is not None, "rows without a label are believed something"
+        P[open_rows] = part.believed[open_rows]
+        chosen[open_rows] = P[open_rows].argmax(axis=1)
+        spoken = np.zeros(n, dtype=bool) if part.votes is None else ~part.votes.silent
+        for row in open_rows.tolist():
+            origin[row] = LabelOrigin.SOURCES if spoken[row] and sources_used else LabelOrigin.MODEL
+    for row, doubt in part.doubts.items():
+        P[row] *= 1.0 - doubt.wrong
+        P[row, doubt.believed] += doubt.wrong
+    probability = P[np.arange(n), chosen]
+    rank: list[int | None] = [None] * n
+    if part.believed is not None:
+        for k, row in enumerate(np.argsort(probability, kind="stable").tolist()):
+            rank[row] = k + 1
+    return Settled(chosen, origin, P, _flags(part, chosen, probability), rank)
+
+
+def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFrame:
+    n, found = len(part.keys), settle(part, len(classes), sources_used=sources_used)
+    by: list[str | None] = [None] * n
+    support: list[float | None] = [None] * n
+    for row, made in part.decided.items():
+        by[row], support[row] = made.by, made.support
+    probability = found.probability
+    columns: dict[str, Sequence[object]] = {
+        "id": list(part.keys),
+        "split": [part.split] * n,
+        **_content(part.contents),
+        "label": [classes[c] for c in found.chosen],
+        "probability": probability.round(6).tolist(),
+        "origin": [str(one) for one in found.origin],
+        "decided_by": by,
+        "support": support,
+        "model_label": [classes[c] for c in part.predicted_ids],
+        "model_probability": part.predicted[np.arange(n), part.predicted_ids].round(6).tolist(),
+        "doubt": (1.0 - probability).round(6).tolist(),
+        "flags": ["; ".join(flags) for flags in found.flags],
+        "rank": found.rank,
+        **{f"p: {name}": found.P[:, c].round(6).tolist() for c, name in enumerate(classes)},
+        **_votes(part, classes),
+    }
+    return pd.DataFrame(columns).astype({"rank": "Int64"})
+
+
+def _content(contents: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+    """A column a name; a name that is one of ours gets `FIELD` before it."""
+    names = list(dict.fromkeys(name for one in contents for name in one))
+    return {
+        f"{FIELD}{name}" if name in _OWN or name.startswith((VOTE, "p: ")) else name: [
+            one.get(name) for one in contents
+        ]
+        for name in names
+    }
+
+
+def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[tuple[str, ...]]:
+    """What is in doubt of each row, in words; empty where nothing is."""
+    differs: Bools = np.asarray(part.predicted_ids != chosen)
+    found = []
+    for k in range(len(part.keys)):
+        flags = []
+        if k in part.doubts:
+            flags.append(f"answer in doubt: {part.doubts[k].reason}")
+        elif probability[k] < SURE:
+            flags.append(f"probability below {SURE:g}")
+        if differs[k]:
+            flags.append("the model says otherwise")
+        found.append(tuple(flags))
+    return found
+
+
+def _votes(part: Part, classes: Sequence[str]) -> dict[str, list[object]]:
+    """What every source says of each row: a class, or for a soft vote JSON of class → probability."""
+    votes, said = part.votes, votes_on(part, classes)
+    if votes is None or not votes.n_sources:
+        return {}
+
+    def told(vote: Mapping[str, float]) -> str:
+        return next(iter(vote)) if len(vote) == 1 else json.dumps(vote, ensure_ascii=False)
+
+    if votes.n_sources <= MOST_COLUMNS:
+        return {f"{VOTE}{name}": [told(one[name]) if name in one else None for one in said] for name in votes.names}
+    return {"votes": [json.dumps({name: told(vote) for name, vote in one.items()}, ensure_ascii=False) for one in said]}
+
+
+def votes_on(part: Part, classes: Sequence[str]) -> list[dict[str, dict[str, float]]]:
+    """What the sources say of each row: source → class → weight; a hard vote has one class, of weight 1."""
+    said: list[dict[str, dict[str, float]]] = [{} for _ in part.keys]
+    votes = part.votes
+    if votes is None:
+        return said
+    C, table = votes.n_classes, votes.table
+    for i, one in enumerate(said):
+        for at in range(table.indptr[i], table.indptr[i + 1]):
+            j, c = divmod(int(table.indices[at]), C)
+            one.setdefault(votes.names[j], {})[classes[c]] = round(float(table.data[at]), 6)
+    return said
