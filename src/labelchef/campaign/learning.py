@@ -28,7 +28,7 @@ import numpy as np
 from labelchef.campaign.calibration import temperature as smoothed_temperature
 from labelchef.campaign.dense_fits import DenseRows
 from labelchef.campaign.tuning import best_temperature, folds_of
-from labelchef.core.softmax import log_probabilities
+from labelchef.core.softmax import cross_entropies, log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
@@ -98,10 +98,9 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
     began = time.perf_counter()
     search = _Search(sample)
     grid = [relative * search.scale for relative in RELATIVE]
-    search.choose_clean(grid if strength is None else [strength])
     strengths, gammas = grid if strength is None else [strength], list(GAMMAS) if gamma is None else [gamma]
-    none = Trial(NO_SOURCES, 0.0, search.clean_strength, search.clean_loss)
-    trials = [none]
+    search.choose_clean(strengths)
+    none, trials = search.clean, [search.clean]
     if sample.n_weak and gammas != [0.0]:
         middle, coarse = min(_MIDDLE, gammas[0]), strengths[1::2] or strengths
         usable = [name for name in names if len(names) == 1 or usable_model(name, sample)]
@@ -113,16 +112,16 @@ def _choose(sample: Sample, gamma: float | None, strength: float | None, names: 
         if gamma is not None:
             trials.remove(none)
     best = min(trials, key=lambda trial: (trial.loss, -trial.strength))
-    if gamma is None and best.loss > WORTH * none.loss:
+    if gamma is None and best.loss > WORTH * min(trial.loss for trial in search.without):
         best = none
     return Choice(
         model=best.model,
         gamma=best.gamma,
         strength=best.strength,
-        clean_strength=search.clean_strength,
+        clean_strength=none.strength,
         temperature=search.temperature,
         n_clean=sample.n_clean,
-        trials=(none, *search.trials.values()),
+        trials=(*search.without, *search.trials.values()),
         seconds=time.perf_counter() - began,
     )
 
@@ -149,11 +148,15 @@ class _Search:
         self._beliefs: dict[str, list[tuple[Float64s, Float64s]]] = {}
         self._warm: dict[tuple[str, int], Float64s] = {}
         self.trials: dict[tuple[str, float, float], Trial] = {}
-        self.clean_strength = self.temperature = self.clean_loss = 0.0
+        self.without: list[Trial] = []
+        """Trials of the clean model: no weak labels."""
+        self.clean = Trial(NO_SOURCES, 0.0, 0.0, np.inf)
+        """The one that was taken."""
+        self.temperature = 1.0
 
     def choose_clean(self, strengths: list[float]) -> None:
         """μ and T of the clean model, and its logits for every fold."""
-        y, best = self.sample.y, (np.inf, 0.0, 1.0, list[Float64s]())
+        y, least, models = self.sample.y, np.inf, list[Float64s]()
         clean = self._rows.part(slice(self._M, None))
         parts = [clean.part(kept) for kept, _ in self._folds]
         warm: list[Float64s | None] = [None] * len(parts)
@@ -163,12 +166,13 @@ class _Search:
                 W = warm[k] = parts[k].fit(self._one_hot[kept], np.ones(len(kept)), strength, warm[k])
                 A[held] = clean.X[held] @ W
                 found.append(W)
-            scored = A[self.sample.scored], y[self.sample.scored]
-            temperature, loss = 1.0 / smoothed_temperature(*scored), best_temperature(*scored)[1]
-            if loss <= best[0]:
-                best = (loss, strength, temperature, found)
-        self.clean_loss, self.clean_strength, self.temperature = best[:3]
-        self._log_p = [log_probabilities(self.temperature * (self._rows.X @ W)) for W in best[3]]
+            A, known = A[self.sample.scored], y[self.sample.scored]
+            self.without.append(Trial(NO_SOURCES, 0.0, strength, best_temperature(A, known)[1]))
+            loss = float(cross_entropies(A, np.eye(self._C)[known]).mean())
+            if loss <= least:
+                least, self.clean, models = loss, self.without[-1], found
+                self.temperature = 1.0 / smoothed_temperature(A, known)
+        self._log_p = [log_probabilities(self.temperature * (self._rows.X @ W)) for W in models]
 
     def best(self, model: str, pairs: list[tuple[float, float]]) -> Trial:
         """The best (γ, λ) of a source model; of equal ones, the one with the larger λ."""

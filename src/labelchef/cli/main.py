@@ -22,6 +22,7 @@ from labelchef.cli.options import (
     takes,
 )
 from labelchef.cli.serve import serve as serve_command
+from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
@@ -125,7 +126,7 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in COMMANDS:
+for _command in (init, *COMMANDS):
     app.command({"next_items": "next"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
