@@ -78,7 +78,7 @@ def test_roles_are_corrected_and_the_preview_follows(lead: Person) -> None:
     where = f"/api/intakes/{found['id']}"
     if role_of(found, "checked.csv") != "trusted":
         assert not found["preview"] or not found["preview"]["usable"] or found["preview"]["n_trusted"] == 0
-    body = {"files": [{"path": "checked.csv", "role": "trusted", "columns": {"lf_label": "label"}}]}
+    body: dict[str, Any] = {"files": [{"path": "checked.csv", "role": "trusted", "columns": {"lf_label": "label"}}]}
     found = settled(lead, lead.client.patch(where, json=body))
     assert role_of(found, "checked.csv") == "trusted"
     assert found["preview"]["n_trusted"] == 30
@@ -185,18 +185,18 @@ def test_a_correction_ends_the_reading_before_it(ws: Workspace, lead: Person, mo
 def test_a_failure_while_creating_is_shown_and_the_files_stay(ws: Workspace, lead: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     found = settled(lead, send(lead, tweet_files()))
     where = f"/api/intakes/{found['id']}"
-    make = steps.assemble
+    make = steps.start_campaign
     with monkeypatch.context() as patched:
 
         def full(*_: Any, **__: Any) -> Any:
             raise OSError(28, "No space left on device")
 
-        patched.setattr(steps, "assemble", full)
+        patched.setattr(steps, "start_campaign", full)
         failed = settled(lead, lead.post(f"{where}/create", {"name": "Tweets"}))
     assert failed["state"] == "ready"
     assert "No space left" in failed["problem"]
     assert failed["preview"]["usable"]
-    assert steps.assemble is make
+    assert steps.start_campaign is make
     assert settled(lead, lead.post(f"{where}/create", {"name": "Tweets"}), 120)["campaign"] == "tweets"
 
 

@@ -4,12 +4,10 @@ Rules are tried on training and trusted rows together: n rows, of which the trus
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
-import pandas as pd
 
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.intake.raw import Raw
+from labelchef.intake.voting import rows_of, with_votes
 from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.jobs import Read
 from labelchef.services.workspace import Workspace
@@ -42,10 +40,10 @@ def with_rules(read: Read, raw: Raw, rules: Sequence[Rule]) -> Raw:
     """The rows with the votes of rules beside those that came with the files."""
     if not rules:
         return raw
-    check_names(rules, raw)
     with read.bench.lock:
-        votes = apply_rules(rules, _frame(raw), board=_board(read, raw))
-    return replace(raw, votes=pd.concat([raw.votes, votes], ignore_index=True))
+        board = _board(read, raw)
+        votes = apply_rules(rules, board.frame, board=board)
+    return with_votes(raw, votes, [rule.name for rule in rules])
 
 
 def rules_of(values: Sequence[RuleValues], classes: Sequence[str]) -> tuple[Rule, ...]:
@@ -89,12 +87,7 @@ def labels_of(raw: Raw) -> list[str | None]:
     return [*raw.train.labels, *raw.trusted.labels]
 
 
-def _frame(raw: Raw) -> pd.DataFrame:
-    """(n) training rows above trusted ones."""
-    return pd.concat([raw.train.frame, raw.trusted.frame], ignore_index=True)
-
-
 def _board(read: Read, raw: Raw) -> RuleBoard:
     if read.bench.board is None:
-        read.bench.board = RuleBoard(_frame(raw))
+        read.bench.board = RuleBoard(rows_of(raw))
     return read.bench.board

@@ -26,21 +26,19 @@ from labelchef.domain.intake import (
     WaitingFiles,
 )
 from labelchef.domain.settings import Settings
-from labelchef.intake.assembling import assemble
 from labelchef.intake.detecting import Given, detect
 from labelchef.intake.joining import join
 from labelchef.intake.looking import preview
-from labelchef.services.campaigns import create_campaign
+from labelchef.intake.voting import with_sources
 from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
 from labelchef.services.intake.jobs import Read
 from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
 from labelchef.services.shared import moment, writing_to
+from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
 
-CACHE = "encoded"
-"""The folder of a home in which encoders keep what they computed."""
 _change = threading.Lock()
 """Held while a record is read and written again."""
 
@@ -223,7 +221,14 @@ def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
         with _change:
             progress("reading", 0, 0)  # ends here if another reading has begun
             folders.write(ws, intake, replace(folders.read(ws, intake), plan=_renamed(plan, root)))
-        return _looked_at(Read(join(plan, progress=progress)), plan, record, root)
+        return _looked_at(_joined(plan, progress), plan, record, root)
+
+
+def _joined(plan: Plan, progress: Progress) -> Read:
+    """The rows of the files, with the votes of rules that are among them."""
+    if plan.of(FileRole.FUNCTIONS):
+        raise InvalidInputError(folders.NO_CODE, code="code")
+    return Read(with_sources(join(plan, progress=progress), plan, progress=progress))
 
 
 def _read_rules(ws: Workspace, intake: str, progress: Progress) -> Read:
@@ -264,12 +269,10 @@ def _make(ws: Workspace, intake: str, name: str, settings: Settings, by: str, pr
     read = None if job is None else job.read
     with _told_without(root):
         if read is None or read.raw is None:
-            read = Read(join(_planned(root, record, progress), progress=progress))
+            read = _joined(_planned(root, record, progress), progress)
         assert read.raw is not None, "just joined"
         raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
-        assembled = assemble(raw, settings, cache=ws.home / CACHE, progress=progress)
-        progress("storing the campaign", 0, 0)
-        made = create_campaign(ws, name, assembled.data, settings, by, encoder=assembled.encoder.to_bytes())
+        made = start_campaign(ws, name, raw, settings, by, progress=progress)
     with _change:
         folders.write(ws, intake, replace(record, campaign=made.slug))
     folders.forget_files(ws, intake)
