@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from labelchef import LabelCleaner
 from labelchef.campaign import learning
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.start import draw_judges
-from labelchef.campaign.tuning import GAMMAS, tune
+from labelchef.campaign.tuning import GAMMAS, folds_of, tempered_loss, tune
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.services.campaigns import create_campaign, settings
@@ -81,6 +84,33 @@ def test_the_learner_takes_numbers_as_they_are() -> None:
     assert one.l2_ == one.choice_.strength / 600  # 400 samples and 200 trusted ones
     assert fitted(problem(), l2=0.02).gamma_ in (*learning.GAMMAS, 0.0)
     assert fitted(problem(), sources="none").gamma_ == 0.0
+
+
+@pytest.mark.parametrize("seed", [0, 2, 6])
+def test_without_weak_labels_l2_has_the_least_held_out_loss(seed: int) -> None:
+    """The loss as it is, by scikit-learn. At the best temperature it depends little on l2, and its minimum is elsewhere."""
+    rng = np.random.default_rng([3, seed])
+    y = rng.integers(0, 3, 190)
+    X = rng.normal(size=(190, 5)) + 1.2 * rng.normal(size=(3, 5))[y]
+    given = {"Y_weak": np.full((150, 3), 1 / 3), "X_val": X[150:], "y_val": y[150:]}
+    cleaner = LabelCleaner(sources="none", random_state=seed).fit(X[:150], **given)
+    scale, Z, y = float((X**2).sum(axis=1).mean()), np.hstack([X[150:], np.ones((40, 1))]), y[150:]
+    plain, tempered = [], []
+    for relative in learning.RELATIVE:
+        A, model = (
+            np.empty((40, 3)),
+            LogisticRegression(C=1 / (relative * scale), fit_intercept=False, tol=1e-8, max_iter=2000),
+        )
+        for kept, held in folds_of(y, learning.FOLDS, np.random.default_rng([seed, 0x7E57])):
+            A[held] = model.fit(Z[kept], y[kept]).decision_function(Z[held])
+        plain.append(log_loss(y, softmax(A, axis=1)))
+        tempered.append(tempered_loss(A, y))
+    best = learning.RELATIVE[int(np.argmin(plain))]
+    assert best != learning.RELATIVE[int(np.argmin(tempered))]
+    assert cleaner.choice_ is not None
+    assert cleaner.choice_.strength / scale == pytest.approx(best)
+    found = [trial.loss for trial in cleaner.choice_.trials]
+    np.testing.assert_allclose(found, tempered, rtol=0.01)  # what weak labels would have to beat
 
 
 @pytest.mark.parametrize("value", ["Auto", "", None, True, -0.1, 1.1, float("nan"), float("inf"), [0.5]])

@@ -17,7 +17,7 @@ import numpy as np
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.calibration import calibration_error
 from labelchef.campaign.choice import plain_influence
-from labelchef.campaign.deciding import offsets_of, retempered, ruling_of
+from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.learner import Learner
@@ -48,6 +48,7 @@ from labelchef.domain.records import (
 from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
+from labelchef.engines.memory import one_blas_thread
 from labelchef.selectors import Examples, SelectionContext, Selector
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
@@ -171,7 +172,8 @@ class CrossFitted(Split):
             assert self._logits is not None, "follow() comes first"
             assert np.array_equal(self._logits[0], W), "only the present model is settled"
             A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
-            gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
+            with one_blas_thread():
+                gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
             value = float(cross_entropies(A, Y).mean())
             self._settled = Point(W, A[:, 1:] - A[:, :1], value, np.asarray(gradient))
         return self._settled
@@ -283,33 +285,29 @@ class Session:
     def _judge(self, construction: Construction, *, anew: bool = False) -> None:
         """Let the trusted samples that train be judged by models without them, and choose the ruling by that.
 
-        τ is chosen for the first model and stays: the trusted samples that choose it are the same ones later, so that another
-        choice would add noise and nothing else. The temperature is fitted `anew` with every choice of the learner; in between,
-        only the offsets follow the model.
+        Temperature and τ are chosen for the first model, and `anew` with every choice of the learner; in between, only the
+        offsets follow the model.
         """
         if self.learner is None or not isinstance(self.steering, CrossFitted):
             return
         shift = self.learner.belief_shift(self.objective, self.labels)
         self.steering.follow(self.objective, construction, shift)
-        prior = self._mean_prediction(construction)
-        A = with_reference(self.steering.settled(construction.point.W).logits)
-        if self.ruling is None:
-            self.ruling = ruling_of(A, self.steering.y, prior, self.metric, self.seed)
-        elif anew:
-            self.ruling = retempered(self.ruling, A, self.steering.y, prior)
+        if self.ruling is None or anew:
+            held_out = with_reference(self.steering.settled(construction.point.W).logits)
+            self.ruling = ruling_of(held_out, self.steering.y, self._item_logits(construction), self.metric)
         else:
-            self.ruling = replace(self.ruling, offsets=offsets_of(self.ruling.tau, prior))
+            self.ruling = followed(self.ruling, self._item_logits(construction))
         for part in (self.steering, self.judging, self.test):
             if part is not None:
                 part.ruling = self.ruling
 
-    def _mean_prediction(self, construction: Construction) -> Float64s:
-        """(C,), over the N samples."""
-        A = with_reference(self.objective.engine.host(construction.point.logits[: self.n_train]))
-        return np.asarray(probabilities(A).mean(axis=0))
+    def _item_logits(self, construction: Construction) -> Float64s:
+        """(m, C) of the N samples; of every k-th one, if there are more than `MOST`."""
+        every = -(-self.n_train // MOST)
+        return np.asarray(with_reference(self.objective.engine.host(construction.point.logits[: self.n_train : every])))
 
     def ruling_of(self, construction: Construction) -> Ruling | None:
-        """Temperature and decision rule of a model of the labels as they stand; τ is that of the first model."""
+        """Temperature and decision rule of a model of the labels as they stand."""
         if self.ruling is None or self.learner is None or not isinstance(self.steering, CrossFitted):
             return self.ruling
         A, shift = (
@@ -317,7 +315,7 @@ class Session:
             self.learner.belief_shift(self.objective, self.labels),
         )
         A = A if shift is None else A + shift
-        return retempered(self.ruling, A, self.steering.y, self._mean_prediction(construction))
+        return ruling_of(A, self.steering.y, self._item_logits(construction), self.metric)
 
     def predicted(self, items: Ints) -> Ints:
         """The classes that the model predicts of these samples."""
@@ -340,7 +338,7 @@ class Session:
     def _baselines(self, *, anew: bool) -> dict[str, dict[str, Metrics]]:
         """What one would have without weak labels, on the parts that judge; each with a temperature and decision rule of its own.
 
-        τ is chosen once, the temperature `anew` when the learner's choice is.
+        They are chosen `anew` when the learner's choice is, over the trusted samples alone.
         """
         learner = self.learner
         if learner is None or learner.clean_parameters is None:
@@ -351,11 +349,8 @@ class Session:
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():
-            prior = probabilities(held_out).mean(axis=0)
-            if name not in self._rulings:
-                self._rulings[name] = ruling_of(held_out, self.steering.y, prior, self.metric, self.seed)
-            elif anew:
-                self._rulings[name] = retempered(self._rulings[name], held_out, self.steering.y, prior)
+            if name not in self._rulings or anew:
+                self._rulings[name] = ruling_of(held_out, self.steering.y, held_out, self.metric)
             ruling = self._rulings[name]
             for split, part in self._judges.items():
                 A = held_out if part is self.steering else with_reference(part.at(W).logits)
@@ -628,6 +623,7 @@ class Session:
         began, W = time.perf_counter(), construction.point.W
         choice = None if self.learner is None else self.learner.choice
         steering = self.steering.metrics(W)
+        baselines = self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice)
         return RoundRecord(
             number=len(self.rounds),
             batch=batch,
@@ -646,7 +642,7 @@ class Session:
             seconds={**seconds, "evaluate": time.perf_counter() - began},
             choice=choice,
             ruling=self.ruling,
-            baselines=self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice),
+            baselines=baselines,
         )
 
 

@@ -251,4 +251,5 @@ def _constructor(settings: Settings) -> Constructor:
     steps = {"learning_rate": settings.learning_rate, "epochs": settings.epochs, "minibatch": settings.minibatch}
     given = {name: value for name, value in steps.items() if value is not None}
     descent = DescentSettings(**given, seed=settings.seed)  # type: ignore[arg-type]
-    return make_constructor(settings.constructor, tol=settings.tol, descent=descent)
+    proven = settings.trusted != TRAIN  # there an answer changes what is believed of all samples: updates are larger
+    return make_constructor(settings.constructor, tol=settings.tol, proven=proven, descent=descent)

@@ -25,17 +25,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.intake import ColumnRole, Progress, no_progress
+from labelchef.encoders.images import FittedNetwork, FittedPixels
 from labelchef.encoders.numbers import FittedNumbers
 from labelchef.encoders.protocol import Block, Content, FittedBlock, State
+from labelchef.encoders.sentences import FittedSentences
 from labelchef.encoders.specs import AUTO, EncoderSpecs, encoders_of
+from labelchef.encoders.tables import FittedTable
 from labelchef.encoders.text import FittedTfidf
 
 FORMAT = 1
 
 KINDS: dict[str, Callable[[State], FittedBlock]] = {
     "tfidf": FittedTfidf.of_state,
+    "sentences": FittedSentences.of_state,
+    "pixels": FittedPixels.of_state,
+    "network": FittedNetwork.of_state,
+    "table": FittedTable.of_state,
     "numbers": FittedNumbers.of_state,
 }
 """Kind of a block → what reads its state."""
@@ -114,6 +121,13 @@ class FittedEncoder:
             tuple(float(weights[k]) for k in kept),
         )
 
+    def cached(self, cache: Path | None) -> "FittedEncoder":
+        """The same, with what networks make of rows kept in a folder."""
+        kept = tuple(
+            one.with_cache(cache) if isinstance(one, FittedSentences | FittedNetwork) else one for one in self.blocks
+        )
+        return replace(self, blocks=kept)
+
     def to_bytes(self) -> bytes:
         """One .npz without pickle."""
         arrays: dict[str, NDArray[Any]] = {}
@@ -161,6 +175,8 @@ class FittedEncoder:
                 tuple(_positive(one["scale"]) for one in meta["blocks"]),
                 tuple(_positive(one["weight"]) for one in meta["blocks"]),
             )
+        except MissingExtraError:
+            raise
         except Exception as error:
             raise InvalidInputError(
                 f"the encoder is damaged: {_said(error)}. Restore it from a copy", code="encoder"
@@ -231,7 +247,9 @@ def fit_encoder(
     (('words of review', 'chars of review'), True)
     """
     blocks, values = [], []
-    for encoder in encoders_of(content, specs, given=rows.features is not None, cache=cache, seed=seed):
+    for encoder in encoders_of(
+        content, specs, given=rows.features is not None, n_rows=len(rows), cache=cache, seed=seed
+    ):
         block = encoder.fit(rows, progress)
         if block.width:
             blocks.append(block)

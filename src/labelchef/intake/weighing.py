@@ -4,20 +4,22 @@ The blocks come with rows of mean squared length 1 (`encoders.fitted`). For K bl
 
     all 1;  one block at ½, the others at 1 (K ≥ 2);  one block alone (K ≥ 2)
 
-2 K + 1 in all. For each, `campaign.learning.choose` makes the learner's whole choice on the rows that the learner itself would
-draw. What counts is the cross-entropy of held-out trusted samples under what it chose, with the same folds for all. All 1 is
-taken unless the best of the others lowers it to `learning.WORTH` of that: the best of many trials looks better than it is.
-Nothing depends on the order of the trials, and all random numbers come from the seed.
+2 K + 1 in all. For all 1, `campaign.learning.choose` makes the learner's whole choice on the rows that the learner itself would
+draw; for the others it chooses γ and λ, with the source model that was chosen for all 1 (where that is none: λ alone). What
+counts is the cross-entropy of held-out trusted samples under what was chosen, with the same folds for all. All 1 is taken unless
+the best of the others lowers it to `learning.WORTH` of that: the best of many trials looks better than it is. Nothing depends on
+the order of the trials, and all random numbers come from the seed.
 
-Cost: one choice a trial, at most `ROWS` + `CLEAN` rows in at most `AXES` directions, whatever the number of samples: 1 to 5 s
-each on one core. Of more than `BLOCKS` blocks only 'all 1' and 'one alone' are tried.
+Cost: at most `ROWS` + `CLEAN` rows in at most `AXES` directions, whatever the number of samples. On one core, with 4,000 texts
+of 6 classes and 68 sources: 8 s for all 1, 3 s for each of the others. Of more than `BLOCKS` blocks only 'all 1' and 'one
+alone' are tried.
 
 Shapes: blocks (N + n, width_k), training rows above trusted ones.
 """
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -83,12 +85,13 @@ def weigh(encoded: Encoded, data: CampaignData, settings: Settings, progress: Pr
     if settings.trusted != TRAIN or len(tried) == 1:
         return Weighing(tried[0], (), time.perf_counter() - began)
     rows = _Rows.of(data, settings)
-    blocks, trials = [B[rows.places] for B in encoded.blocks], []
+    blocks, trials = [B[rows.places] for B in encoded.blocks], list[WeightTrial]()
     for k, weights in enumerate(tried):
         progress("weighing blocks", k, len(tried))
         kept = [B for B, weight in zip(blocks, weights, strict=True) if weight > 0]
         choice = rows.choice(encoded.encoder.weighted(weights).joined(kept), settings)
         trials.append(WeightTrial(weights, loss_of(choice)))
+        settings = replace(settings, sources=choice.model)
     progress("weighing blocks", len(tried), len(tried))
     return Weighing(best_weights(trials), tuple(trials), time.perf_counter() - began)
 

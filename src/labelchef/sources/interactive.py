@@ -48,6 +48,7 @@ from scipy.special import expit
 
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.sources.rules import Keyword
 from labelchef.sources.words import Words
 
 ACQUISITIONS = ("active_search", "straddle")
@@ -56,16 +57,6 @@ THRESHOLD = 0.5
 
 _STRENGTH = 2.0
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
-
-
-@dataclass(frozen=True)
-class Keyword:
-    """Votes where a word occurs."""
-
-    name: str
-    column: str
-    label: str
-    words: tuple[str, ...]
 
 
 @dataclass(frozen=True)

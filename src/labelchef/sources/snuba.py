@@ -57,6 +57,7 @@ at most `scored_rows` training rows, drawn once.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -449,7 +450,7 @@ class _Synthesis:
 
     def _doubt(self) -> float:
         """ν"""
-        return 0.5 - 1 / (len(self.committed) + 1) ** 1.5
+        return 0.5 - math.pow(len(self.committed) + 1, -1.5)
 
     def _disagree(self, accuracy: Float64s, said: Ints, votes: Ints) -> bool:
         """Whether learned and seen accuracies differ by more than ε."""

@@ -8,7 +8,6 @@ would find it (`sources.rules`).
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+
+from labelchef.sources.searching import fold
 
 _TOKEN = re.compile(r"\w+")
 _LONGEST = 40
@@ -67,7 +68,7 @@ def words_of(text: str) -> Iterator[str]:
     >>> list(words_of("To WIN, win big"))
     ['to', 'win', 'to win', 'win', 'big', 'win big']
     """
-    folded = unicodedata.normalize("NFC", text.casefold())
+    folded = fold(text)
     before, end = "", -1
     for found in _TOKEN.finditer(folded):
         word = found.group()
