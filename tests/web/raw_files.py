@@ -21,7 +21,9 @@ def tweets(n: int = 120, *, seed: int = 0) -> list[tuple[str, str, str]]:
     for k in range(n):
         label = rng.choice(("good", "bad"))
         words = GOOD if label == "good" else BAD
-        text = PLAIN.format(rng.choice(PLACES), rng.choice(DAYS), rng.choice(THINGS), rng.choice(words), rng.choice(words))
+        text = PLAIN.format(
+            rng.choice(PLACES), rng.choice(DAYS), rng.choice(THINGS), rng.choice(words), rng.choice(words)
+        )
         found.append((f"{k:04d}", f"{text} #{k}", label))
     return found
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from labelchef.domain.errors import InvalidInputError
+from labelchef.intake.joining import join
 from labelchef.services import campaigns, worker
 from labelchef.services.intake import folders, jobs, steps
 from labelchef.services.workspace import Workspace
@@ -99,9 +101,11 @@ def test_roles_are_corrected_and_the_preview_follows(lead: Person) -> None:
     assert "--functions" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("name", ["../evil.csv", "a/../../evil.csv", "..\\evil.csv", "a\x00.csv", "/", "x" * 300 + ".csv"])
+@pytest.mark.parametrize(
+    "name", ["../evil.csv", "a/../../evil.csv", "..\\evil.csv", "a\x00.csv", "/", "x" * 300 + ".csv"]
+)
 def test_no_name_leads_out_of_the_folder(ws: Workspace, lead: Person, name: str) -> None:
-    with pytest.raises(folders.InvalidInputError) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         steps.start(ws, [(name, io.BytesIO(b"id,text\n1,a\n"))], "lead")
     assert caught.value.code == "file"
     assert list(folders.ids(ws)) == []
@@ -111,7 +115,8 @@ def test_no_name_leads_out_of_the_folder(ws: Workspace, lead: Person, name: str)
 def test_code_is_refused_with_the_command_that_takes_it(ws: Workspace, lead: Person) -> None:
     answer = send(lead, {**tweet_files(), "rules.py": b"import os\nos.abort()\n"})
     assert (answer.status_code, answer.json()["code"]) == (422, "code")
-    assert "labelchef init" in answer.json()["detail"] and "--functions" in answer.json()["detail"]
+    assert "labelchef init" in answer.json()["detail"]
+    assert "--functions" in answer.json()["detail"]
     assert list(folders.ids(ws)) == [], "nothing is kept of it"
 
 
@@ -160,14 +165,14 @@ def test_a_restart_leaves_the_files_as_they_were(ws: Workspace, lead: Person) ->
 
 def test_a_correction_ends_the_reading_before_it(ws: Workspace, lead: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     found = settled(lead, send(lead, tweet_files()))
-    read, seen = steps.join, []
+    seen: list[Any] = []
 
     def slowly(plan: Any, **options: Any) -> Any:
         seen.append(sorted(one.role for one in plan.files))
         for k in range(100 if len(seen) == 1 else 0):
             options["progress"]("reading slowly", k, 100)
             time.sleep(0.05)
-        return read(plan, **options)
+        return join(plan, **options)
 
     monkeypatch.setattr(steps, "join", slowly)
     where = f"/api/intakes/{found['id']}"
@@ -182,10 +187,11 @@ def test_a_correction_ends_the_reading_before_it(ws: Workspace, lead: Person, mo
     assert lead.get(where).json() == found, "nothing of the first reading is kept"
 
 
-def test_a_failure_while_creating_is_shown_and_the_files_stay(ws: Workspace, lead: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_creating_is_shown_and_the_files_stay(
+    ws: Workspace, lead: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = settled(lead, send(lead, tweet_files()))
     where = f"/api/intakes/{found['id']}"
-    make = steps.start_campaign
     with monkeypatch.context() as patched:
 
         def full(*_: Any, **__: Any) -> Any:
@@ -196,7 +202,6 @@ def test_a_failure_while_creating_is_shown_and_the_files_stay(ws: Workspace, lea
     assert failed["state"] == "ready"
     assert "No space left" in failed["problem"]
     assert failed["preview"]["usable"]
-    assert steps.start_campaign is make
     assert settled(lead, lead.post(f"{where}/create", {"name": "Tweets"}), 120)["campaign"] == "tweets"
 
 
@@ -237,7 +242,10 @@ def test_a_folder_of_the_server_is_read_where_it_is(ws: Workspace, lead: Person)
     before = sorted(path.stat().st_mtime_ns for path in inside.iterdir())
     found = settled(lead, lead.post("/api/intakes/from-folder", {"folder": str(inside)}))
     assert found["preview"]["n_train"] == 90
-    assert settled(lead, lead.post(f"/api/intakes/{found['id']}/create", {"name": "In place"}), 120)["campaign"] == "in-place"
+    assert (
+        settled(lead, lead.post(f"/api/intakes/{found['id']}/create", {"name": "In place"}), 120)["campaign"]
+        == "in-place"
+    )
     assert sorted(path.stat().st_mtime_ns for path in inside.iterdir()) == before
     assert (inside / "tweets.csv").exists()
 
@@ -268,7 +276,8 @@ def test_rules_are_tried_while_typed_and_kept_as_sources(ws: Workspace, lead: Pe
     assert shown["text"][slice(*shown["span"])] in rule["words"]
     wrong = {"name": "wrong", "kind": "regex", "column": "text", "label": "good", "pattern": "delayed|rude"}
     facts = lead.post(where, {"rules": [rule, wrong]}).json()
-    assert facts["rules"][1]["n_conflicts"] > 0 and facts["rules"][1]["mistakes"]
+    assert facts["rules"][1]["n_conflicts"] > 0
+    assert facts["rules"][1]["mistakes"]
     for bad, code in (
         ({**rule, "label": "ugly"}, "rule"),
         ({**wrong, "pattern": "("}, "rule_pattern"),
@@ -292,6 +301,6 @@ def test_rules_are_tried_while_typed_and_kept_as_sources(ws: Workspace, lead: Pe
 
 def test_contents_are_text(lead: Person) -> None:
     files = tweet_files()
-    files["tweets.csv"] = files["tweets.csv"].replace(b"#0\"", ("#0 " + NASTY.replace('"', '""') + '"').encode())
+    files["tweets.csv"] = files["tweets.csv"].replace(b'#0"', ("#0 " + NASTY.replace('"', '""') + '"').encode())
     found = settled(lead, send(lead, files))
     assert found["preview"]["usable"]

@@ -172,7 +172,10 @@ class IntakeView(BaseModel):
         plan, found = intake.plan, intake.preview
         files = () if plan is None else plan.files
         return cls(
-            **{name: getattr(intake, name) for name in ("id", "by", "created_at", "state", "working", "problem", "campaign")},
+            **{
+                name: getattr(intake, name)
+                for name in ("id", "by", "created_at", "state", "working", "problem", "campaign")
+            },
             files=[FileView(path=one.path, role=one.role, columns=dict(one.columns), why=one.why) for one in files],
             by_position=plan is not None and plan.by_position,
             rules=[dict(one) for one in intake.rules],

@@ -92,7 +92,9 @@ def new_folder(ws: Workspace) -> str:
     """The id of a new, empty intake; old ones are deleted first."""
     forget_old(ws)
     if sum(1 for _ in ids(ws)) >= MOST_INTAKES:
-        why = f"{MOST_INTAKES} uploads wait to be made into campaigns; create or delete some of them first (New campaign)"
+        why = (
+            f"{MOST_INTAKES} uploads wait to be made into campaigns; create or delete some of them first (New campaign)"
+        )
         raise ConflictError(why, code="intakes")
     intake = secrets.token_hex(8)
     with writing_to(ws.home / INTAKES, "make room or check the rights of the workspace", code="folder"):
@@ -186,6 +188,22 @@ def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]]) -> None:
             raise InvalidInputError(why, code="file") from None
 
 
+def entered(folder: Path) -> Path:
+    """Where the files are: a folder that holds one folder only, as an upload of a folder does, is entered.
+
+    >>> import tempfile
+    >>> (Path(made := tempfile.mkdtemp()) / "my data" / "images").mkdir(parents=True)
+    >>> _ = (Path(made) / "my data" / "items.csv").write_text("id")
+    >>> entered(Path(made)).name
+    'my data'
+    """
+    while True:
+        inside = [one for one in folder.iterdir() if not one.name.startswith((".", "__MACOSX"))]
+        if len(inside) != 1 or not inside[0].is_dir():
+            return folder
+        folder = inside[0]
+
+
 def rules_files(folder: Path) -> list[Path]:
     """Files with rules: they are no tables, so a look at the folder alone does not find them."""
     return sorted(one for one in folder.iterdir() if one.is_file() and one.suffix.lower() == ".toml")
@@ -205,8 +223,8 @@ def safe_path(name: str) -> PurePosixPath:
     (PurePosixPath('photos/cat/1.png'), PurePosixPath('C:/data/a.csv'))
     >>> safe_path("../a.csv")
     Traceback (most recent call last):
-        ...
-    labelchef.domain.errors.InvalidInputError: '../a.csv' cannot be the name of an uploaded file; give it a plain name with its ending
+    labelchef.domain.errors.InvalidInputError: '../a.csv' cannot be the name of an uploaded file; give it a plain name with its
+    ending
     """
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     wrong = not parts or len(parts) > _DEEPEST or ".." in parts or not name.isprintable()

@@ -259,7 +259,8 @@ def _planned(root: Path, record: Record, progress: Progress) -> Plan:
         roles={_absolute(path, root): role for path, role in record.roles.items()},
         column_roles={_absolute(path, root): roles for path, roles in record.columns.items()},
     )
-    return detect([root, *folders.rules_files(root)], given, progress)
+    place = folders.entered(root)
+    return detect([place, *folders.rules_files(place)], given, progress)
 
 
 def _make(ws: Workspace, intake: str, name: str, settings: Settings, by: str, progress: Progress) -> CampaignSummary:

@@ -163,6 +163,7 @@ function show(intake) {
   box.hidden = false;
   $("#waiting").hidden = true;
   zone.classList.add("less");
+  $("#drop-title").textContent = "Drop more files here, or the same ones again";
   const focused = document.activeElement?.id, making = intake.state === "creating", reading = intake.state === "reading";
   tell($("#working"), intake.problem && !making ? intake.problem : reading && intake.working ? count(intake.working) : "", intake.problem ? "bad" : "");
   progress($("#reading"), reading ? intake.working ?? { total: 0 } : null);
@@ -174,7 +175,8 @@ function show(intake) {
     look(intake);
     rules.show(intake);
   }
-  for (const field of $$("button, select, input, textarea", create)) field.disabled = making;
+  for (const field of $$("select, input", create)) field.disabled = making;
+  $("button[type=submit]", create).disabled = making || !intake.preview?.usable;
   for (const field of $$("#files select, #by-position")) field.disabled = making;
   box.classList.toggle("busy", reading);
   box.setAttribute("aria-busy", String(reading || making));
@@ -192,16 +194,19 @@ function choice(id, label, words, fitting, chosen, changed) {
   return select;
 }
 
+/** A path for people: '.' is the folder itself, '#train' a part of it. */
+const named = (name) => (name === "." ? "The whole folder" : name.startsWith("#") ? `The folder, ${name.slice(1)}` : name);
+
 function file(one, k) {
-  const roles = choice(`role-${k}`, `Use of ${one.path}`, FILE_ROLES, Object.keys(FILE_ROLES), one.role, (role) => change({ files: [{ path: one.path, role }] }));
+  const roles = choice(`role-${k}`, `Use of ${named(one.path)}`, FILE_ROLES, Object.keys(FILE_ROLES), one.role, (role) => change({ files: [{ path: one.path, role }] }));
   const head = el("div", { class: "file-head" },
-    el("div", {}, el("h3", { class: "file-name" }, one.path), el("p", { class: "soft small" }, one.why)), roles);
+    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, one.why)), roles);
   const columns = Object.entries(one.columns);
   if (!columns.length || one.role === "ignored") return el("div", { class: "card file" }, head);
   const fields = columns.map(([name, role], j) => {
     const select = choice(`column-${k}-${j}`, `Use of the column ${name} of ${one.path}`, COLUMN_ROLES, FITTING[one.role] ?? Object.keys(COLUMN_ROLES), role,
       (chosen) => change({ files: [{ path: one.path, columns: { [name]: chosen } }] }));
-    return el("div", { class: `field column ${role}` }, el("span", { class: "legend", title: name }, name), select);
+    return el("div", { class: `field column role-${role}` }, el("span", { class: "legend", title: name }, name), select);
   });
   const grid = el("div", { class: "columns-of" }, ...fields.slice(0, COLUMNS_AT_ONCE));
   const rest = fields.slice(COLUMNS_AT_ONCE);
@@ -241,21 +246,23 @@ function look({ preview }) {
   $("#look").hidden = !preview;
   create.hidden = !preview;
   if (!preview) return;
-  $("#counts").replaceChildren(
+  $("#counts").replaceChildren(...[
     tile(number(preview.n_train), "rows to learn from"), tile(number(preview.n_trusted), "rows with labels you trust"),
     preview.n_test ? tile(number(preview.n_test), "test rows") : null,
-    tile(number(preview.classes.length), "classes", preview.classes.join(", ")), tile(number(preview.sources.length), "sources", preview.sources.join(", ")));
+    tile(number(preview.classes.length), "classes", preview.classes.join(", ")), tile(number(preview.sources.length), "sources", preview.sources.join(", "))].filter(Boolean));
   const order = Object.keys(SEVERITIES);
   const found = [...preview.findings].sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
   $("#findings").replaceChildren(...found.map(finding));
+  $("#options-note").hidden = !found.some((one) => / --[a-z]/.test(one.message));
   const content = Object.entries(preview.content);
   const heads = ["id", "used for", ...content.map(([name]) => name), "label", ...(preview.sources.length ? ["votes"] : [])];
   const rows = preview.rows.map((row) => el("tr", {}, el("th", { scope: "row", class: "short" }, row.id), el("td", {}, el("span", { class: `badge ${row.split}` }, SPLITS[row.split] ?? row.split)),
     ...content.map(([name, role]) => cell(row.content[name], role, row)), el("td", { class: "short" }, row.label ?? "–"),
     preview.sources.length ? el("td", { class: "votes-of" }, ...Object.entries(row.votes).map(([source, label]) => el("span", { class: "badge" }, `${source}: ${label}`))) : null));
   $("#rows").replaceChildren(el("thead", {}, el("tr", {}, ...heads.map((word) => el("th", { scope: "col" }, word)))), el("tbody", {}, ...rows));
+  const items = now.files.find((one) => one.role === "items" && !/^[.#]/.test(one.path));
+  if (!$("#name").value && items) $("#name").value = items.path.split("/").at(-1).replace(/\.[^.]*$/, "").slice(0, 100);
   if (document.activeElement?.id !== "classes") $("#classes").value = preview.classes.join("\n");
-  $("button[type=submit]", create).disabled = !preview.usable;
   if (now.state === "ready") tell($(".told", create), preview.usable ? "" : "First mend what is marked “To mend” above.", preview.usable ? "" : "bad");
 }
 

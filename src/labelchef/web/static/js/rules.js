@@ -2,7 +2,6 @@
 import { call } from "./api.js";
 import { $, el } from "./dom.js";
 
-const KINDS = { keyword: "has one of these words", regex: "matches the pattern", threshold: "is a number", model: "holds the label of another model" };
 const BOUNDS = { at_least: "at least", at_most: "at most", above: "above", below: "below" };
 const percent = (value) => `${Math.round(100 * value)}\u202f%`;
 const number = new Intl.NumberFormat("en").format;
