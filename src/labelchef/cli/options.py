@@ -38,6 +38,10 @@ Database = Annotated[
     str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
 ]
 
+ByPosition = Annotated[
+    bool, typer.Option("--by-position", help="Row k of a file without ids belongs to row k of the others.")
+]
+
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
@@ -127,7 +131,7 @@ def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Gro
     return Group(tuple(parameters), lambda given: {name: path for name, path in given.items() if path is not None})
 
 
-def campaign_files(given: dict[str, Path], *, or_else: str = "") -> CampaignFiles:
+def campaign_files(given: dict[str, Path], *, or_else: str = "", by_position: bool = False) -> CampaignFiles:
     """The files of a campaign, if those that are needed are there; `or_else` names what could be given instead."""
     missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
     if not missing and not {"weak", "source_votes"} & set(given):
@@ -135,7 +139,7 @@ def campaign_files(given: dict[str, Path], *, or_else: str = "") -> CampaignFile
     if missing:
         needed = "--features, --weak or --source-votes or both, --val-features and --val-labels" + or_else
         raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
-    return CampaignFiles(**given)
+    return CampaignFiles(**given, by_position=by_position)
 
 
 @contextmanager

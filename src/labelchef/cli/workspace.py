@@ -11,22 +11,14 @@ import typer
 from rich.text import Text
 
 from labelchef.cli.options import (
-    HOME,
     PIPED,
-    Database,
-    Home,
-    campaign_files,
     console,
-    file_options,
     plain_table,
-    setting_options,
     takes,
-    workspace,
     workspace_options,
 )
 from labelchef.domain.campaigns import CampaignStatus, RoundSummary, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.domain.settings import Settings
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from labelchef.domain.campaigns import CampaignFiles, Role
+from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
 from labelchef.domain.intake import ColumnRole, FileRole
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 from labelchef.services.intake.steps import Correction
@@ -191,6 +191,7 @@ class FolderForm(Form):
 
     name: Name
     folder: Key
+    by_position: bool = False
     settings: NewSettings = Field(default_factory=NewSettings)
 
 
@@ -281,11 +282,12 @@ class CampaignForm(Form):
     """A campaign from uploaded files; the parts of the files are the fields of `CampaignFiles`."""
 
     name: Name
+    by_position: bool = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
 
     def files(self) -> dict[str, list[UploadFile]]:
         """Name of the part → its files, of the parts that were sent."""
-        sent = {one.name: getattr(self, one.name) for one in fields(CampaignFiles)}
+        sent = {name: getattr(self, name) for name in FILE_NAMES}
         return {name: part if isinstance(part, list) else [part] for name, part in sent.items() if part}
 
 
@@ -312,5 +314,5 @@ else:
         __base__=CampaignForm,
         __doc__="A campaign from uploaded files; `settings` is JSON.",
         __validators__={"needed": field_validator(WEAK)(_needed)},
-        **{one.name: _part(one) for one in fields(CampaignFiles)},
+        **{one.name: _part(one) for one in fields(CampaignFiles) if one.name in FILE_NAMES},
     )

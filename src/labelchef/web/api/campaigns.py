@@ -51,7 +51,9 @@ def create_campaign(
         stored = {name: [saved(root / name, one) for one in part] for name, part in form.files().items()}
         paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
         settings = Settings.of(form.settings.given())
-        return service.create_campaign(ws, form.name, CampaignFiles(**paths), settings, who.name)
+        return service.create_campaign(
+            ws, form.name, CampaignFiles(**paths, by_position=form.by_position), settings, who.name
+        )
 
 
 @routes.post(
@@ -60,7 +62,9 @@ def create_campaign(
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignSummary:
     """Make a campaign from a folder of the server: features.npy, weak.csv or source_votes.csv, val_features.npy, …"""
     folder = options.folder_to_read(form.folder)
-    return service.create_from_folder(ws, form.name, folder, Settings.of(form.settings.given()), who.name)
+    return service.create_from_folder(
+        ws, form.name, folder, Settings.of(form.settings.given()), who.name, by_position=form.by_position
+    )
 
 
 @routes.get("/{campaign}")
