@@ -24,7 +24,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -518,6 +518,17 @@ class _Detective:
         for look in undecided:
             if look.role is FileRole.IGNORED:
                 self._role_of_labels(look, items)
+        self._named_images()
+
+    def _named_images(self) -> None:
+        """A folder of images is no samples of its own where a table names most of them: it is what the table names."""
+        tables = [look for look in self.looks if look.table.media is None and look.role is not FileRole.IGNORED]
+        for folder in (one for one in self.looks if one.table.media is not None and one.told is None):
+            there = {PurePosixPath(str(name)).name for name in folder.table.frame["image"]}
+            for table in tables:
+                columns = [one for name, one in table.columns.items() if one.images]
+                if any(there & {PurePosixPath(str(v)).name for v in one.values} for one in columns):
+                    folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
     def _file_role(self, look: _Look) -> tuple[FileRole, str]:
         """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
@@ -648,6 +659,8 @@ class _Detective:
         return tuple(found)
 
     def _columns(self, look: _Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
+        if look.role is FileRole.MEDIA:
+            return {}
         roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
         key = self._id_column(look)
         if look.role is FileRole.VOTES:

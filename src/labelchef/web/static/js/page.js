@@ -20,7 +20,7 @@ document.addEventListener("click", (event) => {
  * The values of a form as JSON: numbers as numbers, ticks as true and false. An empty field is left out, or sends what its
  * data-empty holds. A name with a dot, such as settings.budget, is a value inside an object.
  */
-function values(form) {
+export function values(form) {
   const body = {};
   for (const field of form.elements) {
     if (!field.name || field.disabled || field.type === "file" || (field.type === "radio" && !field.checked)) continue;
