@@ -46,10 +46,18 @@ class Parts:
 def check(data: CampaignData, settings: Settings, parts: Parts | None = None) -> None:
     """Everything that would make the first model fail or a figure mislead, said before any work is done."""
     parts = parts or Parts()
+    check_choices(settings, parts)
+    check_figures(data, settings, parts.rules or Rules.of(settings))
+
+
+def check_choices(settings: Settings, parts: Parts | None = None) -> None:
+    """The part of `check` that needs no data: selector, suggestions, rules."""
+    parts = parts or Parts()
     selector = parts.selector or make_selector(settings.selector, look_ahead=settings.look_ahead)
     if settings.suggestion_votes:
         require_suggestions(selector)
-    check_figures(data, settings, parts.rules or Rules.of(settings))
+    if parts.rules is None:
+        Rules.of(settings)
 
 
 def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:
