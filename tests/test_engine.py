@@ -57,6 +57,29 @@ def test_one_sweep_gives_what_many_dense_products_give(
     close(out.loss, loss)
 
 
+@pytest.mark.parametrize("C", [2, 4, 10])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_rough_sweep_errs_by_1e_7(rng: np.random.Generator, C: int, bias: bool) -> None:
+    engine, _, labels, W, V = setting(rng, 1030, 300, C, np.float32, bias)
+    exact, rough = (
+        engine.sweep(labels, W=contrast(0.05 * W), V=contrast(V), gradient=True, hessian_product=True, roughly=roughly)
+        for roughly in (False, True)
+    )
+    for name in ("logits", "products", "gradient", "hessian_product", "loss"):
+        one, other = np.asarray(getattr(exact, name)), np.asarray(getattr(rough, name))
+        assert 0.0 < np.linalg.norm(one - other) < 5e-7 * np.linalg.norm(one), name
+        assert other.dtype == np.float64
+    backward = engine.sweep(labels, logits=rough.logits, gradient=True, roughly=True)
+    np.testing.assert_array_equal(backward.gradient, rough.gradient)
+
+
+def test_wide_features_are_swept_in_float64_whatever_is_asked(rng: np.random.Generator) -> None:
+    engine, _, labels, W, _ = setting(rng, 200, 20, 3, np.float64, True)
+    exact = engine.sweep(labels, W=contrast(W), gradient=True)
+    rough = engine.sweep(labels, W=contrast(W), gradient=True, roughly=True)
+    np.testing.assert_array_equal(exact.gradient, rough.gradient)
+
+
 def test_parts_of_a_sweep_equal_the_whole(rng: np.random.Generator) -> None:
     engine, _, labels, W, V = setting(rng, 300, 9, 4, np.float64, True)
     whole = engine.sweep(labels, W=contrast(W), V=contrast(V), gradient=True, hessian_product=True)

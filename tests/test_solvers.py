@@ -1,5 +1,6 @@
 """The optimum against other optimisers; H⁻¹g against dense algebra; hard inputs."""
 
+import copy
 import warnings
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion, minimise, solve_spd
 from labelchef.domain.errors import ConvergenceWarning
+from labelchef.domain.records import LabelChange
 from labelchef.engines import MemoryEngine, RowLabels
 from tests.oracles import Problem, make_problem
 
@@ -175,6 +177,50 @@ def test_following_a_change_equals_starting_anew(rng: np.random.Generator, C: in
     np.testing.assert_allclose(back.point.W, first.point.W, atol=2e-6)
 
 
+@pytest.mark.parametrize("C", [2, 3, 10])
+@pytest.mark.parametrize("scale", [1.0, 0.3, 0.03])
+def test_an_estimated_distance_is_near_the_true_one(rng: np.random.Generator, C: int, scale: float) -> None:
+    """All labels change, and all weights by `scale`: with 0.03 the factor is far too large for the Hessian."""
+    tol = 1e-3
+    problem = make_problem(rng, n=600, d=20, C=C, l2=2e-3, gamma=1.0)
+    objective = problem.objective(np.float32)
+    problem.X = problem.X.astype(np.float32).astype(np.float64)
+    newton = NewtonConstructor(tol=tol, proven=False)
+    last = newton.initialise(objective, problem.losses)
+    nothing = np.empty(0, dtype=np.int64)
+    change = LabelChange(nothing, problem.Y[:0], problem.weight[:0], problem.Y[:0], problem.weight[:0], everywhere=True)
+    sweeps = {}
+    for proven in (True, False):
+        problem.Y = 0.95 * problem.Y + 0.05 * rng.dirichlet(np.ones(C), 600)
+        problem.weight = np.full(600, scale)
+        after = NewtonConstructor(tol=tol, proven=proven).construct(
+            replace(objective, labels=RowLabels(problem.Y, problem.weight)), copy.deepcopy(last), change, problem.losses
+        )
+        best = problem.optimum()
+        assert after.diagnostics.converged
+        assert np.linalg.norm(after.point.W - best) < 2 * tol * np.linalg.norm(best)
+        sweeps[proven] = after.diagnostics.sweeps
+    assert sweeps[False] < sweeps[True]
+
+
+def test_rough_sweeps_hold_up_no_estimate(rng: np.random.Generator) -> None:
+    """A tiny l2 and features of very different sizes: what float32 leaves of the gradient is not taken for convergence."""
+    problem = make_problem(rng, n=400, d=12, C=3, l2=1e-7)
+    problem.X[:, :-1] *= np.logspace(-3, 1, 12)
+    objective = problem.objective(np.float32)
+    problem.X = problem.X.astype(np.float32).astype(np.float64)
+    newton = NewtonConstructor(tol=1e-3, proven=False)
+    first = newton.initialise(objective, problem.losses)
+    changed = replace(objective, labels=RowLabels(0.9 * problem.Y + 0.1 / 3, problem.weight))
+    nothing = np.empty(0, dtype=np.int64)
+    change = LabelChange(nothing, problem.Y[:0], problem.weight[:0], problem.Y[:0], problem.weight[:0], everywhere=True)
+    after = newton.construct(changed, first, change, problem.losses)
+    problem.Y = changed.labels.Y
+    best = problem.optimum()
+    assert after.diagnostics.converged
+    assert np.linalg.norm(after.point.W - best) < 0.01 * np.linalg.norm(best)
+
+
 def test_a_companion_arrives_with_the_model(rng: np.random.Generator) -> None:
     problem = make_problem(rng, n=500, d=6, C=2, l2=0.01)
     objective = problem.objective()
@@ -236,7 +282,7 @@ def test_drifted_rows_are_accounted_for_exactly(rng: np.random.Generator, C: int
     np.testing.assert_allclose(first.keeper.drift.surplus(objective, first.point.logits, step), expected, atol=1e-12)
     start = objective.relabelled(first.point, change)
     blind = start.W - first.keeper.solve(start.gradient)
-    seen = start.W + first.keeper.foreseen(objective, start.logits, start.gradient)
+    seen = start.W + first.keeper.foreseen(objective, start.logits, start.gradient, -first.keeper.solve(start.gradient))
     if C == 2:  # the factor is the Hessian itself: what is left is the nonlinearity of all the other rows
         assert objective.at(seen).gradient_norm < 0.3 * objective.at(blind).gradient_norm
 

@@ -11,7 +11,7 @@ from PIL import Image
 from labelchef.campaign.data import CampaignData, Contents
 from labelchef.campaign.dataset import Part, dataset_frame
 from labelchef.campaign.report import Decided
-from labelchef.classifier import load_model
+from labelchef.model import load_model
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.learning import Doubt
 from labelchef.services import exchange, take_home

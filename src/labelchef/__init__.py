@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from labelchef.classifier import LinearClassifier
     from labelchef.cleaner import CleaningResult, LabelCleaner
     from labelchef.model import EncodedClassifier, load_model
+    from labelchef.sources.functions import labelling_function
 
 __version__ = "0.2.0.dev0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "RoundRecord",
     "StopReason",
     "Votes",
+    "labelling_function",
     "load_model",
 ]
 
@@ -54,4 +56,8 @@ def __getattr__(name: str) -> Any:
         from labelchef import model
 
         return getattr(model, name)
+    if name == "labelling_function":
+        from labelchef.sources import functions
+
+        return functions.labelling_function
     raise AttributeError(f"module 'labelchef' has no attribute {name!r}")

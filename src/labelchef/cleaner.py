@@ -429,7 +429,8 @@ class LabelCleaner(Cleaner):
     look_ahead : whether the picks of a batch account for each other; off is the paper's behaviour. Selectors that do not
         choose by INFL cannot look ahead, and choose as they would without
     fit_intercept : whether to add a bias column
-    tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'
+    tol : bound on ‖W − W*‖ / (1 + ‖W‖) at every model of constructor 'newton'; where trusted samples train, updates end where
+        ‖W − W*‖ / ‖W‖ is estimated to be this small
     learning_rate, epochs, minibatch : of constructors 'retrain' and 'deltagrad_l' by name; None for their defaults
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
     engine : 'auto', 'memory' or 'cuda': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is large

@@ -81,22 +81,40 @@ _LAST = (
 _OWN = {*_FIRST, *_LAST, "votes"}
 
 
-def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFrame:
-    n, C = len(part.keys), len(classes)
-    chosen, origin = part.given.copy(), np.where(part.given == UNRESOLVED, "", LabelOrigin.TRUSTED).astype(object)
-    by: list[str | None] = [None] * n
-    support: list[float | None] = [None] * n
+@dataclass(frozen=True)
+class Settled:
+    """The final label of each of n rows."""
+
+    chosen: Ints
+    """(n,) class ids"""
+    origin: list[LabelOrigin]
+    P: Float64s
+    """(n, C) how probable each class is"""
+    flags: list[tuple[str, ...]]
+    """What is in doubt, in words."""
+    rank: list[int | None]
+
+    @property
+    def probability(self) -> Float64s:
+        """(n,) of the final label."""
+        return np.asarray(self.P[np.arange(len(self.chosen)), self.chosen])
+
+
+def settle(part: Part, n_classes: int, *, sources_used: bool) -> Settled:
+    """The final labels of a split."""
+    n = len(part.keys)
+    chosen, origin = part.given.copy(), [LabelOrigin.TRUSTED] * n
     for row, made in part.decided.items():
-        by[row], support[row] = made.by, made.support
-        chosen[row], origin[row] = made.label, "" if made.label == UNRESOLVED else LabelOrigin.PEOPLE
-    P = np.eye(C)[np.maximum(chosen, 0)]
+        chosen[row], origin[row] = made.label, LabelOrigin.PEOPLE
+    P = np.eye(n_classes)[np.maximum(chosen, 0)]
     open_rows = np.flatnonzero(chosen == UNRESOLVED)
     if open_rows.size:
         assert part.believed is not None, "rows without a label are believed something"
         P[open_rows] = part.believed[open_rows]
         chosen[open_rows] = P[open_rows].argmax(axis=1)
         spoken = np.zeros(n, dtype=bool) if part.votes is None else ~part.votes.silent
-        origin[open_rows] = np.where(spoken[open_rows] & sources_used, LabelOrigin.SOURCES, LabelOrigin.MODEL)
+        for row in open_rows.tolist():
+            origin[row] = LabelOrigin.SOURCES if spoken[row] and sources_used else LabelOrigin.MODEL
     for row, doubt in part.doubts.items():
         P[row] *= 1.0 - doubt.wrong
         P[row, doubt.believed] += doubt.wrong
@@ -105,21 +123,31 @@ def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFra
     if part.believed is not None:
         for k, row in enumerate(np.argsort(probability, kind="stable").tolist()):
             rank[row] = k + 1
+    return Settled(chosen, origin, P, _flags(part, chosen, probability), rank)
+
+
+def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFrame:
+    n, found = len(part.keys), settle(part, len(classes), sources_used=sources_used)
+    by: list[str | None] = [None] * n
+    support: list[float | None] = [None] * n
+    for row, made in part.decided.items():
+        by[row], support[row] = made.by, made.support
+    probability = found.probability
     columns: dict[str, Sequence[object]] = {
         "id": list(part.keys),
         "split": [part.split] * n,
         **_content(part.contents),
-        "label": [classes[c] for c in chosen],
+        "label": [classes[c] for c in found.chosen],
         "probability": probability.round(6).tolist(),
-        "origin": [str(one) for one in origin],
+        "origin": [str(one) for one in found.origin],
         "decided_by": by,
         "support": support,
         "model_label": [classes[c] for c in part.predicted_ids],
         "model_probability": part.predicted[np.arange(n), part.predicted_ids].round(6).tolist(),
         "doubt": (1.0 - probability).round(6).tolist(),
-        "flags": _flags(part, chosen, probability),
-        "rank": rank,
-        **{f"p: {name}": P[:, c].round(6).tolist() for c, name in enumerate(classes)},
+        "flags": ["; ".join(flags) for flags in found.flags],
+        "rank": found.rank,
+        **{f"p: {name}": found.P[:, c].round(6).tolist() for c, name in enumerate(classes)},
         **_votes(part, classes),
     }
     return pd.DataFrame(columns).astype({"rank": "Int64"})
@@ -136,7 +164,7 @@ def _content(contents: Sequence[Mapping[str, object]]) -> dict[str, list[object]
     }
 
 
-def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[str]:
+def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[tuple[str, ...]]:
     """What is in doubt of each row, in words; empty where nothing is."""
     differs: Bools = np.asarray(part.predicted_ids != chosen)
     found = []
@@ -148,30 +176,33 @@ def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[str]:
             flags.append(f"probability below {SURE:g}")
         if differs[k]:
             flags.append("the model says otherwise")
-        found.append("; ".join(flags))
+        found.append(tuple(flags))
     return found
 
 
 def _votes(part: Part, classes: Sequence[str]) -> dict[str, list[object]]:
     """What every source says of each row: a class, or for a soft vote JSON of class → probability."""
-    votes = part.votes
+    votes, said = part.votes, votes_on(part, classes)
     if votes is None or not votes.n_sources:
         return {}
-    C, table, n = votes.n_classes, votes.table, len(part.keys)
-    said: list[dict[int, dict[str, float]]] = [{} for _ in range(n)]
-    for i in range(n):
-        for at in range(table.indptr[i], table.indptr[i + 1]):
-            j, c = divmod(int(table.indices[at]), C)
-            said[i].setdefault(j, {})[classes[c]] = round(float(table.data[at]), 6)
 
-    def told(vote: dict[str, float]) -> str:
+    def told(vote: Mapping[str, float]) -> str:
         return next(iter(vote)) if len(vote) == 1 else json.dumps(vote, ensure_ascii=False)
 
     if votes.n_sources <= MOST_COLUMNS:
-        return {
-            f"{VOTE}{name}": [told(one[j]) if j in one else None for one in said] for j, name in enumerate(votes.names)
-        }
-    names = votes.names
-    return {
-        "votes": [json.dumps({names[j]: told(vote) for j, vote in one.items()}, ensure_ascii=False) for one in said]
-    }
+        return {f"{VOTE}{name}": [told(one[name]) if name in one else None for one in said] for name in votes.names}
+    return {"votes": [json.dumps({name: told(vote) for name, vote in one.items()}, ensure_ascii=False) for one in said]}
+
+
+def votes_on(part: Part, classes: Sequence[str]) -> list[dict[str, dict[str, float]]]:
+    """What the sources say of each row: source → class → weight; a hard vote has one class, of weight 1."""
+    said: list[dict[str, dict[str, float]]] = [{} for _ in part.keys]
+    votes = part.votes
+    if votes is None:
+        return said
+    C, table = votes.n_classes, votes.table
+    for i, one in enumerate(said):
+        for at in range(table.indptr[i], table.indptr[i + 1]):
+            j, c = divmod(int(table.indices[at]), C)
+            one.setdefault(votes.names[j], {})[classes[c]] = round(float(table.data[at]), 6)
+    return said

@@ -3,12 +3,13 @@
 axes      E (d, r), the directions of largest variance of some rows
 rows      X E (n, r), and the column of the bias
 fit       W (r, C) near the minimum of Σ_i w_i ℓ(y_i, x_i; W) + (λ/2) ‖W‖²
+response  how that minimum moves with the labels, to first order: H V = Σ_i w_i x_i ⊗ Δy_i
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, solve_triangular
+from scipy.linalg import cho_factor, eigh, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils.extmath import randomized_svd
@@ -18,6 +19,8 @@ from labelchef.domain.arrays import Float64s, Floats, Ints
 
 _STEPS, _TOL = 40, 1e-3
 _LARGEST_LEVERAGE = 0.99
+_RESIDUAL = 1e-3  # of `response`
+_FEW = 2  # Cholesky factors that take less time than eigenvectors
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,45 @@ class DenseRows:
         found, _ = cg(H, B.ravel(), rtol=1e-6, maxiter=500, M=M)
         return np.asarray(found.reshape(shape))
 
-    def leave_one_out(self, Y: Float64s, W: Float64s, strength: float, rows: Ints) -> Float64s:
-        """Logits (n, C) of these rows, each without itself, at the minimum W for weights 1.
+    def response(self, W: Float64s, weights: Float64s, strength: float, changes: Float64s) -> Float64s:
+        """V (S, r, C): how the minimum W of Σ w ℓ + (λ/2) ‖W‖² moves if labels change by `changes` (S, n, C), to first order.
 
-        The Kronecker form of `core.leave_one_out`, with a Cholesky factor of q_c G + λ for each direction c of Q.
+        There are S systems, for weights (S, n) each; their Hessians are those at W. Conjugate gradients for all of them at once,
+        in the scale of `fit`.
+        """
+        (S, n, C), P = changes.shape, probabilities(self.X @ W)
+        s = 1.0 / np.sqrt(0.25 * (weights.mean(axis=0) @ (self.X * self.X)) + strength)
+        scaled, w = (self.X * s).astype(np.float32), weights.T[:, :, None]  # (n, S, 1)
+        penalty, P = strength * s[:, None, None] ** 2, P[:, None]
+
+        def gathered(R: Float64s) -> Float64s:
+            found = scaled.T @ R.reshape(n, S * C).astype(np.float32)
+            return np.asarray(found.reshape(-1, S, C), dtype=np.float64)
+
+        def product(U: Float64s) -> Float64s:
+            Z = (scaled @ U.reshape(-1, S * C).astype(np.float32)).reshape(n, S, C).astype(np.float64)
+            Z *= P
+            Z -= P * Z.sum(axis=2, keepdims=True)
+            Z *= w
+            return np.asarray(gathered(Z) + penalty * U)
+
+        R = gathered(w * changes.transpose(1, 0, 2))
+        V, direction, size = np.zeros_like(R), R, np.einsum("dsc,dsc->s", R, R)
+        enough = _RESIDUAL**2 * size
+        for _ in range(_STEPS):
+            if (size <= enough).all():
+                break
+            bend = product(direction)
+            alpha = size / np.maximum(np.einsum("dsc,dsc->s", direction, bend), np.finfo(float).tiny)
+            V, R = V + alpha[:, None] * direction, R - alpha[:, None] * bend
+            size, before = np.einsum("dsc,dsc->s", R, R), size
+            direction = R + (size / np.maximum(before, np.finfo(float).tiny))[:, None] * direction
+        return np.ascontiguousarray((V * s[:, None, None]).transpose(1, 0, 2))
+
+    def leave_one_out(self, Y: Float64s, W: Float64s, strength: float) -> Float64s:
+        """Logits (n, C) of all rows, each without itself, at the minimum W for weights 1.
+
+        The Kronecker form of `core.leave_one_out`: b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j for each direction c of Q.
         """
         A = self.X @ W
         P = probabilities(A)
@@ -130,12 +168,32 @@ class DenseRows:
         Q = (np.diag(P.sum(axis=0)) - P.T @ P) / max(float(h.sum()), 1e-12)
         q, U = np.linalg.eigh(Q - np.full(Q.shape, 1.0 / len(Q)))
         q, U = np.maximum(q[1:], 0.0), U[:, 1:]
-        G = self.X.T @ (h[:, None] * self.X)
-        few = self.X[rows]
-        b = np.empty((len(rows), len(q)))
-        for c, size in enumerate(q):
-            factor = cho_factor(size * G + strength * np.eye(len(G)), lower=True, overwrite_a=True, check_finite=False)
-            half = solve_triangular(factor[0], few.T, lower=True, check_finite=False)
-            b[:, c] = np.einsum("dj,dj->j", half, half)
-        leverage = np.minimum(h[rows, None] * q * b, _LARGEST_LEVERAGE)
-        return np.asarray(A[rows] + (b / (1.0 - leverage) * ((P[rows] - Y[rows]) @ U)) @ U.T)
+        b = self._quadratic(h, q, strength)
+        leverage = np.minimum(h[:, None] * q * b, _LARGEST_LEVERAGE)
+        return np.asarray(A + (b / (1.0 - leverage) * ((P - Y) @ U)) @ U.T)
+
+    def _quadratic(self, h: Float64s, q: Float64s, strength: float) -> Float64s:
+        """b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j (n, k) with G = Σ h x xᵀ: a Cholesky factor for each of few q, else eigenvectors for all.
+
+        With fewer rows than columns the eigenvectors e_d are those of the rows: with √h X Xᵀ √h = Σ_d g_d v_d v_dᵀ they are
+        e_d = Xᵀ √h v_d / √g_d, and what is left of a row outside of their span has the curvature λ.
+        """
+        X, (n, r) = self.X, self.X.shape
+        if len(q) <= _FEW:
+            G, b = X.T @ (h[:, None] * X), np.empty((n, len(q)))
+            for c, size in enumerate(q):
+                factor, _ = cho_factor(
+                    size * G + strength * np.eye(r), lower=True, overwrite_a=True, check_finite=False
+                )
+                half = solve_triangular(factor, X.T, lower=True, check_finite=False)
+                b[:, c] = np.einsum("dj,dj->j", half, half)
+            return b
+        if r <= n:
+            g, E = eigh(X.T @ (h[:, None] * X), overwrite_a=True, check_finite=False, driver="evd")
+            return np.asarray((X @ E) ** 2 @ (1.0 / (np.outer(np.maximum(g, 0.0), q) + strength)))
+        products, root = X @ X.T, np.sqrt(np.maximum(h, 0.0))
+        g, V = eigh(root[:, None] * products * root, overwrite_a=True, check_finite=False, driver="evd")
+        kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
+        squares = ((products * root) @ (V[:, kept] / np.sqrt(g[kept]))) ** 2
+        beyond = np.maximum(np.diag(products) - squares.sum(axis=1), 0.0)
+        return np.asarray(squares @ (1.0 / (np.outer(g[kept], q) + strength)) + beyond[:, None] / strength)

@@ -93,14 +93,16 @@ class Learner:
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(n, C) logits of the trusted samples, each under the clean model without it."""
     axes: Axes | None = field(default=None, repr=False)
-    probe: tuple[Ints, Float64s] | None = field(default=None, repr=False)
-    """Rows that stand for the weak ones, and their features (M, D)."""
+    probe: Ints | None = field(default=None, repr=False)
+    """Rows that stand for the weak ones."""
     belief: Belief | None = field(default=None, repr=False)
+    _inside: dict[int, Float64s] = field(default_factory=dict, repr=False)
+    """Rows along `axes`, (r + bias,) each, as far as they were needed."""
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A choice that is being computed is waited for: a thread cannot be copied."""
-        return {**self.__dict__, "_next": self._awaited()}
+        """A choice that is being computed is waited for: a thread cannot be copied. What can be computed again is left out."""
+        return {**self.__dict__, "_next": self._awaited(), "_inside": {}}
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
@@ -141,8 +143,11 @@ class Learner:
             self.belief = None
             labels.believe(labels.Y_weak, np.zeros(len(clean)), doubted)
             return
-        evidence = self.evidence(self.clean_logits(objective), clean)
-        self.belief = make_source_model(choice.model).believe(evidence)
+        model = make_source_model(choice.model)
+        evidence = Evidence(self.votes, _uniform(labels.Y.shape), clean, self.given)
+        if model.reads_classifier:
+            evidence = self.evidence(self.clean_logits(objective), clean)
+        self.belief = model.believe(evidence)
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
@@ -161,7 +166,7 @@ class Learner:
     def _clean_fit(self, objective: Objective, labels: LabelTable, rows: Ints) -> "_CleanFit":
         assert self.choice is not None, "a choice comes first"
         axes, n = self._directions(objective, labels), len(labels.cleaned) - self.n_items
-        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        dense = self._along_axes(objective, labels, rows)
         Y = np.eye(labels.n_classes)[labels.decided[rows]]
         return _CleanFit(axes, dense, rows, n, self.bias, self.choice.clean_strength, Y).fitted()
 
@@ -209,62 +214,55 @@ class Learner:
 
         Leave-one-out takes a sample out of F, but its label has also taught the clean model and the sources, and so the labels
         of the weak samples. For each fold of the trusted samples, clean model and source model are made without it, on a probe
-        of M weak samples, each of which stands for `times` ones. The model of the probe and of the clean samples without the
-        fold is fitted twice, with the beliefs of all and with those without the fold; the difference of its logits is the
-        change. None where what is believed does not depend on the labels.
+        of M weak samples, each of which stands for `times` ones. What their beliefs change in the model of the probe and of the
+        clean samples without the fold, to first order, is the change of its logits. None where what is believed does not depend
+        on the labels.
         """
         assert self.choice is not None, "a choice comes first"
         choice, clean = self.choice, labels.clean_ids
         if choice.model in (NO_SOURCES, Shares.name) or choice.gamma == 0.0:
             return None
-        assert self.belief is not None, "believe() comes first"
-        weak, X = self._probe(objective, labels)
+        weak = self._probe(labels)
         if len(weak) == 0:
             return None
-        rows, n, axes = np.flatnonzero(clean >= 0), len(clean) - self.n_items, self._directions(objective, labels)
-        dense = axes.rows(np.vstack([X, objective.engine.rows(rows)]), bias=self.bias)
-        dense = dense.narrower(COLUMNS, bias=self.bias)
+        assert self.belief is not None, "believe() comes first"
+        rows, n = np.flatnonzero(clean >= 0), len(clean) - self.n_items
+        dense = self._along_axes(objective, labels, np.concatenate([weak, rows])).narrower(COLUMNS, bias=self.bias)
         M, m, y = len(weak), len(rows), clean[rows]
         times = np.count_nonzero(~labels.cleaned & self.belief.spoken) / M
         Y, strength = np.eye(labels.n_classes)[y], objective.l2 * objective.engine.n_rows
         with one_blas_thread():
-            whole, start = self._believed_without(dense, weak, rows, y, np.empty(0, dtype=np.int64), None)
+            probed = _Probed(self.choice, dense, self.votes.rows(np.concatenate([weak, rows])), self.given[weak], y)
+            whole, start = probed.without(np.empty(0, dtype=np.int64), None)
             weight = np.concatenate([np.full(M, choice.gamma * times), np.ones(m)])
-            first = dense.fit(np.vstack([whole, Y]), weight, strength)
+            W = dense.fit(np.vstack([whole, Y]), weight, strength)
+            folds = [held for _, held in folds_of(y[-n:], FOLDS, np.random.default_rng([self.seed, _DRAW]))]
+            weights, changes = np.tile(weight, (len(folds), 1)), np.zeros((len(folds), M + m, labels.n_classes))
+            for k, held in enumerate(folds):
+                weights[k, M + m - n + held] = 0.0
+                changes[k, :M] = probed.without(m - n + held, start)[0] - whole
             shift = np.zeros((n, labels.n_classes))
-            for _, held in folds_of(y[-n:], FOLDS, np.random.default_rng([self.seed, _DRAW])):
-                without, _ = self._believed_without(dense, weak, rows, y, m - n + held, start)
-                fold_weight = weight.copy()
-                fold_weight[M + m - n + held] = 0.0
-                one = dense.fit(np.vstack([whole, Y]), fold_weight, strength, first)
-                two = dense.fit(np.vstack([without, Y]), fold_weight, strength, one)
-                shift[held] = dense.X[M + m - n + held] @ (two - one)
+            for held, V in zip(folds, dense.response(W, weights, strength, changes), strict=True):
+                shift[held] = dense.X[M + m - n + held] @ V
         return np.asarray(shift - shift[:, :1])
 
-    def _believed_without(
-        self, dense: DenseRows, weak: Ints, rows: Ints, y: Ints, held: Ints, start: Float64s | None
-    ) -> tuple[Float64s, Float64s]:
-        """Beliefs (M, C) of the probe, learned without the clean rows at the places `held`, and W of the clean model."""
-        assert self.choice is not None, "a choice comes first"
-        M, kept = len(weak), np.setdiff1d(np.arange(len(rows)), held)
-        Y = np.eye(self.votes.n_classes)[y[kept]]
-        W = dense.part(M + kept).fit(Y, np.ones(len(kept)), self.choice.clean_strength, start)
-        both, inside = np.concatenate([weak, rows[kept]]), np.concatenate([np.arange(M), M + kept])
-        log_p = log_probabilities(self.choice.temperature * (dense.X[inside] @ W))
-        known = np.concatenate([np.full(M, -1), y[kept]])
-        evidence = Evidence(self.votes.rows(both), log_p, known, self.given[both])
-        return make_source_model(self.choice.model).believe(evidence).Q[:M], W
-
-    def _probe(self, objective: Objective, labels: LabelTable) -> tuple[Ints, Float64s]:
-        """Weak rows that stand for all of them, of which the model says something, and their features."""
+    def _probe(self, labels: LabelTable) -> Ints:
+        """Weak rows that stand for all of them, of which the model says something."""
         if self.probe is None:
             order = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items)
-            rows = np.sort(order[~labels.cleaned[order]][:PROBED])
-            self.probe = (rows, objective.engine.rows(rows))
-        rows, X = self.probe
+            self.probe = np.sort(order[~labels.cleaned[order]][:PROBED])
         assert self.belief is not None, "believe() comes first"
-        used = ~labels.cleaned[rows] & self.belief.spoken[rows]
-        return rows[used], X[used]
+        return self.probe[~labels.cleaned[self.probe] & self.belief.spoken[self.probe]]
+
+    def _along_axes(self, objective: Objective, labels: LabelTable, rows: Ints) -> DenseRows:
+        """These rows in the main directions; each is computed once."""
+        missing = np.array([row for row in rows.tolist() if row not in self._inside], dtype=np.int64)
+        if len(missing):
+            axes = self._directions(objective, labels)
+            with one_blas_thread():
+                found = axes.rows(objective.engine.rows(missing), bias=self.bias).X
+            self._inside.update(zip(missing.tolist(), found, strict=True))
+        return DenseRows(np.stack([self._inside[row] for row in rows.tolist()]))
 
     def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
         """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
@@ -300,8 +298,8 @@ class Learner:
         """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
         assert self.choice is not None, "a choice comes first"
         assert self.clean_parameters is not None, "believe() comes first"
-        axes, rows = self._directions(objective, labels), np.flatnonzero(labels.cleaned)
-        dense = axes.rows(objective.engine.rows(rows), bias=self.bias)
+        axes = self._directions(objective, labels)
+        dense = self._along_axes(objective, labels, np.flatnonzero(labels.cleaned))
         W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
         with one_blas_thread():
             V = dense.solve(W, self.choice.clean_strength, inside)
@@ -310,7 +308,7 @@ class Learner:
     def clean_logits(self, objective: Objective) -> Float64s:
         """(N + n, C) logits of the clean model, one sweep."""
         assert self.clean_parameters is not None, "believe() comes first"
-        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters)).logits
+        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters), roughly=True).logits
         return np.asarray(with_reference(objective.engine.host(found)))
 
     def evidence(self, logits: Float64s, clean: Ints) -> Evidence:
@@ -396,7 +394,8 @@ class _CleanFit:
     def parameters(self) -> Float64s:
         """W (D, C) of the objective's columns."""
         assert self.W is not None, "fitted() comes first"
-        return self.axes.parameters(self.W, bias=self.bias)
+        with one_blas_thread():
+            return self.axes.parameters(self.W, bias=self.bias)
 
     def logits(self, X: Float64s) -> Float64s:
         """(k, C) of rows that are not among the m, as the engine has them."""
@@ -408,6 +407,37 @@ class _CleanFit:
         assert self.W is not None, "fitted() comes first"
         if self._held_out is None:
             with one_blas_thread():
-                every = np.arange(len(self.rows))
-                self._held_out = self.dense.leave_one_out(self.Y, self.W, self.strength, every)
+                self._held_out = self.dense.leave_one_out(self.Y, self.W, self.strength)
         return self._held_out[places]
+
+
+@dataclass(frozen=True)
+class _Probed:
+    """M weak rows and the m clean ones: what is believed of the weak ones, learned from some of the clean ones."""
+
+    choice: Choice
+    dense: DenseRows
+    """(M + m, r)."""
+    votes: SourceVotes
+    given: Float64s
+    """(M, C)."""
+    y: Ints
+    """(m,)."""
+
+    def without(self, held: Ints, start: Float64s | None) -> tuple[Float64s, Float64s | None]:
+        """Beliefs (M, C), learned without the clean rows at the places `held`, and W of the clean model, if it plays a part."""
+        model, M, C = make_source_model(self.choice.model), len(self.given), self.votes.n_classes
+        kept = np.setdiff1d(np.arange(len(self.y)), held)
+        y, inside, W = self.y[kept], np.concatenate([np.arange(M), M + kept]), None
+        log_p = _uniform((len(inside), C))
+        if model.reads_classifier:
+            W = self.dense.part(M + kept).fit(np.eye(C)[y], np.ones(len(kept)), self.choice.clean_strength, start)
+            log_p = log_probabilities(self.choice.temperature * (self.dense.X[inside] @ W))
+        given = np.concatenate([self.given, np.zeros((len(kept), C))])  # not read of clean rows
+        evidence = Evidence(self.votes.rows(inside), log_p, np.concatenate([np.full(M, -1), y]), given)
+        return model.believe(evidence).Q[:M], W
+
+
+def _uniform(shape: tuple[int, ...]) -> Float64s:
+    """Log-probabilities (n, C) that say nothing."""
+    return np.broadcast_to(-np.log(shape[1]), shape)

@@ -15,6 +15,7 @@ from labelchef.cli.options import (
     CLEAN_SETTINGS,
     REQUIRED,
     STRATEGIES,
+    ByPosition,
     campaign_files,
     console,
     file_options,
@@ -22,6 +23,7 @@ from labelchef.cli.options import (
     takes,
 )
 from labelchef.cli.serve import serve as serve_command
+from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
 from labelchef.domain.errors import LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
@@ -69,6 +71,7 @@ def clean(
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
+    by_position: ByPosition = False,
 ) -> None:
     """Run a whole cleaning campaign from files.
 
@@ -81,7 +84,7 @@ def clean(
     people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
     answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
-    data = read_files(campaign_files(files))
+    data = read_files(campaign_files(files, by_position=by_position))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(
             data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
@@ -125,8 +128,8 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in COMMANDS:
-    app.command({"next_items": "next"}.get(_command.__name__))(_command)
+for _command in (init, *COMMANDS):
+    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
 

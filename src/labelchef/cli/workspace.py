@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,22 +11,14 @@ import typer
 from rich.text import Text
 
 from labelchef.cli.options import (
-    HOME,
     PIPED,
-    Database,
-    Home,
-    campaign_files,
     console,
-    file_options,
     plain_table,
-    setting_options,
     takes,
-    workspace,
     workspace_options,
 )
-from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, RoundSummary, Task, Waiting
+from labelchef.domain.campaigns import CampaignStatus, RoundSummary, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.domain.settings import Settings
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
 
 if TYPE_CHECKING:
@@ -43,45 +35,19 @@ Person = Annotated[
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
-_CAMPAIGN_FILES = tuple(one.name for one in fields(CampaignFiles))
-_FOLDER = "Folder with features.npy, weak.csv or source_votes.csv, val_features.npy, val_labels.csv, items.csv, …"
 _EXPORT_OUT = "File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx; for a report .html."
 _WHAT = (
     "dataset: every row with content, final label, where it comes from and what is in doubt; predictions: what the final model "
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
     "and tables."
 )
+_IMPORTED = (
+    "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
+    "Argilla, crowd-kit, Hugging Face datasets)."
+)
+MOST_LINES = 20
+"""Of an import, on the screen."""
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
-
-
-@takes(files=file_options(_CAMPAIGN_FILES), settings=setting_options())
-def init(
-    name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
-    home: Home = HOME,
-    database: Database = None,
-    folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
-    *,
-    files: dict[str, Path],
-    settings: Settings,
-    person: Person = None,
-) -> None:
-    """Make a workspace, and in it a campaign from files."""
-    from labelchef.campaign.data import find_files
-    from labelchef.services import campaigns as service
-
-    if name is None and (files or folder is not None):
-        raise InvalidInputError("files were given, but no name; expected labelchef init NAME …", code="name")
-    found = None
-    if name is not None:
-        found = find_files(folder) if folder else campaign_files(files, or_else=", or a --folder with them")
-    with workspace(home, database, make=True) as ws:
-        console.print(f"workspace: {ws.home}")
-        if name is None or found is None:
-            return
-        made = service.create_campaign(ws, name, found, settings, _who(person))
-        console.print(f"campaign: {made.slug}, {made.n_items} items")
-        _move_on(ws, made.slug)
-        console.print(f"next: labelchef serve --home {home}", style="dim")
 
 
 @takes(ws=workspace_options())
@@ -107,7 +73,7 @@ def status(
         rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
         console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
     else:
-        console.print("no campaign yet; make one with `labelchef init NAME --folder FOLDER`")
+        console.print("no campaign yet; make one with `labelchef init NAME data.csv`")
 
 
 @takes(ws=workspace_options())
@@ -121,7 +87,7 @@ def next_items(
     """Show the items to label next; they are reserved for you for a while."""
     from labelchef.services.labelling import tasks
 
-    found = tasks.next_tasks(ws, campaign, _who(person), count)
+    found = tasks.next_tasks(ws, campaign, who_is(person), count)
     if as_json:
         _print_json({"waiting": asdict(found)} if isinstance(found, Waiting) else {"tasks": [asdict(t) for t in found]})
     elif isinstance(found, Waiting):
@@ -149,7 +115,7 @@ def vote(
     if sum([undo, skip, ambiguous, label is not None]) != 1 or (item is None) != undo:
         told = "expected an item and one of: a class name, --ambiguous, --skip; or --undo alone"
         raise InvalidInputError(told, code="label")
-    who = _who(person)
+    who = who_is(person)
     if item is None:
         console.print(f"taken back; item {votes.undo_vote(ws, campaign, who).item} is yours again")
     elif skip:
@@ -158,7 +124,7 @@ def vote(
     else:
         done = votes.cast_vote(ws, campaign, who, item, label, note=note)
         console.print(f"stored: {done.item} is {label or 'ambiguous'}")
-    _move_on(ws, campaign)
+    move_on(ws, campaign)
 
 
 @takes(ws=workspace_options())
@@ -187,18 +153,37 @@ def export(
 @takes(ws=workspace_options())
 def import_votes(
     campaign: Campaign,
-    file: Annotated[Path, typer.Argument(help="A table of item, annotator, label: .csv, .jsonl or .parquet.")],
+    file: Annotated[Path, typer.Argument(help=_IMPORTED)],
     ws: "Workspace",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
+    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")
+    ] = None,
+    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None,
 ) -> None:
-    """Import votes of another tool. If a line cannot be used, nothing is stored."""
-    from labelchef.services import exchange
+    """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
+    from labelchef.services.importing import import_votes as service
+    from labelchef.services.importing import write_lines
 
-    counts = exchange.import_votes(ws, campaign, file, dry_run=dry_run)
-    said = ", ".join(f"{value} {key}" for key, value in counts.items())
+    parts = [one.partition("=") for one in rename or []]
+    names = {old: new for old, _, new in parts}
+    if "" in {*names, *names.values()}:
+        raise InvalidInputError(f"--rename is {rename}; expected OLD=NEW", code="rename")
+    found = service(ws, campaign, file, dry_run=dry_run, format=format, rename=names)
+    said = ", ".join(f"{value} {key}" for key, value in found.counts.items())
     console.print(f"{'would be: ' if dry_run else ''}{said}")
+    for note in found.notes:
+        console.print(note)
+    if lines is not None:
+        console.print(f"lines: {write_lines(found, lines).resolve()}")
+    else:
+        rows = [(one.line, one.item, one.annotator, one.outcome.value) for one in found.lines[:MOST_LINES]]
+        console.print(plain_table(("line", "item", "annotator", "what became of it"), rows))
+        if len(found.lines) > MOST_LINES:
+            console.print(f"… and {len(found.lines) - MOST_LINES} more; --lines FILE writes all of them")
     if not dry_run:
-        _move_on(ws, campaign)
+        move_on(ws, campaign)
 
 
 @takes(ws=workspace_options())
@@ -303,7 +288,7 @@ def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> No
         console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
 
 
-COMMANDS = (init, status, sources, doubtful, next_items, vote, export, import_votes, replay, report, compare)
+COMMANDS = (status, sources, doubtful, next_items, vote, export, import_votes, replay, report, compare)
 
 
 @users.command()
@@ -367,7 +352,7 @@ def _password() -> str:
     return first
 
 
-def _move_on(ws: "Workspace", campaign: str) -> None:
+def move_on(ws: "Workspace", campaign: str) -> None:
     """Do the work that is due, unless a server does it."""
     from labelchef.services.trained import is_due
 
@@ -383,7 +368,8 @@ def _move_on(ws: "Workspace", campaign: str) -> None:
             raise
 
 
-def _who(person: str | None) -> str:
+def who_is(person: str | None) -> str:
+    """The person who acts: the one named, else the one who is logged in."""
     if person is not None:
         return person
     import getpass

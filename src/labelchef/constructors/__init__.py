@@ -22,11 +22,11 @@ __all__ = [
 
 
 def make_constructor(
-    chosen: str | Constructor, *, tol: float = 1e-5, descent: DescentSettings | None = None
+    chosen: str | Constructor, *, tol: float = 1e-5, proven: bool = True, descent: DescentSettings | None = None
 ) -> Constructor:
     """A constructor by name, or the given one.
 
-    `tol` is for 'newton', `descent` for 'retrain' and 'deltagrad_l'.
+    `tol` and `proven` are for 'newton', `descent` for 'retrain' and 'deltagrad_l'.
 
     >>> make_constructor("newton").name, make_constructor("deltagrad_l").name
     ('newton', 'deltagrad_l')
@@ -41,5 +41,5 @@ def make_constructor(
         expected = ", ".join(sorted(CONSTRUCTORS))
         raise InvalidInputError(f"unknown constructor {chosen!r}; expected one of: {expected}", code="constructor")
     if chosen == "newton":
-        return NewtonConstructor(tol=tol)
+        return NewtonConstructor(tol=tol, proven=proven)
     return (RetrainConstructor if chosen == "retrain" else DeltaGradLConstructor)(descent or DescentSettings())

@@ -5,8 +5,9 @@ The gradient after a change of b labels is known without a sweep,
     ∇F = ∇F_before + (1/N) Σ_changed x_i ⊗ [r'(p_i − y'_i) − r (p_i − y_i)],
 
 so a solve with the frozen Hessian gives a point near the new optimum; every further sweep verifies and, if necessary,
-corrects it. It ends when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖). Where any label may have
-changed, because sources learned from the answers, the gradient takes half a sweep: the logits are known.
+corrects it. It ends when ‖∇F‖, computed there, is below the tolerance: ‖W − W*‖ ≤ tol·(1 + ‖W‖); or, unless this is to be
+proven, when the distance is estimated to be at most tol·‖W‖ (`core/solvers.py`). Where any label may have changed, because
+sources learned from the answers, the gradient takes half a sweep: the logits are known.
 """
 
 import time
@@ -18,7 +19,7 @@ import numpy as np
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.objective import Objective
-from labelchef.core.solvers import Companion, Minimum, minimise
+from labelchef.core.solvers import Companion, Minimum, minimise, rough
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
@@ -29,6 +30,8 @@ class NewtonConstructor:
     """The optimum of the convex objective, to a proven tolerance on the parameters."""
 
     tol: float = 1e-5
+    proven: bool = True
+    """Whether the tolerance of an update is proven, too; else it is estimated, and the first model's alone is proven."""
     max_sweeps: int = 1000
     name: str = field(default="newton", init=False)
 
@@ -63,12 +66,21 @@ class NewtonConstructor:
         began, sweeps = time.perf_counter(), objective.engine.sweeps
         keeper = last.keeper
         if change.everywhere:
-            start = objective.at(last.point.W, logits=last.point.logits)
+            roughly = rough(self.tol, not self.proven)
+            start = objective.at(last.point.W, logits=last.point.logits, roughly=roughly)
             keeper.forget_rows(objective.l2)
         else:
             start = objective.relabelled(last.point, change)
             keeper.note(objective, last.point.logits, change)
-        found = minimise(objective, start, keeper, tol=self.tol, max_sweeps=self.max_sweeps, companion=companion)
+        found = minimise(
+            objective,
+            start,
+            keeper,
+            tol=self.tol,
+            max_sweeps=self.max_sweeps,
+            companion=companion,
+            estimated=not self.proven,
+        )
         return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
 
     def _finish(

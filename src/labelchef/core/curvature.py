@@ -212,12 +212,12 @@ class CurvatureKeeper:
         if l2 != self.factor.l2:
             self.factor, self._pairs = replace(self.factor, l2=l2), ()
 
-    def foreseen(self, objective: Objective, logits: RowArray, gradient: Float64s) -> Float64s:
-        """The step to the optimum, estimated from the factor and the drifted rows; no sweep.
+    def foreseen(self, objective: Objective, logits: RowArray, gradient: Float64s, plain: Float64s) -> Float64s:
+        """The step to the optimum, estimated from the factor and the drifted rows; no sweep. `plain` is −`solve`(gradient).
 
         Where the factor is not exact, its own error is larger than what the rows could correct.
         """
-        plain = step = -self.solve(gradient)
+        step = plain
         if self.drift is None or not self.factor.exact:
             return plain
         moved = _CONTRACTION * float(np.linalg.norm(plain))

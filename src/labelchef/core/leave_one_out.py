@@ -70,7 +70,8 @@ def kronecker(
     engine, (A, P, residual, weight) = objective.engine, _row_state(objective, point, rows)
     inside = projected(objective, rows, factor) if inside is None else inside
     scale = 1.0 / (np.outer(factor.g, factor.q) + factor.l2)  # (m, k)
-    squares = inside**2 @ scale
+    with engine.small_products():
+        squares = inside**2 @ scale
     if factor.rest is not None:
         X = engine.rows(rows)
         beyond = np.maximum(np.einsum("jd,jd->j", X, X) - np.einsum("jm,jm->j", inside, inside), 0.0)

@@ -57,10 +57,12 @@ class Objective:
         """(D, C), the shape of W."""
         return self.engine.n_columns, self.labels.Y.shape[1]
 
-    def at(self, W: Float64s, *, logits: RowArray | None = None, V: Float64s | None = None) -> Point:
+    def at(
+        self, W: Float64s, *, logits: RowArray | None = None, V: Float64s | None = None, roughly: bool = False
+    ) -> Point:
         """Value and gradient at W in one sweep, and the products of V on the same sweep.
 
-        If the logits at W are given, they are not computed again.
+        If the logits at W are given, they are not computed again. Roughly, products have a relative error of about 1e-7.
         """
         N = self.engine.n_rows
         sums = self.engine.sweep(
@@ -70,6 +72,7 @@ class Objective:
             V=None if V is None else contrast(V),
             gradient=True,
             hessian_product=V is not None,
+            roughly=roughly,
         )
         assert sums.gradient is not None
         linear = None

@@ -5,6 +5,14 @@ place of the usual multiple of the identity) and damped by an exact line search.
 sweep at the trial point returns value, gradient and logits together, and a step that is cut short needs no further
 product, because the logits along a line are known. Where M is the Hessian, this is Newton's method.
 
+It ends at a gradient so small that strong convexity proves the distance to the minimum. This bound assumes the curvature λ in
+all directions, and is pessimistic. The distance can be `estimated` instead: the next step s⁺ is known without a sweep, and if
+steps go on to shrink as the last one did,
+
+    ‖W − W*‖ ≈ ‖s⁺‖ (1 + ρ + ρ² + …) = ‖s⁺‖ / (1 − ρ),      ρ = ‖s⁺‖ / ‖s‖
+
+The series is what is left where M is too large for H, as it is once the weights of many rows have fallen.
+
 A linear system H(W) V = b(W) can be solved along with it, as a `Companion`: every sweep of `minimise` then also returns
 H V, and V is corrected by M⁻¹(b − H V) before the next. When W is at the optimum, V is nearly solved, without sweeps of its
 own.
@@ -29,6 +37,8 @@ NEEDED = 2
 _LARGEST_GRADIENT = 1e-6
 _SUFFICIENT = 1e-4
 _ROUNDING = 1e-13
+_ROUGH_TOL, _ROUGH_ROUNDING = 1e-4, 1e-8  # tolerances from which rough sweeps are precise enough, and their error of F
+_SLOW = 0.5  # steps that shrink by less than this may be held up by the error of rough sweeps
 _LINE_STEPS = 30
 _PATIENCE = 60  # steps without a smaller gradient
 
@@ -84,27 +94,36 @@ def minimise(
     max_sweeps: int,
     companion: Companion | None = None,
     on_step: Callable[[int, float, float], None] | None = None,
+    estimated: bool = False,
 ) -> Minimum:
     """The minimum of F, starting from `start`, and the companion's system on the way.
 
-    `on_step(iteration, gradient norm, tolerance)` is called after every step.
+    `on_step(iteration, gradient norm, tolerance)` is called after every step. If the distance may be `estimated`, it also ends
+    where that is at most tol·‖W‖, after one step at the earliest, and sweeps are rough where `tol` allows it.
     """
     point, best, idle, iteration = start, start.gradient_norm, 0, 0
-    threshold = gradient_tolerance(objective, point.W, tol)
+    threshold, last, roughly, near = gradient_tolerance(objective, point.W, tol), np.inf, rough(tol, estimated), False
     while point.gradient_norm > threshold and iteration < max_sweeps:
         if keeper.due(objective):
             keeper.refresh(objective, point.logits)
-        direction = keeper.foreseen(objective, point.logits, point.gradient)
+        plain = -keeper.solve(point.gradient)
+        size = float(np.linalg.norm(plain))
+        left = size / (1.0 - size / last) if size < last else np.inf
+        near = estimated and iteration > 0 and left <= tol * float(np.linalg.norm(point.W))
+        if near:
+            break
+        roughly = roughly and size <= _SLOW * last
+        direction = keeper.foreseen(objective, point.logits, point.gradient, plain)
         if not np.vdot(point.gradient, direction) < 0.0:
-            direction = -keeper.solve(point.gradient)
+            direction = plain
         V = None if companion is None else companion.corrected(point.W + direction, keeper)
-        trial = _step(objective, point, direction, V)
+        trial = _step(objective, point, direction, V, roughly=roughly)
         if trial is None:
             break
         if companion is not None and trial.linear is not None:
             companion = replace(companion, V=trial.linear.V, HV=trial.linear.HV)
         keeper.learn(trial.W - point.W, trial.gradient - point.gradient)
-        point = trial
+        point, last = trial, float(np.linalg.norm(direction))
         iteration += 1
         keeper.waste += iteration > NEEDED
         best, idle = (point.gradient_norm, 0) if point.gradient_norm < 0.9 * best else (best, idle + 1)
@@ -113,21 +132,28 @@ def minimise(
         threshold = gradient_tolerance(objective, point.W, tol)
         if on_step is not None:
             on_step(iteration, point.gradient_norm, threshold)
-    return Minimum(point, iteration, threshold, point.gradient_norm <= threshold)
+    return Minimum(point, iteration, threshold, near or point.gradient_norm <= threshold)
 
 
-def _step(objective: Objective, point: Point, direction: Float64s, V: Float64s | None) -> Point | None:
+def rough(tol: float, estimated: bool) -> bool:
+    """Whether rough sweeps are precise enough for a distance that is estimated."""
+    return estimated and tol >= _ROUGH_TOL
+
+
+def _step(
+    objective: Objective, point: Point, direction: Float64s, V: Float64s | None, *, roughly: bool
+) -> Point | None:
     """The full step if it decreases F enough, else the minimum along the line; None if neither decreases F."""
     slope = float(np.vdot(point.gradient, direction))
-    trial = objective.at(point.W + direction, V=V)
-    slack = _ROUNDING * (1.0 + abs(point.value))
+    trial = objective.at(point.W + direction, V=V, roughly=roughly)
+    slack = (_ROUGH_ROUNDING if roughly else _ROUNDING) * (1.0 + abs(point.value))
     if trial.value <= point.value + _SUFFICIENT * slope + slack:
         return trial
     products = trial.logits - point.logits
     t = _line_minimum(objective, point, direction, products)
     if not 0.0 < t < np.inf:
         return None
-    shorter = objective.at(point.W + t * direction, logits=point.logits + t * products, V=V)
+    shorter = objective.at(point.W + t * direction, logits=point.logits + t * products, V=V, roughly=roughly)
     return shorter if shorter.value <= point.value + slack else None
 
 

@@ -5,6 +5,7 @@ A *plan* says how every file and column is used. It is detected (`intake.detecti
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -65,7 +66,32 @@ class ColumnRole(StrEnum):
     """In a long table of votes: the label."""
     PROBABILITY = "probability"
     """In a long table of votes: the probability of the label."""
+    SPLIT = "split"
+    """Says which rows are train, trusted (also valid, dev, gold) or test."""
     IGNORED = "ignored"
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    """No campaign can be made before it is mended."""
+    WARNING = "warning"
+    """Probably not what was meant."""
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was found in the files and that people should know before they go on."""
+
+    code: str
+    severity: Severity
+    message: str
+    """What was found, and what to do: the option or click that helps."""
+    count: int = 0
+    """How many rows, ids or columns it concerns."""
+    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +118,8 @@ class Plan:
     """Join files by row number: only where the user said so."""
     classes: tuple[str, ...] | None = None
     """The class names in their order; None for those that occur, in alphabetical order."""
+    findings: tuple[Finding, ...] = ()
+    """Where the files leave open what is meant: what was assumed, and the option that says otherwise."""
 
     def of(self, role: FileRole) -> tuple[FilePlan, ...]:
         """The files with this role."""
@@ -123,30 +151,18 @@ class Plan:
             for one in values["files"]
         )
         classes = values.get("classes")
-        return cls(files, bool(values.get("by_position", False)), None if classes is None else tuple(map(str, classes)))
-
-
-class Severity(StrEnum):
-    """How much a finding matters."""
-
-    ERROR = "error"
-    """No campaign can be made before it is mended."""
-    WARNING = "warning"
-    """Probably not what was meant."""
-    NOTE = "note"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that was found in the files and that people should know before they go on."""
-
-    code: str
-    severity: Severity
-    message: str
-    """What was found, and what to do: the option or click that helps."""
-    count: int = 0
-    """How many rows, ids or columns it concerns."""
-    examples: tuple[str, ...] = ()
+        findings = tuple(
+            Finding(
+                str(one["code"]),
+                Severity(one["severity"]),
+                str(one["message"]),
+                int(one.get("count", 0)),
+                tuple(map(str, one.get("examples", ()))),
+            )
+            for one in values.get("findings", ())
+        )
+        named = None if classes is None else tuple(map(str, classes))
+        return cls(files, bool(values.get("by_position", False)), named, findings)
 
 
 @dataclass(frozen=True)
@@ -182,3 +198,59 @@ class Preview:
     def usable(self) -> bool:
         """Whether a campaign can be made."""
         return not any(one.severity is Severity.ERROR for one in self.findings)
+
+
+class IntakeState(StrEnum):
+    """What is done with uploaded files."""
+
+    READING = "reading"
+    """Roles are detected, or rows are joined."""
+    READY = "ready"
+    """The preview is there, or the problem that hinders it."""
+    CREATING = "creating"
+    """The campaign is being made: encoding may take minutes."""
+    MADE = "made"
+    """The campaign is there; the uploaded files are deleted."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """How far long work is."""
+
+    what: str
+    done: int
+    total: int
+    """0 if unknown."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Files on their way to a campaign. Paths are relative to the folder that the files are in."""
+
+    id: str
+    by: str
+    created_at: datetime
+    state: IntakeState
+    plan: Plan | None
+    """None until roles were detected, or where they cannot be."""
+    preview: Preview | None
+    """None while files are read, or where they cannot be joined."""
+    working: Working | None
+    """What is being done just now."""
+    problem: str | None
+    """Why the last step failed, and what to do; the files are kept."""
+    campaign: str | None
+    """The slug of the campaign, once it is made."""
+    rules: tuple[Mapping[str, object], ...] = ()
+    """Rules that were made on the page, each as a rules file has it."""
+
+
+@dataclass(frozen=True)
+class WaitingFiles:
+    """Files that are no campaign yet, in one line."""
+
+    id: str
+    by: str
+    created_at: datetime
+    names: tuple[str, ...]
+    """The first of them, or the folder of the server."""

@@ -199,7 +199,8 @@ class Settings:
     )  # fmt: skip
     fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
     tol: float = _option(
-        1e-3, float, "Tolerance", "Bound on the relative distance of a model of newton to its optimum.",
+        1e-3, float, "Tolerance",
+        "Relative distance of a model of newton to its optimum: proven; estimated for updates where trusted samples train.",
         above=0, advanced=True,
     )  # fmt: skip
     engine: str = _option(

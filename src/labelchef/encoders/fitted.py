@@ -1,9 +1,11 @@
 """All blocks of a campaign side by side, as one fitted encoder that new rows go through too.
 
-    X = [ w_1 s_1 B_1 | … | w_K s_K B_K ]      (n, D) float32,      s_k = 1 / sqrt(mean squared length of the rows of B_k)
+    X = [ w_1 s_1 B_1 | … | w_K s_K B_K ]      (n, D) float32,      s_k = 1 / sqrt(g_k · mean squared length of the rows of B_k)
 
-After s_k, every block has rows of mean squared length 1, so no block counts more because its numbers are larger. The weights w_k
-say which block counts more because it is of more use; `intake.weighing` chooses them. A block of weight 0 is left out.
+g_k is the number of blocks in the group of block k: words and characters of one text are one group, every other block is one by
+itself. After s_k, every group has rows of mean squared length 1, so none counts more because its numbers are larger or because
+it comes in two parts. The weights w_k say which group counts more because it is of more use; `intake.weighing` chooses them. A
+block of weight 0 is left out.
 
 A fitted encoder is written as one .npz without pickle: `meta`, a text in JSON
 
@@ -16,6 +18,7 @@ name and a digest of their weights.
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,17 +28,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.intake import ColumnRole, Progress, no_progress
+from labelchef.encoders.images import FittedNetwork, FittedPixels
 from labelchef.encoders.numbers import FittedNumbers
 from labelchef.encoders.protocol import Block, Content, FittedBlock, State
+from labelchef.encoders.sentences import FittedSentences
 from labelchef.encoders.specs import AUTO, EncoderSpecs, encoders_of
+from labelchef.encoders.tables import FittedTable
 from labelchef.encoders.text import FittedTfidf
 
 FORMAT = 1
 
 KINDS: dict[str, Callable[[State], FittedBlock]] = {
     "tfidf": FittedTfidf.of_state,
+    "sentences": FittedSentences.of_state,
+    "pixels": FittedPixels.of_state,
+    "network": FittedNetwork.of_state,
+    "table": FittedTable.of_state,
     "numbers": FittedNumbers.of_state,
 }
 """Kind of a block → what reads its state."""
@@ -65,6 +75,11 @@ class FittedEncoder:
     def names(self) -> tuple[str, ...]:
         """(K,) what people read of the blocks."""
         return tuple(block.name for block in self.blocks)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """(K,) the group of each block."""
+        return tuple(block.group for block in self.blocks)
 
     def transform(
         self,
@@ -114,6 +129,13 @@ class FittedEncoder:
             tuple(float(weights[k]) for k in kept),
         )
 
+    def cached(self, cache: Path | None) -> "FittedEncoder":
+        """The same, with what networks make of rows kept in a folder."""
+        kept = tuple(
+            one.with_cache(cache) if isinstance(one, FittedSentences | FittedNetwork) else one for one in self.blocks
+        )
+        return replace(self, blocks=kept)
+
     def to_bytes(self) -> bytes:
         """One .npz without pickle."""
         arrays: dict[str, NDArray[Any]] = {}
@@ -161,6 +183,8 @@ class FittedEncoder:
                 tuple(_positive(one["scale"]) for one in meta["blocks"]),
                 tuple(_positive(one["weight"]) for one in meta["blocks"]),
             )
+        except MissingExtraError:
+            raise
         except Exception as error:
             raise InvalidInputError(
                 f"the encoder is damaged: {_said(error)}. Restore it from a copy", code="encoder"
@@ -231,7 +255,9 @@ def fit_encoder(
     (('words of review', 'chars of review'), True)
     """
     blocks, values = [], []
-    for encoder in encoders_of(content, specs, given=rows.features is not None, cache=cache, seed=seed):
+    for encoder in encoders_of(
+        content, specs, given=rows.features is not None, n_rows=len(rows), cache=cache, seed=seed
+    ):
         block = encoder.fit(rows, progress)
         if block.width:
             blocks.append(block)
@@ -242,7 +268,8 @@ def fit_encoder(
             "that are not empty. Name the columns: --text, --image or --columns",
             code="columns",
         )
-    scales = tuple(scale_of(B) for B in values)
+    groups = Counter(block.group for block in blocks)
+    scales = tuple(scale_of(B) / float(np.sqrt(groups[block.group])) for block, B in zip(blocks, values, strict=True))
     return Encoded(FittedEncoder(tuple(blocks), scales, (1.0,) * len(blocks)), tuple(values))
 
 

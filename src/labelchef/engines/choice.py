@@ -1,7 +1,10 @@
 """The choice of the engine: by name, or by the size of the data and whether there is a GPU."""
 
+import ctypes
 import importlib.util
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,6 +63,17 @@ def cuda_device() -> tuple[str | None, str]:
     """The device to use, or None and the reason."""
     if importlib.util.find_spec("torch") is None:
         return None, "PyTorch is not installed (pip install 'labelchef[torch]')"
+    if sys.platform == "linux" and not _has_driver():  # before torch is imported, which takes seconds
+        return None, "there is no driver of a GPU here (libcuda.so.1 or /dev/kfd)"
     import torch
 
     return ("cuda", "") if torch.cuda.is_available() else (None, "PyTorch sees no CUDA device here")
+
+
+def _has_driver() -> bool:
+    """Whether the driver that PyTorch would look for is installed: that of NVIDIA, or that of AMD."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return Path("/dev/kfd").exists()
+    return True

@@ -3,16 +3,17 @@
 Shapes, with k = C − 1 contrast columns (class c against class 0, see `core.contrasts`):
 
     X        (N, d)      float32 or float64, rows contiguous; the bias column is not stored, D = d + bias
-    K        (q, D)      float64, the columns to multiply X with, transposed
+    K        (q, D)      float64 or float32, the columns to multiply X with, transposed
     A        (N, k)      float64 logits; class 0 has logit 0
     Z        (N, k)      float64 products X·T of some direction T
     Y        (N, C)      float64 labels on the simplex
     weight   (N,)        float64
-    R        (block, m)  float64 row coefficients of the backward product Σ_i R[i] ⊗ x_i
+    R        (block, m)  row coefficients of the backward product Σ_i R[i] ⊗ x_i, of the type of K
 
 A block of rows is multiplied forward, turned into row coefficients and multiplied backward while it is in the cache, so
-X is read from memory once. Arithmetic is float64 for any type of X: a sweep waits for memory, so the wider arithmetic
-costs little, and gradients can then be reduced to 1e-12.
+X is read from memory once. With K in float64, arithmetic is float64 for any type of X, and gradients can be reduced to 1e-12.
+For two classes that costs little, since a sweep waits for memory; for ten it is half of the time. With X and K in float32,
+products and the sums of a block are float32, softmax and the sums over blocks float64: a relative error of about 1e-7.
 
 The functions release the GIL. They are run in parallel by threads, not by numba's own parallel layers, so that they can
 be called from any thread of any program. The order of summation depends on shapes only, never on the number of threads.
@@ -32,10 +33,11 @@ def _forward_tile(x0, x1, x2, x3, K, F, r):
     """F[r … r + 3, c] = x · K[c], four columns at a time, then two, then one."""
     d = x0.shape[0]
     q = K.shape[0]
+    zero = K.dtype.type(0)
     c = 0
     while c + 4 <= q:
         u, v, w, z = K[c], K[c + 1], K[c + 2], K[c + 3]
-        u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = w0 = w1 = w2 = w3 = z0 = z1 = z2 = z3 = 0.0
+        u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = w0 = w1 = w2 = w3 = z0 = z1 = z2 = z3 = zero
         for j in range(d):
             a, b, e, f = u[j], v[j], w[j], z[j]
             p0, p1, p2, p3 = x0[j], x1[j], x2[j], x3[j]
@@ -62,7 +64,7 @@ def _forward_tile(x0, x1, x2, x3, K, F, r):
         c += 4
     while c + 2 <= q:
         u, v = K[c], K[c + 1]
-        u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = 0.0
+        u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zero
         for j in range(d):
             a, b = u[j], v[j]
             u0 += x0[j] * a
@@ -78,7 +80,7 @@ def _forward_tile(x0, x1, x2, x3, K, F, r):
         c += 2
     if c < q:
         u = K[c]
-        u0 = u1 = u2 = u3 = 0.0
+        u0 = u1 = u2 = u3 = zero
         for j in range(d):
             a = u[j]
             u0 += x0[j] * a
@@ -164,20 +166,22 @@ def _softmax_row(a, p):
 
 
 @njit(nogil=True, cache=True)
-def sweep_rows(X, K, A, Z, Y, weight, product, lo, hi, sums):
+def sweep_rows(X, K, A, Z, Y, weight, product, short, lo, hi, sums):
     """One pass over rows lo ≤ i < hi; returns Σ weight · loss.
 
     K has k rows of parameters, from which A is written, unless A is given; and k rows of a direction, from which Z is
     written, unless Z is empty. `sums` receives, k rows each and in this order, the gradient Σ w (P − Y) ⊗ x and, if
-    `product`, the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x; it has no rows for what is not wanted.
+    `product`, the Hessian product Σ w (P ∘ Z − P (P·Z)) ⊗ x; it has no rows for what is not wanted. `short` is whether K is
+    float32, else None: sums of a block are then float32 too.
     """
     k, m = A.shape[1], sums.shape[0]
     direction = Z.shape[0] > 0
     parameters = K.shape[0] > (k if direction else 0)
     gradient = m > (k if product else 0)
-    F, R = np.empty((BLOCK, max(1, K.shape[0]))), np.empty((BLOCK, max(1, m)))
+    F, R = np.empty((BLOCK, max(1, K.shape[0])), K.dtype), np.empty((BLOCK, max(1, m)), K.dtype)
     p = np.empty(k + 1)
     sums[:] = 0.0
+    part = np.empty((0, 0) if short is None else sums.shape, K.dtype)
     loss = 0.0
     for start in range(lo, hi, BLOCK):
         stop = min(start + BLOCK, hi)
@@ -208,8 +212,14 @@ def sweep_rows(X, K, A, Z, Y, weight, product, lo, hi, sums):
                     mean += p[c + 1] * Z[i, c]
                 for c in range(k):
                     R[r, m - k + c] = w * p[c + 1] * (Z[i, c] - mean)
-        if m > 0:
+        if m > 0 and short is None:
             _backward(X, None, start, stop, R, sums)
+        elif m > 0:
+            part[:] = 0.0
+            _backward(X, None, start, stop, R, part)
+            for c in range(m):
+                for j in range(sums.shape[1]):
+                    sums[c, j] += part[c, j]
     return loss
 
 

@@ -65,6 +65,7 @@ class MemoryEngine(Engine):
         rows = X.shape[0] + (0 if more is None else more.shape[0])
         super().__init__((rows, X.shape[1]), X.itemsize, bias=bias)
         X = np.asarray(X)
+        self.short_arithmetic = X.dtype == np.float32
         self._blocks: list[tuple[int, Floats]] = [(0, X)]
         """(number of its first row, rows) of every array."""
         if more is not None and len(more):
@@ -80,10 +81,10 @@ class MemoryEngine(Engine):
         A = np.empty((self.n_rows, k)) if logits is None else logits
         Z = np.empty((self.n_rows if has_V else 0, k))
         m = k * (int(gradient) + int(product))
-        pieces = []
+        pieces, short = [], True if K.dtype == np.float32 else None
         for first, X in self._blocks:
             rows = slice(first, first + len(X))
-            given = (X, K, A[rows], Z[rows], labels.Y[rows], labels.weight[rows], product)
+            given = (X, K, A[rows], Z[rows], labels.Y[rows], labels.weight[rows], product, short)
             pieces += [(*given, lo, hi) for lo, hi in self._cuts(m, len(X))]
         sums = np.empty((len(pieces), m, self.n_columns))
         losses = self._map(kernels.sweep_rows, [(*piece, part) for piece, part in zip(pieces, sums, strict=True)])

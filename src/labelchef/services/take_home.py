@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.dataset import Part, dataset_frame
+from labelchef.campaign.dataset import Part, dataset_frame, settle, votes_on
 from labelchef.campaign.final import final_classifier
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.records import UNRESOLVED
+from labelchef.exchange.formats import FORMATS
+from labelchef.exchange.records import Prediction, Record, RecordSet, suggesting
 from labelchef.io import tables
 from labelchef.services.exchange import decided_of
 from labelchef.services.people.access import looking
@@ -19,17 +21,57 @@ from labelchef.services.shared import writing_to
 from labelchef.services.sources import session_after, standing
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table
+from labelchef.store import campaign_table, decision_table, vote_table
 from labelchef.store.rows import ItemRow
 
+MODEL = "labelchef"
+"""What the final model is called in files of other tools."""
 TRUSTED = "trusted"
 _NAMES = {SplitName.TRAIN: "train", SplitName.VALIDATION: TRUSTED, SplitName.TEST: "test"}
 
 
 def export_dataset(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:
-    """Write every row with its content, final label, probability, origin, votes and flags, see `campaign.dataset`."""
+    """Write every row with its content, final label, probability, origin, votes and flags, see `campaign.dataset`.
+
+    `format` is one of tables ('csv', …) or of another tool ('label-studio', …), else by the ending of the file.
+    """
     with writing_to(path, "make room or name another file"):
+        if format in FORMATS:
+            return FORMATS[format].write(suggesting(records(ws, campaign)), path)
         return tables.write_table(dataset(ws, campaign), path, format)
+
+
+def records(ws: Workspace, campaign: str) -> RecordSet:
+    """The same as records, for the formats of other tools: with every answer of people that counts."""
+    row, classes, _ = standing(ws, campaign)
+    parts, used = _parts(ws, campaign)
+    with looking(ws, campaign) as (connection, _):
+        answers: dict[str, dict[str, str | None]] = {}
+        for vote in vote_table.live_votes_of_campaign(connection, row.id):
+            answers.setdefault(vote.key, {})[vote.person] = None if vote.label is None else classes[vote.label]
+    found, names = [], set[str]()
+    for part in parts:
+        settled, said = settle(part, len(classes), sources_used=used), votes_on(part, classes)
+        for k, key in enumerate(part.keys):
+            names |= set(part.contents[k])
+            label = int(part.predicted_ids[k])
+            found.append(
+                Record(
+                    id=key,
+                    content={name: None if value is None else str(value) for name, value in part.contents[k].items()},
+                    label=classes[settled.chosen[k]],
+                    probability=round(float(settled.probability[k]), 6),
+                    origin=settled.origin[k],
+                    answers=answers.get(key, {}) if part.believed is not None else {},
+                    votes={source: max(vote, key=lambda c: vote[c]) for source, vote in said[k].items()},
+                    predictions=(Prediction(MODEL, classes[label], round(float(part.predicted[k, label]), 6)),),
+                    probabilities={name: round(float(settled.P[k, c]), 6) for c, name in enumerate(classes)},
+                    flags=settled.flags[k],
+                    rank=settled.rank[k],
+                )
+            )
+    texts, images = [name for name in ("text",) if name in names], [name for name in ("image",) if name in names]
+    return RecordSet.of(found, classes, texts=texts, images=images, title=row.name)
 
 
 def export_predictions(ws: Workspace, campaign: str, path: Path, format: str | None = None) -> Path:

@@ -162,6 +162,8 @@ class SourceModel(Protocol):
     """Turns evidence into beliefs."""
 
     name: ClassVar[str]
+    reads_classifier: ClassVar[bool]
+    """Whether `Evidence.log_p` plays a part."""
 
     def believe(self, evidence: Evidence) -> Belief:
         """Beliefs of all samples."""
@@ -173,6 +175,7 @@ class Shares:
     """Weak labels as they were given, or votes counted, every source alike; no belief where all are silent."""
 
     name: ClassVar[str] = "shares"
+    reads_classifier: ClassVar[bool] = False
 
     def believe(self, evidence: Evidence) -> Belief:
         """The given labels."""
@@ -185,6 +188,7 @@ class Product:
     """The classifier times the weak labels as given, or the vote shares."""
 
     name: ClassVar[str] = "product"
+    reads_classifier: ClassVar[bool] = True
 
     def believe(self, evidence: Evidence) -> Belief:
         """p · shares, scaled to sum to 1."""
@@ -198,11 +202,13 @@ class NaiveBayes:
     alpha: float = 1.0
     kappa: float = 0.4
     name: ClassVar[str] = "naive_bayes"
+    reads_classifier: ClassVar[bool] = False
 
     def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
         """The closed form: θ_j(v | c) = (n_jvc + a_vc) / (n_c + 1); a single step, without an objective."""
         n, votes, before = evidence.class_counts, evidence.votes, _one_hot(evidence)
-        counts = expected_counts(votes, before, (~evidence.weak).astype(np.float64))
+        rows = np.flatnonzero(~evidence.weak)
+        counts = expected_counts(votes.rows(rows), before[rows], np.ones(len(rows)))
         sizes = evidence.shown_counts + 1.0
         rates = (counts + _prior(self.alpha, self.kappa, len(n))) / sizes
         prior = np.broadcast_to(np.log((n + 1.0) / (n.sum() + len(n))), evidence.log_p.shape)
@@ -228,6 +234,7 @@ class Joint:
     kappa: float = 0.4
     alternations: int = 3
     name: ClassVar[str] = "joint"
+    reads_classifier: ClassVar[bool] = True
 
     def weight_of_beliefs(self, n_clean: int, n_weak: int) -> float:
         """ρ for this many samples."""
@@ -268,6 +275,7 @@ class DawidSkene:
     pooling: float = 4.0
     alternations: int = 20
     name: ClassVar[str] = "dawid_skene"
+    reads_classifier: ClassVar[bool] = False
 
     def alternate(self, evidence: Evidence) -> Iterator[Alternation]:
         """`alternations` of confusions and beliefs; the objective is the log-likelihood with the prior of the coins."""

@@ -1,0 +1,247 @@
+"""`labelchef init`: a workspace, and in it a campaign from the files people have."""
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from labelchef.cli.options import (
+    HOME,
+    PIPED,
+    ByPosition,
+    Database,
+    Home,
+    campaign_files,
+    console,
+    file_options,
+    plain_table,
+    setting_options,
+    takes,
+    workspace,
+)
+from labelchef.cli.workspace import Person, move_on, who_is
+from labelchef.domain.campaigns import FILE_NAMES, CampaignSummary
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.intake import ColumnRole, FilePlan, Preview, Progress, Severity
+from labelchef.domain.settings import Settings
+
+_DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
+_FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
+_SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+_PREVIEW = 5
+_WIDE = 60
+Value = TypeVar("Value")
+Columns = list[str] | None
+Files = list[Path] | None
+
+
+@takes(arrays=file_options(FILE_NAMES), settings=setting_options())
+def init(
+    name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
+    data: Annotated[Files, typer.Argument(help=_DATA)] = None,
+    home: Home = HOME,
+    database: Database = None,
+    text: Annotated[Columns, typer.Option(help="A column of text; may be given again.")] = None,
+    image: Annotated[Columns, typer.Option(help="A column with paths of images; may be given again.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns to learn from as they are, separated by commas.")] = None,
+    id: Annotated[str | None, typer.Option(help="The column that names the rows; files are joined by it.")] = None,
+    shown: Annotated[Columns, typer.Option(help="A column that people see and the model does not.")] = None,
+    ignore: Annotated[Columns, typer.Option(help="A column to leave out.")] = None,
+    labels: Annotated[Columns, typer.Option(help="A column of labels that may be wrong: a source.")] = None,
+    truth_column: Annotated[str | None, typer.Option(help="The column of labels that are right.")] = None,
+    votes: Annotated[Files, typer.Option(help="Votes of sources: a column each, or item, source, label.")] = None,
+    trusted: Annotated[Files, typer.Option(help="Labels that are right: id and label, or rows of their own.")] = None,
+    test: Annotated[Files, typer.Option(help="As --trusted, but only for the last measurement.")] = None,
+    probabilities: Annotated[Files, typer.Option(help="Weak labels: a probability for each row and class.")] = None,
+    embeddings: Annotated[Files, typer.Option(help="Numbers for each row that the model learns from.")] = None,
+    rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None,
+    functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None,
+    images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
+    classes: Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")] = None,
+    by_position: ByPosition = False,
+    encoder: Annotated[Columns, typer.Option(help="An encoder by name; may be given again.")] = None,
+    sql: Annotated[str | None, typer.Option(help="Read rows from a database, by SQLAlchemy URL.")] = None,
+    query: Annotated[str | None, typer.Option(help="The SQL query for --sql.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made; make nothing.")] = False,
+    folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
+    *,
+    arrays: dict[str, Path],
+    settings: Settings,
+    person: Person = None,
+) -> None:
+    """Make a workspace, and in it a campaign from your data.
+
+    labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
+    """
+    from labelchef.intake.detecting import Given
+    from labelchef.io.queries import SqlQuery
+    from labelchef.services.starting import look, start_campaign
+
+    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, images, sql]
+    if name is None and (any(raw_files) or arrays or folder is not None):
+        raise InvalidInputError("files were given, but no name; expected labelchef init NAME FILES …", code="name")
+    if (sql is None) != (query is None):
+        raise InvalidInputError("--sql and --query belong together; one of them is missing", code="sql")
+    if any(raw_files) and (arrays or folder is not None):
+        raise InvalidInputError(
+            "raw data and arrays were given; expected files with your data, or arrays (--features … or --folder), not both",
+            code="file",
+        )
+    if name is None:
+        with workspace(home, database, make=True) as ws:
+            console.print(f"workspace: {ws.home}")
+        return
+    if arrays or folder is not None:
+        _from_arrays(name, home, database, folder, arrays, settings, person, by_position=by_position)
+        return
+    if not any(raw_files):
+        raise InvalidInputError(
+            "no data was named; expected labelchef init NAME data.csv --votes votes.csv --trusted gold.csv, or --folder",
+            code="file",
+        )
+    given = Given(
+        id=id,
+        text=_all(text),
+        image=_all(image),
+        columns=_named(columns),
+        shown=_all(shown),
+        ignored=_all(ignore),
+        labels=_all(labels),
+        truth=truth_column,
+        votes=_all(votes),
+        trusted=_all(trusted),
+        test=_all(test),
+        weak=_all(probabilities),
+        features=_all(embeddings),
+        rules=_all(rules),
+        functions=_all(functions),
+        media=_all(images),
+        classes=_named(classes) or None,
+        by_position=by_position,
+    )
+    sources: list[Path | str | SqlQuery] = list(data or [])
+    if sql is not None and query is not None:
+        sources.append(SqlQuery(sql, query))
+    with _Bar() as bar:
+        looked = look(sources, given, rows=_PREVIEW, progress=bar.tell)
+    _show(looked.preview)
+    if not looked.preview.usable:
+        wrong = next(one for one in looked.preview.findings if one.severity is Severity.ERROR)
+        raise InvalidInputError(wrong.message, code=wrong.code)
+    if dry_run:
+        return
+    with workspace(home, database, make=True) as ws:
+        with _Bar() as bar:
+            specs = encoder or ["auto"]
+            made = start_campaign(ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell)
+        _made(made, home)
+        move_on(ws, made.slug)
+    _next(home)
+
+
+def _from_arrays(
+    name: str,
+    home: Path,
+    database: str | None,
+    folder: Path | None,
+    arrays: dict[str, Path],
+    settings: Settings,
+    person: str | None,
+    *,
+    by_position: bool,
+) -> None:
+    from labelchef.campaign.data import find_files
+    from labelchef.services.campaigns import create_campaign
+
+    found = (
+        find_files(folder)
+        if folder
+        else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
+    )
+    with workspace(home, database, make=True) as ws:
+        made = create_campaign(ws, name, found, settings, who_is(person))
+        _made(made, home)
+        move_on(ws, made.slug)
+    _next(home)
+
+
+def _made(made: CampaignSummary, home: Path) -> None:
+    console.print(f"campaign: {made.slug}, {made.n_items} items, in the workspace {home}")
+
+
+def _next(home: Path) -> None:
+    console.print(f"next: labelchef serve --home {home} --open", style="dim")
+
+
+def _show(found: Preview) -> None:
+    """Files with their roles, joined rows, findings."""
+    if not console.is_terminal:
+        console.width = PIPED
+    rows = [(Path(one.path).name, one.role, _columns(one), one.why) for one in found.plan.files]
+    console.print(plain_table(("file", "used as", "columns", "because"), rows))
+    counts = [f"{found.n_train:,} rows to label", f"{found.n_trusted:,} trusted"]
+    counts += [f"{found.n_test:,} test"] if found.n_test else []
+    counts += [f"{len(found.classes)} classes ({_some(found.classes)})", f"{len(found.sources)} sources"]
+    console.print(f"\n{', '.join(counts)}; joined by {'row number' if found.plan.by_position else 'id'}\n")
+    names = [name for name, role in found.content.items() if role is not ColumnRole.IGNORED][:4]
+    shown = [
+        (
+            one.id,
+            one.split,
+            *(_cut(one.content.get(name)) for name in names),
+            one.label or "",
+            _cut(", ".join(f"{source}: {label}" for source, label in one.votes.items())),
+        )
+        for one in found.rows
+    ]
+    console.print(plain_table(("id", "split", *names, "label", "votes"), shown))
+    for one in sorted(found.findings, key=lambda one: list(_SEVERITY).index(one.severity)):
+        console.print(f"{one.severity}: {one.message}", style=_SEVERITY[one.severity])
+
+
+def _columns(file: FilePlan) -> str:
+    used = [f"{name} ({role})" for name, role in file.columns.items() if role is not ColumnRole.IGNORED]
+    return _cut(", ".join(used[:6]) + (" …" if len(used) > 6 else ""))
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+
+
+def _cut(value: str | None) -> str:
+    text = " ".join((value or "").split())
+    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
+
+
+def _all(values: list[Value] | None) -> tuple[Value, ...]:
+    return tuple(values or ())
+
+
+def _named(values: str | None) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(one.strip() for one in (values or "").split(",") if one.strip())
+
+
+class _Bar:
+    """A progress bar on a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("reading", total=None)
+
+    def __enter__(self) -> "_Bar":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    @property
+    def tell(self) -> Progress:
+        """Shows what is done."""
+        return lambda what, done, total: self._bar.update(
+            self._task, description=what, completed=done, total=total or None
+        )

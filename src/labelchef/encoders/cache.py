@@ -1,0 +1,108 @@
+"""Rows that a network has encoded, kept by the digest of what they were made of, so that no row is encoded twice.
+
+    folder / (digest of the encoder) / (digest of the chunk).npz        keys (m, 16) bytes, rows (m, width) float32
+
+A chunk is written whole when it is done; a run that is interrupted goes on with the rows that are in no chunk. Two runs may
+write to one folder. A file that cannot be read is as good as none: its rows are encoded again.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelchef.domain.files import whole_file
+from labelchef.domain.intake import Progress, no_progress
+from labelchef.encoders.protocol import Block
+
+CHUNK = 512
+"""Rows that are encoded, and written, together."""
+_BYTES = 16
+
+Compute: TypeAlias = Callable[[list[int]], Block]
+"""Encodes the rows with these numbers: (m, width)."""
+
+
+def key_of(content: bytes) -> bytes:
+    """The digest of what a row is made of."""
+    return hashlib.sha256(content).digest()[:_BYTES]
+
+
+@dataclass(frozen=True)
+class RowCache:
+    """The rows of one encoder in a folder; None for a cache that keeps nothing."""
+
+    folder: Path | None
+    encoder: str
+    """What distinguishes its results from those of other encoders and options."""
+    width: int
+
+    def encoded(
+        self,
+        keys: Sequence[bytes],
+        sizes: Sequence[int],
+        compute: Compute,
+        what: str,
+        progress: Progress = no_progress,
+    ) -> Block:
+        """(n, width): rows from the cache, the others computed, the largest first, equal ones once."""
+        B = np.empty((len(keys), self.width), dtype=np.float32)
+        places: dict[bytes, list[int]] = {}
+        for k, key in enumerate(keys):
+            places.setdefault(key, []).append(k)
+        done = self._read(places, B)
+        left = sorted((rows[0] for key, rows in places.items() if key not in done), key=lambda k: (-sizes[k], k))
+        finished = sum(len(places[key]) for key in done)
+        progress(what, finished, len(keys))
+        for start in range(0, len(left), CHUNK):
+            chunk = left[start : start + CHUNK]
+            found = np.asarray(compute(chunk), dtype=np.float32)
+            self._write([keys[k] for k in chunk], found)
+            for k, row in zip(chunk, found, strict=True):
+                B[places[keys[k]]] = row
+                finished += len(places[keys[k]])
+            progress(what, finished, len(keys))
+        return B
+
+    @property
+    def _own(self) -> Path | None:
+        name = f"{self.encoder}\n{self.width}".encode()
+        return None if self.folder is None else self.folder / hashlib.sha256(name).hexdigest()[:32]
+
+    def _read(self, places: dict[bytes, list[int]], B: Block) -> set[bytes]:
+        done: set[bytes] = set()
+        if self._own is None or not self._own.is_dir():
+            return done
+        for path in sorted(self._own.glob("*.npz")):
+            try:
+                with np.load(path, allow_pickle=False) as chunk:
+                    keys = [row.tobytes() for row in _checked(chunk["keys"], np.uint8, _BYTES)]
+                    if not any(key in places and key not in done for key in keys):
+                        continue
+                    rows = _checked(chunk["rows"], np.float32, self.width)
+            except Exception:  # a damaged file of the cache is encoded again
+                continue
+            for key, row in zip(keys, rows, strict=False):
+                if key in places and key not in done:
+                    B[places[key]] = row
+                    done.add(key)
+        return done
+
+    def _write(self, keys: list[bytes], rows: Block) -> None:
+        if self._own is None:
+            return
+        self._own.mkdir(parents=True, exist_ok=True)
+        stacked = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _BYTES)
+        name = hashlib.sha256(stacked.tobytes()).hexdigest()[:32]
+        with whole_file(self._own / f"{name}.npz") as stream:
+            np.savez(stream, keys=stacked, rows=rows)
+
+
+def _checked(array: NDArray[np.generic], dtype: type[np.generic], width: int) -> NDArray[np.generic]:
+    if array.dtype != dtype or array.ndim != 2 or array.shape[1] != width:
+        raise ValueError(f"{array.dtype} {array.shape}")
+    return array

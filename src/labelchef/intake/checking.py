@@ -1,0 +1,483 @@
+"""What people should know of joined rows before they go on: doubtful ids, leaks between splits, repeated texts, doubtful classes.
+
+**The same text** is found by its normal form: lower case, single spaces. **Almost the same text** by MinHash: with the set A of
+hashed triples of words of a text, and M = 32 random orders π_m of hash values,
+
+    s_m(A) = min_{a ∈ A} π_m(a),        P[s_m(A) = s_m(B)] = |A ∩ B| / |A ∪ B|.
+
+Texts that agree in all 4 values of one of 8 bands are compared with the first text of that band; those that agree in at least
+three quarters of the 32 values are counted. At most 4 million triples are hashed, so that the time is bounded (seconds); of
+larger data evenly spaced rows are looked at, and the finding says how many.
+"""
+
+import difflib
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
+from labelchef.intake.raw import ID, Rows
+
+ENOUGH_TRUSTED = 5
+"""Trusted rows of a class: below it a warning is given."""
+_LONGEST_ID = 200
+_ORDERS, _BANDS = 32, 8
+_ALIKE = 0.75
+_MOST_TRIPLES = 4_000_000
+_SEED = 20
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Rows after the join, before they are looked through."""
+
+    splits: Mapping[str, Rows]
+    """train, trusted, test"""
+    content: Mapping[str, ColumnRole]
+    classes: tuple[str, ...]
+    votes: pd.DataFrame
+    plan: Plan
+
+    def columns(self, role: ColumnRole) -> list[str]:
+        """Content columns of a role."""
+        return [name for name, found in self.content.items() if found is role]
+
+
+def findings_of(joined: Joined, progress: Progress) -> list[Finding]:
+    """Everything that is doubtful, in the order of the questions."""
+    progress("checking", 0, 4)
+    found = [*_ids(joined), *_rows(joined), *_columns(joined)]
+    progress("checking", 1, 4)
+    found += [*_trusted(joined), *_votes(joined), *_class_names(joined)]
+    progress("checking", 2, 4)
+    found += _leaks(joined)
+    progress("checking", 3, 4)
+    found += _near_duplicates(joined)
+    progress("checking", 4, 4)
+    return found
+
+
+def all_numbers(labels: Iterable[str]) -> bool:
+    """Whether labels are whole numbers."""
+    return all(label.isascii() and label.isdecimal() for label in labels)
+
+
+def ordered(labels: Iterable[str]) -> list[str]:
+    """Class names in their order: numbers by value, else as text.
+
+    >>> ordered(["10", "9"]), ordered(["b", "10", "a"])
+    (['9', '10'], ['10', 'a', 'b'])
+    """
+    held = set(labels)
+    return sorted(held, key=lambda name: (int(name), name)) if all_numbers(held) else sorted(held)
+
+
+def suggestion(names: Sequence[str], known: Iterable[str]) -> str:
+    """A class that one of the names may stand for.
+
+    >>> suggestion(["Spam"], ["ham", "spam"])
+    ". Did 'Spam' mean 'spam'?"
+    """
+    for name in names:
+        close = _close(name, known)
+        if close is not None:
+            return f". Did {name!r} mean {close!r}?"
+    return ""
+
+
+def _close(name: str, known: Iterable[str]) -> str | None:
+    by_form = {_normal(one): one for one in known if one != name}
+    if _normal(name) in by_form:
+        return by_form[_normal(name)]
+    if len(name) < 4 or all_numbers([name]):
+        return None
+    found = difflib.get_close_matches(_normal(name), [form for form in by_form if not all_numbers([form])], 1, 0.85)
+    return by_form[found[0]] if found else None
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _ids(joined: Joined) -> list[Finding]:
+    keys = [key for rows in joined.splits.values() for key in rows.ids]
+    wrong = [key for key in keys if not 0 < len(key) <= _LONGEST_ID or not key.isprintable() or key != key.strip()]
+    if not wrong:
+        return []
+    return [
+        Finding(
+            "ids-unusable",
+            Severity.ERROR,
+            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {_LONGEST_ID} "
+            "printable characters without "
+            "spaces around them. Mend the column, or name another: --id COLUMN",
+            len(wrong),
+            tuple(repr(key[:60]) for key in wrong[:5]),
+        )
+    ]
+
+
+def _rows(joined: Joined) -> list[Finding]:
+    found: list[Finding] = []
+    train = joined.splits["train"]
+    if len(train) == 0:
+        found.append(
+            Finding(
+                "no-train",
+                Severity.ERROR,
+                "no row is left to learn from: all rows are trusted or test, or the file is empty. If labels "
+                "of a column may be wrong: "
+                "--labels COLUMN",
+            )
+        )
+    learned = [
+        name for role in (ColumnRole.TEXT, ColumnRole.IMAGE, ColumnRole.FEATURE) for name in joined.columns(role)
+    ]
+    if not learned and train.features is None:
+        found.append(
+            Finding(
+                "no-content",
+                Severity.ERROR,
+                "no column is a text, an image or a feature, so there is nothing to learn from. Name one: "
+                "--text COLUMN, --image COLUMN "
+                "or --columns A,B",
+            )
+        )
+    texts = joined.columns(ColumnRole.TEXT)
+    if texts:
+        empty = [
+            str(key)
+            for rows in joined.splits.values()
+            for key in rows.frame[ID][_joined_text(rows.frame, texts).str.strip() == ""].tolist()
+        ]
+        if empty:
+            found.append(
+                Finding(
+                    "empty-texts",
+                    Severity.WARNING,
+                    f"{len(empty)} rows have no text in {', '.join(map(repr, texts[:3]))}; the model learns "
+                    "nothing of them. Remove "
+                    "them, or name the column with the text: --text COLUMN",
+                    len(empty),
+                    tuple(empty[:5]),
+                )
+            )
+    return found
+
+
+def _columns(joined: Joined) -> list[Finding]:
+    found: list[Finding] = []
+    frame = pd.concat([rows.frame for rows in joined.splits.values()], ignore_index=True)
+    features = joined.columns(ColumnRole.FEATURE)
+    constant = [name for name in features if len(frame) > 1 and len(frame[name].unique()) <= 1]
+    if constant:
+        found.append(
+            Finding(
+                "constant-columns",
+                Severity.WARNING,
+                f"{', '.join(map(repr, constant[:5]))} have one value in all rows and tell nothing; leave them "
+                "out: --ignore "
+                f"{','.join(constant[:5])}",
+                len(constant),
+                tuple(constant[:5]),
+            )
+        )
+    id_like = [name for name in features if name not in constant and _id_like(name, frame[name])]
+    if id_like:
+        found.append(
+            Finding(
+                "id-like-features",
+                Severity.WARNING,
+                f"{', '.join(map(repr, id_like[:5]))} look like ids (each value once) but the model would "
+                "learn from them; show them "
+                f"only: --shown {','.join(id_like[:5])}",
+                len(id_like),
+                tuple(id_like[:5]),
+            )
+        )
+    return found
+
+
+def _id_like(name: str, values: pd.Series) -> bool:
+    filled = values.dropna()
+    if len(filled) < 20 or filled.nunique() < len(filled):
+        return False
+    if filled.dtype.kind == "f":
+        counted = np.sort(filled.to_numpy())
+        sequence = bool(np.array_equal(counted, counted[0] + np.arange(len(counted))))
+        whole = bool(np.array_equal(counted, np.round(counted)))
+        return sequence or (whole and name.lower().endswith(("id", "key", "index", "number", "nr", "no")))
+    return bool(filled.str.len().mean() <= 64 and not filled.str.contains(r"\s").any())
+
+
+def _trusted(joined: Joined) -> list[Finding]:
+    rows = joined.splits["trusted"]
+    if len(rows) == 0:
+        return [
+            Finding(
+                "no-trusted",
+                Severity.ERROR,
+                "no row has a label that is known to be right; a few dozen are needed to steer by. Give a file "
+                "with id and label: "
+                "--trusted gold.csv; or name the column: --truth-column COLUMN",
+            )
+        ]
+    counts = Counter(label for label in rows.labels if label is not None)
+    few = [name for name in joined.classes if counts[name] < ENOUGH_TRUSTED]
+    if not few:
+        return []
+    shown = tuple(f"{name}: {counts[name]}" for name in few[:5])
+    return [
+        Finding(
+            "few-trusted",
+            Severity.WARNING,
+            f"{len(few)} of {len(joined.classes)} classes have fewer than {ENOUGH_TRUSTED} trusted rows "
+            f"({', '.join(shown)}); what is "
+            "measured of them is uncertain. Add rows to the trusted file",
+            len(few),
+            shown,
+        )
+    ]
+
+
+def _votes(joined: Joined) -> list[Finding]:
+    found: list[Finding] = []
+    made = [one for role in (FileRole.RULES, FileRole.FUNCTIONS) for one in joined.plan.of(role)]
+    if joined.votes.empty:
+        if not made:
+            found.append(
+                Finding(
+                    "no-votes",
+                    Severity.WARNING,
+                    "no source says anything of the rows: only the trusted labels are learned from. Give votes "
+                    "(--votes FILE), a column "
+                    "of labels (--labels COLUMN), rules (--rules FILE) or labelling functions (--functions FILE)",
+                )
+            )
+        return found
+    train = joined.splits["train"]
+    silent = len(set(train.ids) - set(joined.votes["item"].tolist()))
+    if silent:
+        found.append(
+            Finding(
+                "no-vote-on-rows",
+                Severity.NOTE,
+                f"no source says anything of {silent} of {len(train)} training rows; the model's own belief is "
+                "used for them",
+                silent,
+            )
+        )
+    return found
+
+
+def _class_names(joined: Joined) -> list[Finding]:
+    found: list[Finding] = []
+    known = {label for rows in joined.splits.values() for label in rows.labels if label is not None}
+    said = set(joined.votes["label"].tolist())
+    if len(joined.classes) < 2:
+        found.append(
+            Finding(
+                "few-classes",
+                Severity.ERROR,
+                f"the classes are {list(joined.classes)}; expected two or more. Check the column of labels, or "
+                "name them: --classes A,B",
+                len(joined.classes),
+                joined.classes,
+            )
+        )
+    if len(joined.classes) > 1000:
+        found.append(
+            Finding(
+                "many-classes",
+                Severity.ERROR,
+                f"there are {len(joined.classes)} classes, such as {joined.classes[0][:40]!r}; expected at "
+                "most 1000. Is the column of "
+                "labels the right one? --truth-column COLUMN, --labels COLUMN",
+                len(joined.classes),
+                tuple(name[:40] for name in joined.classes[:5]),
+            )
+        )
+        return found
+    only = ordered(said - known) if known else []
+    if only:
+        found.append(
+            Finding(
+                "classes-only-in-votes",
+                Severity.WARNING,
+                f"{', '.join(map(repr, only[:5]))} occur in votes but in no trusted row. If they are classes, "
+                "add trusted rows; if not, "
+                f"mend the votes{suggestion(only, known)}",
+                len(only),
+                tuple(only[:5]),
+            )
+        )
+    pairs = [
+        (name, close) for name in joined.classes if (close := _close(name, joined.classes)) is not None and name < close
+    ]
+    if pairs:
+        found.append(
+            Finding(
+                "similar-classes",
+                Severity.WARNING,
+                f"the classes {pairs[0][0]!r} and {pairs[0][1]!r} differ little; if they are one, write them "
+                "alike in all files",
+                len(pairs),
+                tuple(f"{one} / {other}" for one, other in pairs[:5]),
+            )
+        )
+    return found
+
+
+def _joined_text(frame: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
+    whole = frame[columns[0]].fillna("")
+    for name in columns[1:]:
+        whole = whole + " \n " + frame[name].fillna("")
+    return whole.astype("str")
+
+
+def _forms(joined: Joined) -> dict[str, list[str]]:
+    """What is compared between rows, a text a row: the normal form of their texts, else of all their features."""
+    texts = joined.columns(ColumnRole.TEXT)
+    features = joined.columns(ColumnRole.FEATURE)
+    forms: dict[str, list[str]] = {}
+    for split, rows in joined.splits.items():
+        if texts:
+            forms[split] = [_normal(text) for text in _joined_text(rows.frame, texts).tolist()]
+        elif len(features) >= 3 and rows.features is None:
+            forms[split] = [
+                "\n".join(map(str, line)) for line in rows.frame[features].itertuples(index=False, name=None)
+            ]
+        elif rows.features is not None and not joined.columns(ColumnRole.IMAGE):
+            forms[split] = [row.tobytes().hex() for row in rows.features]
+        else:
+            forms[split] = [""] * len(rows)
+    return forms
+
+
+def _leaks(joined: Joined) -> list[Finding]:
+    forms = _forms(joined)
+    found: list[Finding] = []
+    what = "text" if joined.columns(ColumnRole.TEXT) else "content"
+    for split, against in (("train", "trusted"), ("train", "test"), ("trusted", "test")):
+        there = set(forms[against]) - {""}
+        ids = [key for key, form in zip(joined.splits[split].ids, forms[split], strict=True) if form in there]
+        if not ids:
+            continue
+        if split == "train":
+            done = (
+                "They stay in train; figures on these rows are too good" if against == "test" else "They stay in train"
+            )
+        else:
+            done = "The last measurement is too good by them: remove them from one of the files"
+        found.append(
+            Finding(
+                f"leak-{split}-{against}",
+                Severity.WARNING,
+                f"{len(ids)} {split} rows have the same {what} as a {against} row, up to case and spaces. {done}",
+                len(ids),
+                tuple(ids[:5]),
+            )
+        )
+    train = Counter(form for form in forms["train"] if form)
+    repeated = sum(count - 1 for count in train.values() if count > 1)
+    if repeated:
+        first = {form for form, count in train.items() if count > 1}
+        ids = [key for key, form in zip(joined.splits["train"].ids, forms["train"], strict=True) if form in first]
+        found.append(
+            Finding(
+                "repeated-texts",
+                Severity.NOTE,
+                f"{repeated} training rows repeat the {what} of another one, up to case and spaces; they are kept",
+                repeated,
+                tuple(ids[:5]),
+            )
+        )
+    return found
+
+
+def _near_duplicates(joined: Joined) -> list[Finding]:
+    texts = joined.columns(ColumnRole.TEXT)
+    if not texts:
+        return []
+    forms = _forms(joined)
+    held = [
+        (split, key, form)
+        for split, rows in joined.splits.items()
+        for key, form in zip(rows.ids, forms[split], strict=True)
+    ]
+    distinct = {form: (split, key) for split, key, form in held if len(form.split()) >= 4}
+    names, looked = list(distinct), len(distinct)
+    triples = sum(len(form.split()) for form in names)
+    if triples > _MOST_TRIPLES:
+        names = names[:: -(-triples // _MOST_TRIPLES)]
+    pairs = near_duplicates(names)
+    if not pairs:
+        return []
+    across = [(a, b) for a, b in pairs if distinct[names[a]][0] != distinct[names[b]][0]]
+    some = f" (of {len(names)} texts looked at)" if len(names) < looked else ""
+    shown = across or pairs
+    return [
+        Finding(
+            "near-duplicates",
+            Severity.WARNING if across else Severity.NOTE,
+            f"{len(pairs)} rows have almost the same text as another one{some}, {len(across)} of them in "
+            "another part of the data; they "
+            "are kept. Figures on rows that have a near copy in train are too good",
+            len(pairs),
+            tuple(f"{distinct[names[a]][1]} ~ {distinct[names[b]][1]}" for a, b in shown[:5]),
+        )
+    ]
+
+
+def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs (text, an earlier text that is almost the same), at most one for each text.
+
+    >>> one = "the quick brown fox jumps over the lazy dog near the old river bank today and sleeps"
+    >>> near_duplicates([one, "something else is written in this line", one + " well"])
+    [(2, 0)]
+    """
+    if len(texts) < 2:
+        return []
+    signatures = _signatures(texts)
+    width = _ORDERS // _BANDS
+    twin: dict[int, int] = {}
+    for band in range(_BANDS):
+        part = np.ascontiguousarray(signatures[:, band * width : (band + 1) * width])
+        _, first, inverse = np.unique(part, axis=0, return_index=True, return_inverse=True)
+        leader = first[inverse.ravel()]
+        others = np.flatnonzero(leader != np.arange(len(texts)))
+        alike = (signatures[others] == signatures[leader[others]]).mean(axis=1) >= _ALIKE
+        for row in others[alike].tolist():
+            twin.setdefault(row, int(leader[row]))
+    return sorted(twin.items())
+
+
+def _signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """(n, 32) MinHash values of the triples of words of each text; a text with fewer than three words is one triple."""
+    codes: dict[str, int] = {}
+    flat: list[int] = []
+    starts: list[int] = []
+    for text in texts:
+        words = text.split()
+        words += ["\0"] * (3 - len(words))
+        starts.append(len(flat))
+        hashed = [codes.setdefault(word, zlib.crc32(word.encode())) for word in words]
+        flat += [
+            a * 0x9E3779B1 ^ b * 0x85EBCA77 ^ c * 0xC2B2AE3D
+            for a, b, c in zip(hashed, hashed[1:], hashed[2:], strict=False)
+        ]
+    triples = np.asarray([value & 0xFFFFFFFFFFFFFFFF for value in flat], dtype=np.uint64)
+    draws = np.random.default_rng(_SEED).integers(1, 1 << 63, size=(_ORDERS, 2), dtype=np.uint64)
+    signatures = np.empty((len(texts), _ORDERS), dtype=np.uint64)
+    for m, (factor, shift) in enumerate(draws):
+        mixed = triples * (factor | np.uint64(1)) + shift
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(32)
+        signatures[:, m] = np.minimum.reduceat(mixed, starts)
+    return signatures

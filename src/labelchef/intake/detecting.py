@@ -1,0 +1,862 @@
+"""Roles of files and columns, found out from their names and contents.
+
+What the user said (`Given`) always wins. Everything else follows fixed rules, in this order; no random choice, no model.
+
+A file                                                             is
+- with the columns of a long table (item, source, label)            votes
+- of which every column but the id is a source's votes              votes (wide)
+- with columns that sum to 1 in each row, and no content            weak labels
+- of numbers (n, d), or with numbered columns of numbers            features (votes, if small whole numbers with −1)
+- called trusted, gold, valid, dev …, with a label                  trusted
+- called test, holdout …, with a label                              test
+- with an id and a label only                                       trusted if it names less than half of the items, else votes
+- with anything else                                                items
+
+A column is the id if its name says so or its values are distinct codes; a text if its values are sentences; an image if they end
+as image files do; a source if its few values are class names, or it is called as one; a label if it is called so. Where nothing
+is a text or an image, all other columns are features; else they are shown to people only.
+"""
+
+import atexit
+import difflib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pandas as pd
+
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.io import archives, formats, queries
+from labelchef.io.formats import Table
+from labelchef.io.queries import SqlQuery
+
+NO_LABEL = frozenset({"", "-1"})
+"""Texts that are never a label."""
+NO_VOTE = NO_LABEL | {"abstain", "none", "null", "nan", "na", "n/a", "<na>"}
+"""In lower case: texts that are no vote, unless a class is called so."""
+SPLITS: Mapping[str, str] = {
+    **dict.fromkeys(("train", "training", "unlabeled", "unlabelled", "0"), "train"),
+    **dict.fromkeys(("valid", "validation", "val", "dev", "trusted", "gold"), "trusted"),
+    **dict.fromkeys(("test", "holdout", "eval"), "test"),
+}
+"""What the values of a split column stand for."""
+
+_SMALL = 64 << 20
+"""Files up to this size are read whole to find out their roles."""
+_SOME = 20_000
+"""Rows that are read of larger ones."""
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_FILE_WORDS: Mapping[FileRole, frozenset[str]] = {
+    FileRole.TEST: _set("test holdout eval evaluation"),
+    FileRole.TRUSTED: _set("trusted gold golden dev valid validation val expert experts verified truth"),
+    FileRole.VOTES: _set(
+        "vote votes lf lfs annotation annotations judgment judgments judgement judgements crowd worker workers annotators answers"
+    ),
+    FileRole.WEAK: _set("weak prob probs proba probabilities soft"),
+    FileRole.FEATURES: _set("features feature embeddings embedding emb vectors encoded"),
+    FileRole.ITEMS: _set("items data train training unlabeled unlabelled samples dataset"),
+}
+_ID_NAMES = _set("id key uid uuid guid index idx row item sample example document doc task unit")
+_ITEM_NAMES = ("item", "task", "row", "example", "sample", "unit", "document", "doc", "id", "x")
+_VOTER_NAMES = _set("source worker annotator voter rater labeler labeller lf user performer judge coder")
+_VOTE_NAMES = ("label", "vote", "answer", "class", "judgment", "judgement", "value", "annotation", "rating", "choice")
+_TEXT_NAMES = _set(
+    "text review tweet content body sentence comment message question title description document utterance abstract email "
+    "headline summary post caption transcript prompt"
+)
+_LABEL_NAMES = _set("label labels class category target y sentiment topic intent annotation tag")
+_GOLD_WORDS = _set("gold golden true truth trusted expert verified correct")
+_SOURCE_WORDS = _set("lf vote annotator worker rater source rule llm gpt model heuristic coder judge")
+_NUMBERED = re.compile(r"^(.*?)[_\-. ]?(\d+)$")
+_MISSING_NUMBERS = frozenset({"", "na", "nan", "n/a", "null", "none", "<na>", "-", "?"})
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user said of the files; empty where nothing was said."""
+
+    id: str | None = None
+    """The column that names items, in every file that has it."""
+    text: tuple[str, ...] = ()
+    image: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Columns that the model learns from as they are: numbers, categories, dates."""
+    shown: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    """Columns of the items with labels that may be wrong: each is a source."""
+    truth: str | None = None
+    """The column of the items, or of trusted files, with labels that are right."""
+    split: str | None = None
+    """The column of the items that says train, trusted (valid, dev) or test."""
+    items: tuple[Path, ...] = ()
+    votes: tuple[Path, ...] = ()
+    trusted: tuple[Path, ...] = ()
+    test: tuple[Path, ...] = ()
+    weak: tuple[Path, ...] = ()
+    features: tuple[Path, ...] = ()
+    rules: tuple[Path, ...] = ()
+    functions: tuple[Path, ...] = ()
+    media: tuple[Path, ...] = ()
+    classes: tuple[str, ...] | None = None
+    by_position: bool = False
+    roles: Mapping[str, FileRole] = field(default_factory=dict)
+    """Corrections: path as the plan has it → role of the file."""
+    column_roles: Mapping[str, Mapping[str, ColumnRole]] = field(default_factory=dict)
+    """Corrections: path as the plan has it → column → its role."""
+    unpack_into: Path | None = None
+    """Where archives and rows of queries are put; None for a folder that is removed when the process ends."""
+
+
+def detect(
+    paths: Sequence[Path | str | SqlQuery], given: Given | None = None, progress: Progress = no_progress
+) -> Plan:
+    """Find out how the files are used; `join` makes rows of the result."""
+    given = given or Given()
+    into = _Folder(given.unpack_into)
+    found = [*_listed(paths, None, into, progress)]
+    for role, named in (
+        (FileRole.ITEMS, given.items),
+        (FileRole.TRUSTED, given.trusted),
+        (FileRole.TEST, given.test),
+        (FileRole.VOTES, given.votes),
+        (FileRole.WEAK, given.weak),
+        (FileRole.FEATURES, given.features),
+    ):
+        found += _listed(named, role, into, progress)
+    looks: list[_Look] = []
+    others: list[FilePlan] = []
+    seen: dict[str, int] = {}
+    for path, said in found:
+        told = given.roles.get(path, said)
+        if path in seen:  # named twice: as a file and by an option, which says more
+            if told is not None:
+                looks = [_Look(one.table, told) if one.path == path else one for one in looks]
+            continue
+        seen[path] = 1
+        plain = _unread(path, told)
+        if plain is not None:
+            others.append(plain)
+            continue
+        looks.append(_Look(_sample(path, progress), told))
+    for role, named in (
+        (FileRole.RULES, given.rules),
+        (FileRole.FUNCTIONS, given.functions),
+        (FileRole.MEDIA, given.media),
+    ):
+        others = [one for one in others if one.path not in set(map(str, named))]
+        others += [FilePlan(str(formats.locate(path)[0]), role, why="given") for path in named]
+    if not looks:
+        raise InvalidInputError(
+            "no file with samples was given; expected at least one: labelchef init NAME data.csv --text COLUMN",
+            code="files",
+        )
+    return _Detective(looks, others, given).plan()
+
+
+class _Folder:
+    """A folder for what is unpacked, made when it is needed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def __call__(self) -> Path:
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="labelchef-"))
+            atexit.register(shutil.rmtree, self._path, ignore_errors=True)
+        self._path.mkdir(parents=True, exist_ok=True)
+        return self._path
+
+
+def _listed(
+    paths: Iterable[Path | str | SqlQuery], role: FileRole | None, into: _Folder, progress: Progress
+) -> list[tuple[str, FileRole | None]]:
+    """Every table below the paths; archives are unpacked, queries are asked."""
+    found: list[tuple[str, FileRole | None]] = []
+    for path in paths:
+        if isinstance(path, SqlQuery):
+            found.append((str(queries.fetch(path, into(), progress)), role))
+            continue
+        file, part = formats.locate(path)
+        below = str(path)
+        if file.is_file() and archives.is_zip(file):
+            below = str(archives.unpack(file, into(), progress)) + ("" if part is None else f"#{part}")
+        inside = formats.parts(below)
+        if not inside:
+            raise InvalidInputError(
+                f"{path} holds no image ({', '.join(formats.IMAGE_SUFFIXES)}) and no table "
+                f"({', '.join(formats.SUFFIXES)})",
+                code="file",
+            )
+        found += [(one, role) for one in inside]
+    return found
+
+
+def _unread(path: str, told: FileRole | None) -> FilePlan | None:
+    """The plan of a file that is no table."""
+    file, _ = formats.locate(path)
+    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.MEDIA, FileRole.IGNORED):
+        return FilePlan(path, told, why="given")
+    if file.is_dir() or told is not None:
+        return None
+    if file.suffix.lower() == ".py":
+        return FilePlan(path, FileRole.IGNORED, why="Python is only run when named: --functions")
+    if file.suffix.lower() in (".yaml", ".yml", ".toml") or "rules" in _words(file.stem):
+        return FilePlan(path, FileRole.RULES, why="called so")
+    return None
+
+
+def _sample(path: str, progress: Progress) -> Table:
+    file, _ = formats.locate(path)
+    large = file.is_file() and file.stat().st_size > _SMALL
+    return formats.read_table(path, rows=_SOME if large else None, progress=progress)
+
+
+def _words(name: str) -> list[str]:
+    """
+    >>> _words("goldLabels_v2-final"), _words("tweet id")
+    (['gold', 'labels', 'v2', 'final'], ['tweet', 'id'])
+    """
+    parted = re.sub(r"([a-z])([A-Z])", r"\1_\2", name)
+    return [word for word in re.split(r"[^0-9A-Za-z]+", parted.lower()) if word]
+
+
+def numbers_of(column: pd.Series) -> pd.Series:
+    """A text column as numbers, NaN for missing ones and for words that mean so; all NaN where any other text is in it."""
+    filled = column.dropna()
+    lower = filled.str.strip().str.lower()
+    values = pd.to_numeric(filled.where(~lower.isin(_MISSING_NUMBERS)), errors="coerce")
+    wrong = values.isna() & ~lower.isin(_MISSING_NUMBERS)
+    if wrong.any():
+        return pd.Series(np.nan, index=column.index, dtype=np.float64)
+    whole = values.astype(np.float64).reindex(column.index)
+    return whole.where(np.isfinite(whole))
+
+
+class _Column:
+    """What is known of a column of text."""
+
+    def __init__(self, name: str, values: pd.Series) -> None:
+        self.name, self.words = name, _words(name)
+        filled = values.dropna()
+        self.n, self.n_filled = len(values), len(filled)
+        self.values = filled
+        self.distinct = int(filled.nunique())
+        few = self.distinct <= 200
+        self.kinds: frozenset[str] = frozenset(filled.unique().tolist()) if few else frozenset()
+        """The distinct values, where there are at most 200."""
+        self.numbers = numbers_of(values)
+        self.numeric = self.n_filled > 0 and bool(self.numbers.notna().any())
+        head = filled.iloc[:2000]
+        self.mean_words = float(head.str.count(r"\S+").mean()) if len(head) else 0.0
+        self.mean_length = float(head.str.len().mean()) if len(head) else 0.0
+        endings = head.str.lower().str.endswith(formats.IMAGE_SUFFIXES)
+        self.images = bool(len(head)) and float(endings.mean()) > 0.9
+        self.spaced = bool(len(head)) and float(head.str.contains(r"\s").mean()) > 0.2
+
+    @property
+    def all_distinct(self) -> bool:
+        return 0 < self.n_filled == self.distinct
+
+    @property
+    def row_numbers(self) -> bool:
+        """Whether these are row numbers that were written with a table: they say nothing of the item, so they are never ids."""
+        return self.name == formats.NAMELESS or self.name.startswith("Unnamed:")
+
+    @property
+    def called_id(self) -> bool:
+        named = bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
+        return named and not self.row_numbers
+
+    @property
+    def codes(self) -> bool:
+        """Whether the values are codes such as numbers of items: distinct, short, without spaces, no fractions."""
+        if self.row_numbers or not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
+            return False
+        if not self.numeric:
+            return bool(self.values.iloc[:2000].str.contains(r"\d").mean() > 0.5)
+        counted = np.sort(self.numbers.to_numpy())
+        return bool(np.array_equal(counted, counted[0] + np.arange(len(counted)))) and len(counted) > 2
+
+    @property
+    def id_like(self) -> bool:
+        return (self.called_id and self.distinct > 0.9 * self.n_filled and not self.fractions) or self.codes
+
+    @property
+    def fractions(self) -> bool:
+        held = self.numbers.dropna()
+        return bool((held != held.round()).any())
+
+    @property
+    def text(self) -> bool:
+        if self.numeric or self.images or self.n_filled == 0:
+            return False
+        varied = self.distinct > 0.3 * self.n_filled or self.distinct > 1000
+        named = bool(set(self.words) & _TEXT_NAMES)
+        sentences = self.mean_words >= 4 or (self.mean_length >= 40 and self.spaced)
+        unspaced = self.mean_length >= 12 and bool(
+            (self.values.iloc[:200].str.contains(r"[^\x00-\u02ff]")).mean() > 0.5
+        )
+        return varied and (sentences or unspaced or (named and (self.mean_words >= 1.5 or self.mean_length >= 15)))
+
+    @property
+    def called_label(self) -> bool:
+        return bool(self.words) and (self.words[-1] in _LABEL_NAMES or self.words[0] in _LABEL_NAMES)
+
+    @property
+    def called_gold(self) -> bool:
+        return bool(set(self.words) & _GOLD_WORDS)
+
+    @property
+    def gold_label(self) -> bool:
+        """Whether the name says that the labels are right: gold_label, truth."""
+        return self.called_gold and (self.called_label or len(self.words) == 1)
+
+    @property
+    def called_source(self) -> bool:
+        return bool(set(self.words) & _SOURCE_WORDS) or any(
+            word.startswith("lf") and word[2:].isdigit() for word in self.words
+        )
+
+    @property
+    def few(self) -> bool:
+        """Whether the values can be class names: few, each used repeatedly, short."""
+        most = max(2, min(100, self.n_filled // 2))
+        return 0 < self.distinct <= most and self.mean_length <= 60 and not self.fractions
+
+    @property
+    def classes(self) -> frozenset[str]:
+        return frozenset(kind for kind in self.kinds if kind.strip().lower() not in NO_VOTE)
+
+    @property
+    def silent_somewhere(self) -> bool:
+        return self.n_filled < self.n or "-1" in self.kinds
+
+
+class _Look:
+    """A file, what was said of it, and what is known of its columns."""
+
+    def __init__(self, table: Table, told: FileRole | None) -> None:
+        self.table, self.told = table, told
+        self.path = table.path
+        self.columns = {str(name): _Column(str(name), table.frame[name]) for name in table.frame.columns}
+        self.role = told
+        self.why = "given" if told else ""
+        file, part = formats.locate(self.path)
+        self.stem = part if part is not None and file.is_dir() else (file.name if file.is_dir() else file.stem)
+        self.words = _words(self.stem)
+
+    @property
+    def title(self) -> str:
+        return Path(self.path).name
+
+    def long(self) -> dict[str, ColumnRole] | None:
+        """Roles of the columns if this is a long table of votes."""
+        names = list(self.columns)
+        voter = next(
+            (name for name in names if set(self.columns[name].words) & _VOTER_NAMES and self._plain(name)), None
+        )
+        if voter is None:
+            return None
+        rest = [name for name in names if name != voter]
+        vote = next((n for want in _VOTE_NAMES for n in rest if self.columns[n].words[-1:] == [want]), None)
+        rest = [name for name in rest if name != vote]
+        item = next((n for want in _ITEM_NAMES for n in rest if want in self.columns[n].words), None)
+        if vote is None or item is None or not self.columns[vote].few:
+            return None
+        roles = {item: ColumnRole.ID, voter: ColumnRole.VOTER, vote: ColumnRole.VOTE}
+        likely = next((name for name in rest if set(self.columns[name].words) & {"probability", "prob"}), None)
+        if likely is not None and self.columns[likely].numeric:
+            roles[likely] = ColumnRole.PROBABILITY
+        return {name: roles.get(name, ColumnRole.IGNORED) for name in self.table.columns}
+
+    def _plain(self, name: str) -> bool:
+        """Whether a column called as a voter holds names of voters: each of them on several rows."""
+        column = self.columns[name]
+        return column.n_filled > 0 and not column.text and (column.distinct <= 0.7 * column.n_filled or column.n < 20)
+
+    def probabilities(self) -> tuple[str, ...]:
+        """Columns that are probabilities of classes: two or more that sum to 1 in each row."""
+        numeric = [
+            name
+            for name, one in self.columns.items()
+            if one.numeric and one.n_filled == one.n and one.numbers.between(0, 1).all() and not one.called_id
+        ]
+        if len(numeric) < 2:
+            return ()
+        total = np.sum([self.columns[name].numbers.to_numpy() for name in numeric], axis=0)
+        fractions = any(self.columns[name].fractions for name in numeric)
+        return tuple(numeric) if fractions and bool(np.all(np.abs(total - 1) < 0.02)) else ()
+
+    def numbered(self) -> tuple[str, ...]:
+        """Eight or more columns of numbers called e0, e1, …: an embedding."""
+        stems: dict[str, list[str]] = {}
+        for name, one in self.columns.items():
+            found = _NUMBERED.match(name)
+            if found and one.numeric and one.fractions:
+                stems.setdefault(found[1], []).append(name)
+        longest = max(stems.values(), key=len, default=[])
+        return tuple(longest) if len(longest) >= 8 else ()
+
+    def vote_vectors(self) -> tuple[str, ...]:
+        """Arrays of small whole numbers with −1, such as Snorkel's L."""
+        found = []
+        for name, values in self.table.vectors.items():
+            some = np.asarray(values[:2000])
+            whole = some.dtype.kind in "iu" or bool(np.all(some == np.round(some)))
+            if (
+                whole
+                and some.size
+                and some.min() >= -1
+                and some.max() <= 200
+                and (some.min() == -1 or name in ("L", "votes"))
+            ):
+                found.append(name)
+        return tuple(found)
+
+
+class _Detective:
+    """Finds out roles, files before columns."""
+
+    def __init__(self, looks: list[_Look], others: list[FilePlan], given: Given) -> None:
+        self.looks, self.others, self.given = looks, others, given
+        self.findings: list[Finding] = []
+        self.classes = self._known_classes()
+
+    def plan(self) -> Plan:
+        self._check_named()
+        self._file_roles()
+        items = [look for look in self.looks if look.role is FileRole.ITEMS]
+        content: dict[str, ColumnRole] = {}
+        plans: dict[str, FilePlan] = {}
+        for look in [*items, *(one for one in self.looks if one.role is not FileRole.ITEMS)]:
+            assert look.role is not None, "every file has a role by now"
+            roles = self._columns(look, content)
+            if look.role is FileRole.ITEMS:
+                content |= {name: role for name, role in roles.items() if name not in content}
+            corrected = self.given.column_roles.get(look.path, {})
+            roles |= {name: role for name, role in corrected.items() if name in roles}
+            plans[look.path] = FilePlan(look.path, look.role, roles, look.why)
+        files = (*(plans[look.path] for look in self.looks), *self.others)
+        self._tell_python()
+        return Plan(files, self.given.by_position, self.given.classes, tuple(self.findings))
+
+    def _note(self, code: str, message: str, examples: Iterable[str] = (), severity: Severity = Severity.NOTE) -> None:
+        shown = tuple(examples)
+        self.findings.append(Finding(code, severity, message, len(shown), shown[:5]))
+
+    def _tell_python(self) -> None:
+        unused = [one.path for one in self.others if one.role is FileRole.IGNORED and one.path.endswith(".py")]
+        if unused:
+            self._note(
+                "python-file",
+                f"{Path(unused[0]).name} is Python and was not run. If it has labelling functions: --functions "
+                f"{unused[0]}",
+                unused,
+            )
+
+    def _check_named(self) -> None:
+        """Refuse a column that no file has."""
+        given = self.given
+        known = {name for look in self.looks for name in look.table.columns}
+        for option, names in (
+            ("--id", (given.id,)),
+            ("--text", given.text),
+            ("--image", given.image),
+            ("--columns", given.columns),
+            ("--labels", given.labels),
+            ("--truth-column", (given.truth,)),
+            ("--split", (given.split,)),
+            ("--shown", given.shown),
+        ):
+            for name in names:
+                if name is not None and name not in known:
+                    close = _close(name, known)
+                    hint = f" Did you mean {close!r}?" if close else ""
+                    raise InvalidInputError(
+                        f"{option} {name}: no file has a column of this name; there are {sorted(known)[:15]}.{hint}",
+                        code="column",
+                    )
+
+    def _known_classes(self) -> frozenset[str]:
+        """Class names that are certain: those given, else the labels of files that are said or called to be trusted or test."""
+        if self.given.classes:
+            return frozenset(self.given.classes)
+        found: set[str] = set()
+        for look in self.looks:
+            named = {FileRole.TRUSTED, FileRole.TEST} & {look.told, _role_by_name(look)}
+            if named and look.told in (None, FileRole.TRUSTED, FileRole.TEST):
+                label = self._label_column(look)
+                found |= look.columns[label].classes if label else set()
+        if not found:
+            for look in self.looks:
+                for one in look.columns.values():
+                    if one.few and (one.gold_label or one.name == self.given.truth):
+                        found |= one.classes
+        return frozenset(found)
+
+    # files
+
+    def _file_roles(self) -> None:
+        for look in self.looks:
+            if look.role is None:
+                look.role, look.why = self._file_role(look)
+        undecided = [look for look in self.looks if look.role is FileRole.IGNORED and look.told is None]
+        items = [look for look in self.looks if look.role is FileRole.ITEMS]
+        if not items:
+            items = self._choose_items(undecided)
+        for look in undecided:
+            if look.role is FileRole.IGNORED:
+                self._role_of_labels(look, items)
+        self._named_images()
+
+    def _named_images(self) -> None:
+        """A folder of images is no samples of its own where a table names most of them: it is what the table names."""
+        tables = [look for look in self.looks if look.table.media is None and look.role is not FileRole.IGNORED]
+        for folder in (one for one in self.looks if one.table.media is not None and one.told is None):
+            there = {PurePosixPath(str(name)).name for name in folder.table.frame["image"]}
+            for table in tables:
+                columns = [one for name, one in table.columns.items() if one.images]
+                if any(there & {PurePosixPath(str(v)).name for v in one.values} for one in columns):
+                    folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
+
+    def _file_role(self, look: _Look) -> tuple[FileRole, str]:
+        """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
+        called = _role_by_name(look)
+        content = [name for name, one in look.columns.items() if one.text or one.images]
+        label = self._label_column(look)
+        long = look.long()
+        if long is not None:
+            shown = {role: name for name, role in long.items()}
+            return FileRole.VOTES, (
+                f"long table of votes: {shown[ColumnRole.ID]}, {shown[ColumnRole.VOTER]}, {shown[ColumnRole.VOTE]}"
+            )
+        if look.table.vectors and not content:
+            votes = look.vote_vectors()
+            if set(votes) == set(look.table.vectors) and called is not FileRole.FEATURES:
+                return FileRole.VOTES, "whole numbers with −1 for no vote"
+            if not votes and not (label and called is None):
+                return FileRole.FEATURES, "rows of numbers"
+        if look.numbered() and not content and called is not FileRole.ITEMS and label is None:
+            return FileRole.FEATURES, "numbered columns of numbers"
+        if look.probabilities() and not content:
+            return FileRole.WEAK, "columns that sum to 1 in each row"
+        if called in (FileRole.TRUSTED, FileRole.TEST) and label is not None:
+            return called, f"called {look.stem}, with the labels {label!r}"
+        key = self._id_column(look)
+        rest = [one for name, one in look.columns.items() if name != key]
+        sources = self._sources(look, key)
+        if key is not None and rest and not content and len(sources) == len(rest):
+            if len(rest) > 1 or called is FileRole.VOTES:
+                return FileRole.VOTES, f"a column of votes for each of {len(sources)} sources"
+            return FileRole.IGNORED, ""
+        if called is FileRole.VOTES and sources:
+            return FileRole.VOTES, f"called {look.stem}, with {len(sources)} columns of votes"
+        if called is FileRole.FEATURES and all(one.numeric for one in rest):
+            return FileRole.FEATURES, f"called {look.stem}, all numbers"
+        if key is not None and label is not None and len(look.table.columns) == 2:
+            return FileRole.IGNORED, ""
+        if look.table.media is not None:
+            return FileRole.ITEMS, "a folder of images"
+        return FileRole.ITEMS, f"has content: {', '.join(content[:3])}" if content else "has columns to learn from"
+
+    def _choose_items(self, undecided: list[_Look]) -> list[_Look]:
+        """The items where no file looks like them: the one with the most content, else the rows of features."""
+        told = {look.path for look in self.looks if look.told is not None}
+        free = [look for look in self.looks if look.path not in told]
+        with_text = [look for look in free if any(one.text or one.images for one in look.columns.values())]
+        rows_of = [look for look in self.looks if look.role is FileRole.FEATURES]
+        chosen = max(with_text, key=len_of, default=None)
+        if chosen is None and not rows_of:
+            chosen = max(undecided or free, key=len_of, default=None)
+        if chosen is None:
+            return rows_of
+        chosen.role, chosen.why = FileRole.ITEMS, "the file with the samples' content"
+        return [chosen]
+
+    def _role_of_labels(self, look: _Look, items: list[_Look]) -> None:
+        """A file with an id and one label for each: trusted, if it names less than half of the items and is not called votes."""
+        share = len(look.table) / max(1, sum(len(one.table) for one in items))
+        has_trusted = any(one.role is FileRole.TRUSTED for one in self.looks)
+        if share < 0.5 and not has_trusted:
+            look.role, look.why = FileRole.TRUSTED, f"a label for {len(look.table)} items, less than half"
+            option = f"--votes {look.title}"
+        else:
+            look.role, look.why = FileRole.VOTES, f"one label for each of {len(look.table)} items"
+            option = f"--trusted {look.title}"
+        meant = "known to be right" if look.role is FileRole.TRUSTED else "possibly wrong"
+        self._note(
+            "label-file", f"{look.title}: its labels are taken as {meant} ({look.why}). If not: {option}", [look.path]
+        )
+
+    # columns
+
+    def _id_column(self, look: _Look) -> str | None:
+        """The column that names the items of a file; None if there is none."""
+        if self.given.id is not None:
+            return self.given.id if self.given.id in look.columns else None
+        corrected = self.given.column_roles.get(look.path, {})
+        told = next((name for name, role in corrected.items() if role is ColumnRole.ID and name in look.columns), None)
+        if told is not None:
+            return told
+        free = [one for name, one in look.columns.items() if corrected.get(name) is None and not one.text]
+        called = [one for one in free if one.called_id and not one.fractions and one.n_filled > 0]
+        ranked = sorted(called, key=lambda one: (-one.distinct, one.words != ["id"], one.words[-1] != "id"))
+        if ranked:
+            exact = next((one for one in ranked if one.words == ["id"]), None)
+            return (exact or ranked[0]).name
+        if look.table.media is not None:
+            return "id"
+        codes = [one for one in free if one.codes and not one.images]
+        return codes[0].name if codes else None
+
+    def _label_column(self, look: _Look) -> str | None:
+        """The column with the label of a row; None if there is none."""
+        if self.given.truth in look.columns:
+            return self.given.truth
+        key = self._id_column(look)
+        few = [
+            one for name, one in look.columns.items() if name != key and (one.few or (one.called_label and one.n < 50))
+        ]
+        few = [one for one in few if not one.images and not one.text]
+        gold = next((one for one in few if one.gold_label), None)
+        exact = next((one for one in few if one.words in (["label"], ["y"], ["class"], ["target"])), None)
+        named = next((one for one in few if one.called_label), None)
+        only = few[0] if len(few) == 1 and len(look.table.columns) <= 3 else None
+        found = gold or exact or named or only
+        return None if found is None else found.name
+
+    def _sources(self, look: _Look, key: str | None) -> tuple[str, ...]:
+        """Columns with votes of sources: called so, or with the class names as values."""
+        found = []
+        for name, one in look.columns.items():
+            if name == key or not one.few or one.text or one.images or one.called_gold:
+                continue
+            classes = one.classes
+            numbers = bool(classes) and all(kind.lstrip("-").isdecimal() for kind in classes)
+            in_classes = bool(classes) and bool(self.classes) and classes <= self.classes
+            if (
+                (one.called_source and _class_numbers_or(classes, self.classes))
+                or (in_classes and (not numbers or one.silent_somewhere or one.called_label))
+                or look.role is FileRole.VOTES
+                or (one.called_label and len(one.words) > 1 and in_classes)
+            ):
+                found.append(name)
+        if not self.classes and len(found) == 0:
+            found = _same_values(
+                [one for name, one in look.columns.items() if name != key and one.few and not one.text]
+            )
+        return tuple(found)
+
+    def _columns(self, look: _Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
+        if look.role is FileRole.MEDIA:
+            return {}
+        roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
+        key = self._id_column(look)
+        if look.role is FileRole.VOTES:
+            long = look.long()
+            if long is not None and not self._wide_told(look):
+                return {**long, **({self.given.id: ColumnRole.ID} if self.given.id in look.columns else {})}
+        if key is not None:
+            roles[key] = ColumnRole.ID
+        if look.role is FileRole.VOTES:
+            for name in (*self._sources(look, key), *look.vote_vectors()):
+                roles[name] = ColumnRole.SOURCE
+        elif look.role is FileRole.WEAK:
+            for name in look.probabilities() or tuple(n for n, one in look.columns.items() if one.numeric and n != key):
+                roles[name] = ColumnRole.CLASS
+        elif look.role is FileRole.FEATURES:
+            for name in look.table.vectors:
+                roles[name] = ColumnRole.FEATURE
+            for name, one in look.columns.items():
+                if name != key and one.numeric and not one.id_like and not one.row_numbers:
+                    roles[name] = ColumnRole.FEATURE
+        elif look.role in (FileRole.TRUSTED, FileRole.TEST):
+            label = self._label_column(look)
+            if label is not None:
+                roles[label] = ColumnRole.LABEL
+            self._content(look, roles, content)
+        elif look.role is FileRole.ITEMS:
+            self._items(look, roles, content)
+        return roles
+
+    def _wide_told(self, look: _Look) -> bool:
+        return ColumnRole.SOURCE in self.given.column_roles.get(look.path, {}).values()
+
+    def _content(self, look: _Look, roles: dict[str, ColumnRole], content: Mapping[str, ColumnRole]) -> None:
+        """Columns of a trusted or test file: as those of the items with the same name; of its own where there are none."""
+        kept = (
+            ColumnRole.TEXT,
+            ColumnRole.IMAGE,
+            ColumnRole.FEATURE,
+            ColumnRole.SHOWN,
+            ColumnRole.SOURCE,
+            ColumnRole.CLASS,
+        )
+        for name in look.table.columns:
+            if roles[name] is ColumnRole.IGNORED and content.get(name) in kept:
+                roles[name] = content[name]
+
+    def _items(self, look: _Look, roles: dict[str, ColumnRole], before: Mapping[str, ColumnRole]) -> None:
+        given = self.given
+        for names, role in (
+            (given.ignored, ColumnRole.IGNORED),
+            (given.shown, ColumnRole.SHOWN),
+            (given.columns, ColumnRole.FEATURE),
+            (given.image, ColumnRole.IMAGE),
+            (given.text, ColumnRole.TEXT),
+            (given.labels, ColumnRole.SOURCE),
+            ((given.truth,), ColumnRole.LABEL),
+            ((given.split,), ColumnRole.SPLIT),
+            ((given.id,), ColumnRole.ID),
+        ):
+            roles |= {name: role for name in names if name is not None and name in roles}
+        told = {
+            name
+            for name in (
+                *given.ignored, *given.shown, *given.columns, *given.image, *given.text, *given.labels, given.truth, given.split
+            )
+            if name is not None
+        }  # fmt: skip
+        told |= set(given.column_roles.get(look.path, {}))
+        free = {n: one for n, one in look.columns.items() if n not in told and roles[n] is ColumnRole.IGNORED}
+        for name in [name for name in free if name in before]:
+            roles[name] = before[name]
+            del free[name]
+        self._splits_and_labels(look, roles, free)
+        chosen = bool(given.text or given.image or given.columns)
+        readable = []
+        for name, one in free.items():
+            if roles[name] is not ColumnRole.IGNORED:
+                continue
+            if one.images and not chosen:
+                roles[name] = ColumnRole.IMAGE
+            elif one.text and not chosen:
+                roles[name] = ColumnRole.TEXT
+                readable.append(name)
+        rest = [
+            n for n, one in free.items() if roles[n] is ColumnRole.IGNORED and one.n_filled > 0 and not one.row_numbers
+        ]
+        has_content = chosen or any(role in (ColumnRole.TEXT, ColumnRole.IMAGE) for role in roles.values())
+        self._remaining(look, roles, rest, has_content)
+        vote_vectors = look.vote_vectors()
+        for name in look.table.vectors:
+            if name not in told:
+                roles[name] = ColumnRole.SOURCE if name in vote_vectors else ColumnRole.FEATURE
+        if len(readable) > 1:
+            self._note(
+                "several-texts",
+                f"{look.title}: {', '.join(map(repr, readable[:5]))} are all read as text. To read only some: "
+                f"--text {readable[0]}",
+                readable,
+            )
+
+    def _splits_and_labels(self, look: _Look, roles: dict[str, ColumnRole], free: Mapping[str, _Column]) -> None:
+        split = next(
+            (n for n, one in free.items() if one.words[-1:] in (["split"], ["fold"], ["subset"]) and _splits(one)), None
+        )
+        if split is not None and self.given.split is None:
+            roles[split] = ColumnRole.SPLIT
+        key = next((name for name, role in roles.items() if role is ColumnRole.ID), None)
+        weak = look.probabilities() if self.given.columns == () else ()
+        if set(weak) <= set(free):
+            roles |= dict.fromkeys(weak, ColumnRole.CLASS)
+        for name in self._sources(look, key):
+            if name in free and roles[name] is ColumnRole.IGNORED:
+                roles[name] = ColumnRole.SOURCE
+        for name, one in free.items():
+            if roles[name] is not ColumnRole.IGNORED or not one.few or one.text or one.images:
+                continue
+            if one.gold_label and self.given.truth is None:
+                roles[name] = ColumnRole.LABEL
+        labels = [n for n, one in free.items() if one.called_label and one.few and roles[n] is ColumnRole.IGNORED]
+        if look.table.media is not None and "folder" in free and roles["folder"] is ColumnRole.IGNORED:
+            labels.append("folder")
+        if labels and not self.given.labels:
+            self._role_of_label(look, roles, labels[0], free[labels[0]])
+
+    def _role_of_label(self, look: _Look, roles: dict[str, ColumnRole], name: str, column: _Column) -> None:
+        """A column called label in the items: known to be right if most rows have none and nothing else is trusted."""
+        trusted = any(one.role is FileRole.TRUSTED for one in self.looks) or self.given.truth is not None
+        known = sum(column.values != "-1")
+        if (
+            not trusted
+            and ColumnRole.LABEL not in roles.values()
+            and ColumnRole.SPLIT not in roles.values()
+            and known < column.n / 2
+        ):
+            roles[name] = ColumnRole.LABEL
+            message = f"{look.title}: the {known} labels in {name!r} are taken as right. If they may be wrong: --labels {name}"
+        else:
+            roles[name] = ColumnRole.SOURCE
+            message = (
+                f"{look.title}: the labels in {name!r} are taken as a source that may be wrong. If they are "
+                f"right: --truth-column {name}; "
+                f"to leave them out: --ignore {name}"
+            )
+        self._note("label-role", message, [name])
+
+    def _remaining(self, look: _Look, roles: dict[str, ColumnRole], rest: list[str], has_content: bool) -> None:
+        """Columns that are nothing else: learned from where there is no text and no image, else shown; ids are never features."""
+        id_like = [name for name in rest if look.columns[name].id_like]
+        roles |= dict.fromkeys(id_like, ColumnRole.SHOWN)
+        others = [name for name in rest if name not in id_like]
+        roles |= dict.fromkeys(others, ColumnRole.SHOWN if has_content else ColumnRole.FEATURE)
+        if has_content and others and not (self.given.text or self.given.image or self.given.columns):
+            self._note(
+                "columns-shown",
+                f"{look.title}: {', '.join(map(repr, others[:5]))} are shown to people, the model does not "
+                "learn from them. To "
+                f"change that: --columns {','.join(others[:5])}",
+                others,
+            )
+
+
+def _class_numbers_or(found: frozenset[str], classes: frozenset[str]) -> bool:
+    """Whether the values of a column that is called a source can be votes: class names, or numbers of classes."""
+    if not classes or not found:
+        return True
+    return bool(found & classes) or all(kind.isdecimal() and int(kind) < max(len(classes), 2) for kind in found)
+
+
+def _same_values(columns: list[_Column]) -> list[str]:
+    """Two or more columns with the same few values, words or with −1 for none: votes, where no class names are known."""
+    sets: dict[frozenset[str], list[_Column]] = {}
+    for one in columns:
+        words = not all(kind.lstrip("-").isdecimal() for kind in one.classes)
+        if one.classes and (words or "-1" in one.kinds) and not one.called_gold and not _splits(one):
+            sets.setdefault(one.classes, []).append(one)
+    most = max(sets, key=lambda kinds: (len(sets[kinds]), len(kinds)), default=frozenset[str]())
+    if len(sets.get(most, [])) < 2:
+        return []
+    return [one.name for kinds, held in sets.items() for one in held if kinds <= most]
+
+
+def _splits(column: _Column) -> bool:
+    kinds = {kind.strip().lower() for kind in column.kinds}
+    return bool(kinds) and len(kinds) <= 5 and kinds <= set(SPLITS) - {"0"}
+
+
+def _role_by_name(look: _Look) -> FileRole | None:
+    return next((role for role, words in _FILE_WORDS.items() if words & set(look.words)), None)
+
+
+def len_of(look: _Look) -> int:
+    """Rows of a file."""
+    return len(look.table)
+
+
+def _close(name: str, known: Iterable[str]) -> str | None:
+    by_case = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_case, 1, 0.6)
+    return by_case[found[0]] if found else None

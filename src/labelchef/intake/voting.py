@@ -1,0 +1,84 @@
+"""Sources that look at the rows themselves: the rules and labelling functions that a plan names vote on every joined row.
+
+Their votes stand beside those that came as files. A label that is no class of the rows, and a name that another source has
+already, are findings that must be mended first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from labelchef.domain.intake import FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.raw import Raw
+from labelchef.sources.functions import apply_functions, load_functions
+from labelchef.sources.rules import Rule, apply_rules, read_rules
+
+
+def with_sources(raw: Raw, plan: Plan, *, progress: Progress = no_progress) -> Raw:
+    """The same rows with the votes of the rules and functions that the plan names."""
+    rules = [rule for one in plan.of(FileRole.RULES) for rule in read_rules(Path(one.path))]
+    found = raw if not rules else with_rules(raw, rules)
+    for one in plan.of(FileRole.FUNCTIONS):
+        found = with_functions(found, Path(one.path), progress=progress)
+    return found
+
+
+def with_rules(raw: Raw, rules: Sequence[Rule]) -> Raw:
+    """The same rows with the votes of rules."""
+    return with_votes(raw, apply_rules(rules, rows_of(raw)), [rule.name for rule in rules])
+
+
+def with_functions(raw: Raw, path: Path, *, progress: Progress = no_progress) -> Raw:
+    """The same rows with the votes of the labelling functions in a Python file, which is executed."""
+    file = load_functions(path)
+    voted = apply_functions(file.functions, rows_of(raw), classes=file.classes or raw.classes, progress=progress)
+    names = [one.name for one in file.functions]
+    return with_votes(replace(raw, findings=(*raw.findings, *voted.findings)), voted.votes, names)
+
+
+def with_votes(raw: Raw, votes: pd.DataFrame, names: Sequence[str]) -> Raw:
+    """The same rows with more votes: a long table of item, source, label[, probability] of the sources `names`."""
+    findings = list(raw.findings)
+    taken = sorted(set(names) & set(raw.votes["source"].unique()))
+    if taken:
+        findings.append(
+            Finding(
+                "source_names", Severity.ERROR,
+                f"{len(taken)} sources have a name that another source has already, such as {taken[0]!r}; rename one of them",
+                len(taken), tuple(taken[:5]),
+            )
+        )  # fmt: skip
+    unknown = sorted(set(votes["label"].unique()) - set(raw.classes))
+    if unknown:
+        by = votes.loc[votes["label"] == unknown[0], "source"].iloc[0]
+        findings.append(
+            Finding(
+                "vote_class", Severity.ERROR,
+                f"the source {by!r} votes for {unknown[0]!r}, which is no class; the classes are {_some(raw.classes)}. Correct "
+                "the label, or name all classes: --classes",
+                len(unknown), tuple(unknown[:5]),
+            )
+        )  # fmt: skip
+    silent = sorted(set(names) - set(votes["source"].unique()))
+    if silent:
+        findings.append(
+            Finding(
+                "silent_source", Severity.WARNING,
+                f"{len(silent)} sources vote on no row, such as {silent[0]!r}; correct them, or leave them out",
+                len(silent), tuple(silent[:5]),
+            )
+        )  # fmt: skip
+    known = votes[votes["label"].isin(raw.classes) & ~votes["source"].isin(taken)]
+    together = known if raw.votes.empty else pd.concat([raw.votes, known], ignore_index=True)
+    return replace(raw, votes=together, findings=tuple(findings))
+
+
+def rows_of(raw: Raw) -> pd.DataFrame:
+    """All rows that sources may look at: training and trusted ones."""
+    return pd.concat([raw.train.frame, raw.trusted.frame], ignore_index=True)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (" …" if len(names) > 10 else "")
