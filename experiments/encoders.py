@@ -42,7 +42,7 @@ from labelchef.cleaner import LabelCleaner
 from labelchef.domain.intake import ColumnRole, Progress, no_progress
 from labelchef.domain.settings import Settings
 from labelchef.encoders.fitted import Encoded, fit_encoder
-from labelchef.encoders.protocol import Block, Content, Encoder, State
+from labelchef.encoders.protocol import Block, Content, State
 from labelchef.intake.weighing import weigh
 
 TEXTS = {

@@ -179,11 +179,17 @@ FORMATS = ("csv", "jsonl", "parquet")
 """Of the tables that are written."""
 
 
-def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
-    """Write a table whole, in the format of the file's ending or the one named; for CSV see `csv_text`."""
+def check_format(path: Path, format: str | None = None) -> str:
+    """The format that a table is written in, by its name or the file's ending; said early, before any work is done."""
     kind = format or path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
+    return kind
+
+
+def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
+    """Write a table whole, in the format of the file's ending or the one named; for CSV see `csv_text`."""
+    kind = check_format(path, format)
     try:
         with whole_file(path) as stream:
             if kind == "csv":
