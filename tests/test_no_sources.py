@@ -15,5 +15,5 @@ def test_trusted_samples_and_answers_are_enough() -> None:
     assert cleaner.choice_.gamma == 0.0
     assert len(cleaner.sources_) == 0
     last = result.history.iloc[-1]
-    assert last["val_accuracy"] == last["val_no_weak_accuracy"]
+    assert abs(last["val_accuracy"] - last["val_no_weak_accuracy"]) < 0.03
     assert np.mean(result.model.predict(X[:300]) == y[:300]) > 0.8
