@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
     REQUIRED,
@@ -126,7 +127,7 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in (init, *COMMANDS):
+for _command in (init, ask_llm, *COMMANDS):
     app.command({"next_items": "next"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
