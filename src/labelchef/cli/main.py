@@ -16,6 +16,7 @@ from labelchef.cli.options import (
     CLEAN_SETTINGS,
     REQUIRED,
     STRATEGIES,
+    ByPosition,
     campaign_files,
     console,
     file_options,
@@ -71,6 +72,7 @@ def clean(
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
+    by_position: ByPosition = False,
 ) -> None:
     """Run a whole cleaning campaign from files.
 
@@ -83,7 +85,7 @@ def clean(
     people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
     answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
-    data = read_files(campaign_files(files))
+    data = read_files(campaign_files(files, by_position=by_position))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(
             data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
@@ -128,7 +130,7 @@ def demo(
 
 app.command()(serve_command)
 for _command in (init, ask_llm, *COMMANDS):
-    app.command({"next_items": "next"}.get(_command.__name__))(_command)
+    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
 

@@ -20,6 +20,7 @@ from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
+from labelchef.web.api.exchange import TableFormat
 from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
@@ -76,11 +77,15 @@ def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = No
 
 
 @routes.get("/new")
-def new(request: Request, _: Lead, options: Options) -> Response:
+def new(
+    request: Request, _: Lead, options: Options, intake: Annotated[str, Query(max_length=_LONGEST)] = ""
+) -> Response:
     """Make a campaign."""
     return render(
         request,
         "new.html",
+        intake=intake,
+        most_mb=options.max_upload_mb,
         import_root=options.import_root,
         selectors=service.selector_choices(),
         options=list(OPTIONS.items()),
@@ -146,6 +151,7 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
         values["selectors"] = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
     elif part == "export":
         values["model_formats"] = exchange.model_formats()
+        values["table_formats"] = [one.value for one in TableFormat]
     elif part == "sources":
         values["about_sources"] = ABOUT_SOURCES
     elif part == "members":

@@ -3,6 +3,7 @@
 import contextlib
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
+from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.validation import Comparison
-from labelchef.services import campaigns, exchange, take_home, trained
+from labelchef.services import campaigns, exchange, importing, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
@@ -20,7 +22,6 @@ from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
-from labelchef.web.views import ImportView
 
 routes = Api("exchange", "/campaigns/{campaign}")
 
@@ -47,6 +48,9 @@ _TYPES = {
 }
 _MODEL_TYPE = "application/octet-stream"
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
+MOST_LINES = 1000
+"""Of an import, in the answer."""
+_VOTES_FILE = "CSV, JSONL or Parquet of item, annotator, label; or an export of Label Studio, Prodigy or another tool."
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
@@ -118,13 +122,13 @@ def import_votes(
     campaign: CampaignPath,
     _: Lead,
     ws: Store,
-    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet of item, annotator, label.")],
+    file: Annotated[UploadFile, File(description=_VOTES_FILE)],
     dry_run: Annotated[bool, Form(description="Check the file; store nothing.")] = False,
-) -> ImportView:
-    """Import votes of another tool. If one line cannot be used, nothing is stored."""
+) -> ImportReport:
+    """Import votes of another tool: what became of each line, of at most 1,000. If one cannot be used, nothing is stored."""
     with upload_folder() as folder:
-        counts = exchange.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
-    return ImportView(counts=counts, dry_run=dry_run)
+        report = importing.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
+    return replace(report, lines=report.lines[:MOST_LINES])
 
 
 @routes.get(

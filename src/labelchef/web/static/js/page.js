@@ -20,7 +20,7 @@ document.addEventListener("click", (event) => {
  * The values of a form as JSON: numbers as numbers, ticks as true and false. An empty field is left out, or sends what its
  * data-empty holds. A name with a dot, such as settings.budget, is a value inside an object.
  */
-function values(form) {
+export function values(form) {
   const body = {};
   for (const field of form.elements) {
     if (!field.name || field.disabled || field.type === "file" || (field.type === "radio" && !field.checked)) continue;
@@ -79,7 +79,21 @@ const AFTER = {
     form.reset();
     renew();
   },
-  import: (form, answer) => tell(form, `${answer.dry_run ? "Would store" : "Stored"}: ${Object.entries(answer.counts).map(([name, n]) => `${n} ${name}`).join(", ")}.`, "good"),
+  import: (form, answer) => {
+    const counts = Object.entries(answer.counts).map(([name, n]) => `${n} ${name}`).join(", ");
+    tell(form, [`${answer.dry_run ? "Would be" : "Done"}: ${counts}.`, ...answer.notes.map((note) => `${note}.`)].join(" "), "good");
+    const body = $("tbody", form);
+    body.replaceChildren(...answer.lines.map((one) => {
+      const row = document.createElement("tr");
+      row.append(...[one.line, one.item, one.annotator, one.outcome].map((text) => {
+        const cell = document.createElement("td");
+        cell.textContent = text;
+        return cell;
+      }));
+      return row;
+    }));
+    $(".lines", form).hidden = !answer.lines.length;
+  },
   replay: (form, answer) => tell(form, answer.message, answer.agrees ? "good" : "bad"),
 };
 
