@@ -155,7 +155,11 @@ def _from_arrays(
     from labelchef.campaign.data import find_files
     from labelchef.services.campaigns import create_campaign
 
-    found = find_files(folder) if folder else campaign_files(arrays, or_else=", or a --folder with them")
+    found = (
+        find_files(folder)
+        if folder
+        else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
+    )
     with workspace(home, database, make=True) as ws:
         made = create_campaign(ws, name, found, settings, who_is(person))
         _made(made, home)

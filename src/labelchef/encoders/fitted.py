@@ -269,9 +269,7 @@ def fit_encoder(
             code="columns",
         )
     groups = Counter(block.group for block in blocks)
-    scales = tuple(
-        scale_of(B) / float(np.sqrt(groups[block.group])) for block, B in zip(blocks, values, strict=True)
-    )
+    scales = tuple(scale_of(B) / float(np.sqrt(groups[block.group])) for block, B in zip(blocks, values, strict=True))
     return Encoded(FittedEncoder(tuple(blocks), scales, (1.0,) * len(blocks)), tuple(values))
 
 
