@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
     REQUIRED,
@@ -129,8 +130,7 @@ def demo(
 
 
 app.command()(serve_command)
-app.command()(predict)
-for _command in (init, *COMMANDS):
+for _command in (init, predict, ask_llm, *COMMANDS):
     app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 

@@ -31,6 +31,7 @@ import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.foreign import unfold
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
@@ -181,7 +182,7 @@ class _Folder:
 def _listed(
     paths: Iterable[Path | str | SqlQuery], role: FileRole | None, into: _Folder, progress: Progress
 ) -> list[tuple[str, FileRole | None]]:
-    """Every table below the paths; archives are unpacked, queries are asked."""
+    """Every table below the paths; archives are unpacked, queries are asked, files of other tools become tables."""
     found: list[tuple[str, FileRole | None]] = []
     for path in paths:
         if isinstance(path, SqlQuery):
@@ -198,8 +199,19 @@ def _listed(
                 f"({', '.join(formats.SUFFIXES)})",
                 code="file",
             )
-        found += [(one, role) for one in inside]
+        for one in inside:
+            found += [(one, role)] if role is not None else _unfolded(one, into)
     return found
+
+
+def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
+    """The tables of a file of another tool, else the file itself."""
+    file, part = formats.locate(path)
+    tables = unfold(file, into() / "unfolded") if part is None and file.suffix.lower() in (".json", ".jsonl") else None
+    if tables is None:
+        return [(path, None)]
+    roles = (tables.items, FileRole.ITEMS), (tables.trusted, FileRole.TRUSTED), (tables.votes, FileRole.VOTES)
+    return [(str(one), role) for one, role in roles if one is not None]
 
 
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:

@@ -7,6 +7,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from labelchef.domain.files import whole_file
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Record
 
-LABEL = "label"
 _RIGHT = (LabelOrigin.PEOPLE, LabelOrigin.TRUSTED)
 
 
@@ -24,10 +24,11 @@ class Unfolded:
     """The tables of a file of another tool."""
 
     items: Path
-    """JSON lines: id, label where people gave one, and the content."""
+    """JSON lines: id and the content."""
+    trusted: Path | None
+    """JSON lines: id, label; None where people gave no label."""
     votes: Path | None
     """JSON lines: item, source, label; None where no source says anything."""
-    note: str
 
 
 def unfold(path: Path, into: Path) -> Unfolded | None:
@@ -37,21 +38,22 @@ def unfold(path: Path, into: Path) -> Unfolded | None:
         return None
     found = FORMATS[name].read(path)
     into.mkdir(parents=True, exist_ok=True)
-    items, votes = into / f"{path.stem}-items.jsonl", into / f"{path.stem}-votes.jsonl"
-    _write(items, [_item(one) for one in found.records])
+    given = [{"id": one.id, "label": label} for one in found.records if (label := right_label(one)) is not None]
     said = [
         {"item": one.id, "source": source, "label": label}
         for one in found.records
         for source, label in (*one.votes.items(), *((p.model, p.label) for p in one.predictions))
     ]
-    if said:
-        _write(votes, said)
-    return Unfolded(items, votes if said else None, f"a file of {FORMATS[name].title}")
+    stem = into / path.stem
+    return Unfolded(
+        items=_written(stem, "items", [{"id": one.id, **_content(one)} for one in found.records]),
+        trusted=_written(stem, "labels", given) if given else None,
+        votes=_written(stem, "votes", said) if said else None,
+    )
 
 
-def _item(record: Record) -> dict[str, str | None]:
-    content = {name: value for name, value in record.content.items() if name not in ("id", LABEL)}
-    return {"id": record.id, LABEL: right_label(record), **content}
+def _content(record: Record) -> dict[str, str | None]:
+    return {name: value for name, value in record.content.items() if name not in ("id", "label")}
 
 
 def right_label(record: Record) -> str | None:
@@ -69,7 +71,9 @@ def right_label(record: Record) -> str | None:
     return counts[0][0] if counts and not tied else None
 
 
-def _write(path: Path, rows: "list[dict[str, str | None]] | list[dict[str, str]]") -> None:
+def _written(stem: Path, what: str, rows: Sequence[Mapping[str, str | None]]) -> Path:
+    path = stem.with_name(f"{stem.name}-{what}.jsonl")
     with whole_file(path) as stream:
         for row in rows:
             stream.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+    return path
