@@ -1,6 +1,7 @@
 """Export of labels, votes and the model, import of votes, report, replay, comparison of selectors."""
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Callable
 from enum import StrEnum
@@ -12,12 +13,15 @@ from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
 from labelchef.domain.validation import Comparison
+from labelchef.exchange.formats import FORMATS
+from labelchef.exchange.records import Format as ToolFormat
 from labelchef.services import campaigns, exchange, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
+from labelchef.web.problems import WebError
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
 from labelchef.web.views import ImportView
@@ -45,7 +49,9 @@ _TYPES = {
     TableFormat.JSONL: "application/x-ndjson",
     TableFormat.PARQUET: "application/vnd.apache.parquet",
 }
-_MODEL_TYPE = "application/octet-stream"
+_MODEL_TYPE, _JSON_TYPE, _ZIP_TYPE = "application/octet-stream", "application/json", "application/zip"
+DATASET_FORMATS = (*TableFormat, *FORMATS)
+"""Names of the formats of the data set: tables, and files of other tools."""
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
@@ -56,10 +62,29 @@ _TABLE: dict[str, Any] = {
 }
 
 
-@routes.get("/export/dataset", (409, "preparing", "there is no model yet"), **_TABLE)
-def export_dataset(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+@routes.get(
+    "/export/dataset",
+    (409, "preparing", "there is no model yet"),
+    (422, "format", "no such format"),
+    (422, "datasets", "the extra labelchef[datasets] is not installed"),
+    response_class=FileResponse,
+    responses={200: {"description": "The file.", "content": {**_CONTENT, _JSON_TYPE: _TEXT, _ZIP_TYPE: _BINARY}}},
+)
+def export_dataset(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    format: Annotated[
+        str, Query(description=f"One of: {', '.join(DATASET_FORMATS)}. Several files come as zip.", max_length=50)
+    ] = TableFormat.CSV,
+) -> FileResponse:
     """Every row with its content, final label, where the label comes from, votes of sources, and what is in doubt."""
-    return _file(ws, campaign, "dataset", take_home.export_dataset, format, _TYPES[format])
+    if format not in DATASET_FORMATS:
+        raise WebError(422, f"format is {format!r}; expected one of {', '.join(DATASET_FORMATS)}", code="format")
+    if format in FORMATS:
+        return _tool_file(ws, campaign, FORMATS[format])
+    table = TableFormat(format)
+    return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
 @routes.get("/export/predictions", (409, "preparing", "there is no model yet"), **_TABLE)
@@ -95,6 +120,22 @@ def export_model(
 ) -> FileResponse:
     """The final model, trained from scratch on the labels as they stand; the answer comes when it is trained."""
     return _file(ws, campaign, "model", exchange.export_model, format, _MODEL_TYPE)
+
+
+def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
+    """The data set as another tool reads it: one file as it is, several as a zip."""
+    stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
+    with contextlib.ExitStack() as stack:
+        with told_as_store_errors():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
+            (folder / stem).mkdir()
+        path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
+        kind = {".json": _JSON_TYPE, ".jsonl": _TYPES[TableFormat.JSONL]}.get(path.suffix, _MODEL_TYPE)
+        if path.is_dir() or len(list(path.parent.iterdir())) > 1:
+            with told_as_store_errors():
+                path, kind = Path(shutil.make_archive(str(folder / "all"), "zip", folder / stem)), _ZIP_TYPE
+        delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
+    return FileResponse(path, media_type=kind, filename=f"{stem}{path.suffix}", background=delete)
 
 
 def _file(
