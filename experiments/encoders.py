@@ -5,9 +5,8 @@
 Every set is read as texts. Training samples have the votes of their sources and no label; 100 or 300 trusted samples have their
 labels; test samples are seen by nobody before the end. Encoders are fitted on the texts of training and trusted samples.
 
-    tfidf            labelchef, `--encoder tfidf`: words and characters, blocks weighed by cross-validation
-    tfidf, equal     the same, all weights 1
-    both             labelchef, TF-IDF beside MiniLM, blocks weighed by cross-validation
+    tfidf            labelchef, `--encoder tfidf`: words and characters
+    both             labelchef, TF-IDF beside MiniLM, weighed by cross-validation
     both, equal      the same, all weights 1
     LR on TF-IDF     scikit-learn: TfidfVectorizer and LogisticRegression on the trusted samples, as they come
     LR-CV on TF-IDF  words in ones and twos, sublinear, C by cross-validated macro-F1
@@ -67,6 +66,7 @@ class Stored:
     E: Block
     columns: tuple[str, ...] = ("row",)
     name: str = "MiniLM"
+    group: str = "MiniLM"
 
     @property
     def width(self) -> int:
@@ -135,7 +135,8 @@ def ours(p: Problem, seed: int, *, minilm: bool) -> list[dict[str, Any]]:
     X = encoded.X
     weighing = weigh(encoded, CampaignData.of(X[:N], X_val=X[N:], y_val=y_val, **given), settings)
     found = []
-    for which, weights in (("", weighing.weights), (", equal", (1.0,) * len(encoded.blocks))):
+    equal = (1.0,) * len(encoded.blocks)
+    for which, weights in [("", weighing.weights), *([(", equal", equal)] if minilm else [])]:
         now: Encoded = encoded.weighted(weights)
         began = time.perf_counter()
         cleaner = LabelCleaner(random_state=seed)

@@ -92,7 +92,12 @@ def test_raw_files_with_a_wrong_role_become_labels_and_come_back(
     expect(page.locator("#imported tbody")).to_contain_text("decided")
     with page.expect_download(timeout=60000) as download:
         page.get_by_role("link", name="Data set as label-studio").click()
-    assert download.value.suggested_filename.endswith(".zip")
+    packed = tmp_path / "tasks.zip"
+    download.value.save_as(packed)
+    page.locator("#votes").set_input_files(packed)
+    page.get_by_role("button", name="Check only").click()
+    expect(page.locator("#imported tbody tr")).to_have_count(3)
+    expect(page.locator("#imported tbody")).not_to_contain_text("decided")
 
 
 def test_rules_are_typed_tried_and_kept(ws: Workspace, base: str, opened: Open, tmp_path: Path) -> None:
@@ -124,7 +129,8 @@ def test_files_are_dropped_and_their_names_are_text(ws: Workspace, base: str, op
         """files => {
             const transfer = new DataTransfer();
             for (const [name, body] of Object.entries(files)) transfer.items.add(new File([body], name));
-            document.querySelector('#from-files').dispatchEvent(new DragEvent('drop', { dataTransfer: transfer, bubbles: true, cancelable: true }));
+            const dropped = new DragEvent('drop', { dataTransfer: transfer, bubbles: true, cancelable: true });
+            document.querySelector('#from-files').dispatchEvent(dropped);
         }""",
         files,
     )

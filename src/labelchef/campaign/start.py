@@ -11,9 +11,10 @@ import numpy as np
 
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, Labelled
+from labelchef.campaign.judging import CrossFitted, Split
 from labelchef.campaign.learner import Fixed, Learner
 from labelchef.campaign.metrics import check_metric
-from labelchef.campaign.session import CrossFitted, Session, Split
+from labelchef.campaign.session import Session
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.tuning import Tuned, tune
 from labelchef.campaign.votes import WEAK_SOURCE

@@ -129,7 +129,7 @@ def demo(
 
 app.command()(serve_command)
 for _command in (init, *COMMANDS):
-    app.command({"next_items": "next"}.get(_command.__name__))(_command)
+    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
 

@@ -1,7 +1,7 @@
 """`labelchef init`: a workspace, and in it a campaign from the files people have."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -32,6 +32,7 @@ _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or s
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
+Value = TypeVar("Value")
 Columns = list[str] | None
 Files = list[Path] | None
 
@@ -70,7 +71,10 @@ def init(
     settings: Settings,
     person: Person = None,
 ) -> None:
-    """Make a workspace, and in it a campaign from your data: labelchef init NAME data.csv --votes votes.csv --trusted gold.csv."""
+    """Make a workspace, and in it a campaign from your data.
+
+    labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
+    """
     from labelchef.intake.detecting import Given
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
@@ -152,7 +156,7 @@ def _from_arrays(
     from labelchef.services.campaigns import create_campaign
 
     found = (
-        find_files(folder, by_position=by_position)
+        find_files(folder)
         if folder
         else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
     )
@@ -211,7 +215,7 @@ def _cut(value: str | None) -> str:
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
 
 
-def _all(values: "list[Path] | list[str] | None") -> tuple:  # type: ignore[type-arg]
+def _all(values: list[Value] | None) -> tuple[Value, ...]:
     return tuple(values or ())
 
 

@@ -41,6 +41,12 @@ _WHAT = (
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
     "and tables."
 )
+_IMPORTED = (
+    "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
+    "Argilla, crowd-kit, Hugging Face datasets)."
+)
+MOST_LINES = 20
+"""Of an import, on the screen."""
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
 
 
@@ -147,16 +153,35 @@ def export(
 @takes(ws=workspace_options())
 def import_votes(
     campaign: Campaign,
-    file: Annotated[Path, typer.Argument(help="A table of item, annotator, label: .csv, .jsonl or .parquet.")],
+    file: Annotated[Path, typer.Argument(help=_IMPORTED)],
     ws: "Workspace",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
+    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")
+    ] = None,
+    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None,
 ) -> None:
-    """Import votes of another tool. If a line cannot be used, nothing is stored."""
-    from labelchef.services import exchange
+    """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
+    from labelchef.services.importing import import_votes as service
+    from labelchef.services.importing import write_lines
 
-    counts = exchange.import_votes(ws, campaign, file, dry_run=dry_run)
-    said = ", ".join(f"{value} {key}" for key, value in counts.items())
+    parts = [one.partition("=") for one in rename or []]
+    names = {old: new for old, _, new in parts}
+    if "" in {*names, *names.values()}:
+        raise InvalidInputError(f"--rename is {rename}; expected OLD=NEW", code="rename")
+    found = service(ws, campaign, file, dry_run=dry_run, format=format, rename=names)
+    said = ", ".join(f"{value} {key}" for key, value in found.counts.items())
     console.print(f"{'would be: ' if dry_run else ''}{said}")
+    for note in found.notes:
+        console.print(note)
+    if lines is not None:
+        console.print(f"lines: {write_lines(found, lines).resolve()}")
+    else:
+        rows = [(one.line, one.item, one.annotator, one.outcome.value) for one in found.lines[:MOST_LINES]]
+        console.print(plain_table(("line", "item", "annotator", "what became of it"), rows))
+        if len(found.lines) > MOST_LINES:
+            console.print(f"… and {len(found.lines) - MOST_LINES} more; --lines FILE writes all of them")
     if not dry_run:
         move_on(ws, campaign)
 
@@ -344,6 +369,7 @@ def move_on(ws: "Workspace", campaign: str) -> None:
 
 
 def who_is(person: str | None) -> str:
+    """The person who acts: the one named, else the one who is logged in."""
     if person is not None:
         return person
     import getpass

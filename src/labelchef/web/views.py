@@ -121,13 +121,6 @@ class NewTokenView(ApiTokenInfo):
     secret: str
 
 
-class ImportView(BaseModel):
-    """What was done with a file of votes."""
-
-    counts: dict[str, int]
-    dry_run: bool
-
-
 class FileView(BaseModel):
     """How a file is used."""
 

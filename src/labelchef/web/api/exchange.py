@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +13,13 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
+from labelchef.domain.campaigns import ImportReport
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.validation import Comparison
-from labelchef.exchange.formats import FORMATS
+from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
-from labelchef.services import campaigns, exchange, take_home, trained
+from labelchef.io.archives import is_zip, unpack
+from labelchef.services import campaigns, exchange, importing, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
@@ -24,7 +28,6 @@ from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.problems import WebError
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
-from labelchef.web.views import ImportView
 
 routes = Api("exchange", "/campaigns/{campaign}")
 
@@ -53,6 +56,9 @@ _MODEL_TYPE, _JSON_TYPE, _ZIP_TYPE = "application/octet-stream", "application/js
 DATASET_FORMATS = (*TableFormat, *FORMATS)
 """Names of the formats of the data set: tables, and files of other tools."""
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
+MOST_LINES = 1000
+"""Of an import, in the answer."""
+_VOTES_FILE = "CSV, JSONL or Parquet of item, annotator, label; or an export of Label Studio, Prodigy or another tool."
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
@@ -152,6 +158,7 @@ def _file(
 
 @routes.post(
     "/import-votes",
+    (422, "file", "a zip that cannot be unpacked"),
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
@@ -159,13 +166,26 @@ def import_votes(
     campaign: CampaignPath,
     _: Lead,
     ws: Store,
-    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet of item, annotator, label.")],
+    file: Annotated[UploadFile, File(description=_VOTES_FILE)],
     dry_run: Annotated[bool, Form(description="Check the file; store nothing.")] = False,
-) -> ImportView:
-    """Import votes of another tool. If one line cannot be used, nothing is stored."""
+) -> ImportReport:
+    """Import votes of another tool: what became of each line, of at most 1,000. If one cannot be used, nothing is stored."""
     with upload_folder() as folder:
-        counts = exchange.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
-    return ImportView(counts=counts, dry_run=dry_run)
+        report = importing.import_votes(ws, campaign, _unpacked(saved(folder, file)), dry_run=dry_run)
+    return replace(report, lines=report.lines[:MOST_LINES])
+
+
+def _unpacked(path: Path) -> Path:
+    """The file of answers in a zip, as `export_dataset` gives it; other files as they are."""
+    if not is_zip(path):
+        return path
+    folder = unpack(path, path.parent)
+    inside = [folder, *sorted(one for one in folder.iterdir() if one.is_file())]
+    found = next((one for one in inside if sniff(one) is not None), None)
+    if found is None:
+        why = f"{path.name} holds no file of a tool that is known here; unpack it and send the file with the answers"
+        raise InvalidInputError(why, code="votes")
+    return found
 
 
 @routes.get(
