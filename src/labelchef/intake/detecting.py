@@ -533,13 +533,14 @@ class _Detective:
         self._named_images()
 
     def _named_images(self) -> None:
-        """A folder of images is no samples of its own where a table names most of them: it is what the table names."""
-        tables = [look for look in self.looks if look.table.media is None and look.role is not FileRole.IGNORED]
+        """A folder of images is no list of samples where a table of samples names most of them."""
+        tables = [look for look in self.looks if look.table.media is None and look.role is FileRole.ITEMS]
         for folder in (one for one in self.looks if one.table.media is not None and one.told is None):
             there = {PurePosixPath(str(name)).name for name in folder.table.frame["image"]}
             for table in tables:
-                columns = [one for name, one in table.columns.items() if one.images]
-                if any(there & {PurePosixPath(str(v)).name for v in one.values} for one in columns):
+                named = [one.values for one in table.columns.values() if one.images]
+                found = {PurePosixPath(str(name)).name for values in named for name in values} & there
+                if len(found) > len(there) / 2:
                     folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
     def _file_role(self, look: _Look) -> tuple[FileRole, str]:
