@@ -1,8 +1,8 @@
 """Files of other tools at the start of a campaign: an export of Label Studio, Prodigy or Argilla becomes plain tables.
 
-    labels by people    right labels: the final one, else the majority; rows on which people are at odds have none
-    votes, predictions  sources, under the names of the rule or model
-    content             as it is
+labels by people    right labels: the final one, else the majority; rows on which people are at odds have none
+votes, predictions  sources, under the names of the rule or model
+content             as it is
 """
 
 import json
