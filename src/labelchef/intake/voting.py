@@ -1,4 +1,4 @@
-"""Sources that look at the rows themselves: the rules and labelling functions that a plan names vote on every joined row.
+"""Sources that look at the rows themselves: rules, labelling functions and automatic sources vote on every joined row.
 
 Their votes stand beside those that came as files. A label that is no class of the rows, and a name that another source has
 already, are findings that must be mended first.
@@ -12,16 +12,24 @@ import pandas as pd
 
 from labelchef.domain.intake import FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake.raw import Raw
+from labelchef.sources.automatic import make_votes
 from labelchef.sources.functions import apply_functions, load_functions
 from labelchef.sources.rules import Rule, apply_rules, read_rules
 
 
-def with_sources(raw: Raw, plan: Plan, *, progress: Progress = no_progress) -> Raw:
-    """The same rows with the votes of the rules and functions that the plan names."""
+def with_sources(
+    raw: Raw, plan: Plan, automatic: Sequence[str] = (), *, seed: int = 0, progress: Progress = no_progress
+) -> Raw:
+    """The same rows with the votes of the rules and functions that the plan names, and of automatic sources by name."""
     rules = [rule for one in plan.of(FileRole.RULES) for rule in read_rules(Path(one.path))]
     found = raw if not rules else with_rules(raw, rules)
     for one in plan.of(FileRole.FUNCTIONS):
         found = with_functions(found, Path(one.path), progress=progress)
+    if any(one.severity is Severity.ERROR for one in found.findings):
+        return found  # what automatic sources learn from may be wrong
+    for kind in automatic:
+        votes = make_votes(kind, raw, seed=seed, progress=progress)
+        found = with_votes(found, votes, sorted(votes["source"].unique()))
     return found
 
 
