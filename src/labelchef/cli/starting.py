@@ -29,7 +29,7 @@ from labelchef.domain.settings import Settings
 
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
-_AUTO = "A source made from the trusted rows: snuba, snuba_beliefs or affinity (images); may be given again."
+_AUTO = "A source made from the trusted rows: snuba, snuba-together or affinity (images); may be given again."
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
