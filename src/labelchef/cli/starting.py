@@ -124,7 +124,7 @@ def init(
     sources: list[Path | str | SqlQuery] = list(data or [])
     if sql is not None and query is not None:
         sources.append(SqlQuery(sql, query))
-    with _Bar() as bar:
+    with WorkBar() as bar:
         looked = look(sources, given, rows=_PREVIEW, progress=bar.tell)
     _show(looked.preview)
     if not looked.preview.usable:
@@ -133,7 +133,7 @@ def init(
     if dry_run:
         return
     with workspace(home, database, make=True) as ws:
-        with _Bar() as bar:
+        with WorkBar() as bar:
             specs = encoder or ["auto"]
             made = start_campaign(ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell)
         _made(made, home)
@@ -224,7 +224,7 @@ def _named(values: str | None) -> tuple[str, ...]:
     return tuple(one.strip() for one in (values or "").split(",") if one.strip())
 
 
-class _Bar:
+class WorkBar:
     """A progress bar on a terminal; nothing elsewhere."""
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class _Bar:
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("reading", total=None)
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "WorkBar":
         self._bar.start()
         return self
 

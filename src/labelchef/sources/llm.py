@@ -22,7 +22,8 @@ answers is left out. They are a soft vote.
     {"id": "007", "logprobs": {"spam": -0.2, "ham": -1.7}}             exp, then divided by their sum
 
 `logprob` may stand for `probability`, `item` for `id`; `source` (or `model`) names the source. A label of null is no vote.
-Several lines of one source on one item, as from asking several times, are averaged: (1/k) Σ of their distributions.
+Several lines of one source on one item are one soft vote if they have the probabilities of different labels, which sum to 1.
+Else, as from asking several times, they are averaged: (1/k) Σ of their distributions.
 """
 
 import json
@@ -312,8 +313,8 @@ class LlmLabels:
 @dataclass
 class _Gathered:
     distributions: dict[tuple[str, str], list[dict[str, float]]] = field(default_factory=dict)
-    partial: list[tuple[tuple[str, str], int, str, float]] = field(default_factory=list)
-    """Votes of which only the probability of the label is known: (item and source), position, label, probability."""
+    partial: dict[tuple[str, str], dict[int, tuple[str, float]]] = field(default_factory=dict)
+    """Item and source → position among its distributions → label and probability, where only these are known."""
 
 
 def read_llm_labels(path: Path, *, source: str | None = None, classes: Sequence[str] | None = None) -> LlmLabels:
@@ -336,12 +337,20 @@ def read_llm_labels(path: Path, *, source: str | None = None, classes: Sequence[
                         n_without += 1
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(f"{path} cannot be read: {error}") from None
-    for key, position, label, p in gathered.partial:
-        others = known - {label}
-        spread = {name: (1 - p) / len(others) for name in others}
-        gathered.distributions[key][position] = {label: p if others else 1.0, **spread}
-    lengths = [len(one) for one in gathered.distributions.values()]
-    return LlmLabels(_as_votes(gathered.distributions), n_lines, n_without, sum(lengths) - len(lengths))
+    n_averaged = 0
+    for key, listed in gathered.distributions.items():
+        partial = gathered.partial.get(key, {})
+        together = dict(partial.values())
+        if 1 < len(together) == len(listed) and abs(sum(together.values()) - 1) <= _SUM_TOLERANCE:
+            total = sum(together.values())
+            listed[:] = [{label: p / total for label, p in together.items()}]
+            continue
+        n_averaged += len(listed) - 1
+        for position, (label, p) in partial.items():
+            others = known - {label}
+            spread = {name: (1 - p) / len(others) for name in others}
+            listed[position] = {label: p if others else 1.0, **spread}
+    return LlmLabels(_as_votes(gathered.distributions), n_lines, n_without, n_averaged)
 
 
 def _object(line: str, where: str) -> dict[str, Any]:
@@ -384,7 +393,7 @@ def _gather(
     listed.append(soft or {str(label): 1.0})
     p = None if soft else _probability(values, where)
     if p is not None:
-        gathered.partial.append((key, len(listed) - 1, str(label), p))
+        gathered.partial.setdefault(key, {})[len(listed) - 1] = (str(label), p)
     return True
 
 
