@@ -34,6 +34,7 @@ from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Pla
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
+from labelchef.sources.llm import looks_like_llm_labels
 
 NO_LABEL = frozenset({"", "-1"})
 """Texts that are never a label."""
@@ -107,6 +108,7 @@ class Given:
     features: tuple[Path, ...] = ()
     rules: tuple[Path, ...] = ()
     functions: tuple[Path, ...] = ()
+    llm: tuple[Path, ...] = ()
     media: tuple[Path, ...] = ()
     classes: tuple[str, ...] | None = None
     by_position: bool = False
@@ -152,6 +154,7 @@ def detect(
     for role, named in (
         (FileRole.RULES, given.rules),
         (FileRole.FUNCTIONS, given.functions),
+        (FileRole.LLM, given.llm),
         (FileRole.MEDIA, given.media),
     ):
         others = [one for one in others if one.path not in set(map(str, named))]
@@ -205,8 +208,10 @@ def _listed(
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:
     """The plan of a file that is no table."""
     file, _ = formats.locate(path)
-    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.MEDIA, FileRole.IGNORED):
+    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM, FileRole.MEDIA, FileRole.IGNORED):
         return FilePlan(path, told, why="given")
+    if told in (None, FileRole.VOTES) and file.is_file() and looks_like_llm_labels(file):
+        return FilePlan(path, FileRole.LLM, why="labels with probabilities of classes")
     if file.is_dir() or told is not None:
         return None
     if file.suffix.lower() == ".py":
