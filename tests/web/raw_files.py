@@ -3,6 +3,7 @@
 import io
 import random
 import zipfile
+from pathlib import Path
 
 from PIL import Image
 
@@ -24,7 +25,7 @@ def tweets(n: int = 120, *, seed: int = 0) -> list[tuple[str, str, str]]:
         text = PLAIN.format(
             rng.choice(PLACES), rng.choice(DAYS), rng.choice(THINGS), rng.choice(words), rng.choice(words)
         )
-        found.append((f"{k:04d}", f"{text} #{k}", label))
+        found.append((f"{k:04d}", f"Tweet {k}: {text} #{k}", label))
     return found
 
 
@@ -71,3 +72,11 @@ def zipped(files: dict[str, bytes]) -> bytes:
         for name, body in files.items():
             archive.writestr(name, body)
     return content.getvalue()
+
+
+def stored(folder: Path, files: dict[str, bytes]) -> list[Path]:
+    """The files on the disk."""
+    for name, body in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(body)
+    return [folder / name for name in files]

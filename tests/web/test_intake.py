@@ -75,14 +75,14 @@ def test_raw_files_become_a_campaign(ws: Workspace, lead: Person) -> None:
 
 def test_roles_are_corrected_and_the_preview_follows(lead: Person) -> None:
     files = tweet_files()
-    files["checked.csv"] = files.pop("gold.csv").replace(b"id,label", b"id,lf_label")  # looks like votes of a source
+    files["test.csv"] = files.pop("gold.csv")  # the name of test labels
     found = settled(lead, send(lead, files))
     where = f"/api/intakes/{found['id']}"
-    if role_of(found, "checked.csv") != "trusted":
-        assert not found["preview"] or not found["preview"]["usable"] or found["preview"]["n_trusted"] == 0
-    body: dict[str, Any] = {"files": [{"path": "checked.csv", "role": "trusted", "columns": {"lf_label": "label"}}]}
+    assert role_of(found, "test.csv") == "test"
+    assert not found["preview"]["usable"], "no label is trusted"
+    body: dict[str, Any] = {"files": [{"path": "test.csv", "role": "trusted", "columns": {"label": "label"}}]}
     found = settled(lead, lead.client.patch(where, json=body))
-    assert role_of(found, "checked.csv") == "trusted"
+    assert role_of(found, "test.csv") == "trusted"
     assert found["preview"]["n_trusted"] == 30
     body = {"files": [{"path": "votes.csv", "role": "ignored"}], "classes": ["good", "bad"]}
     found = settled(lead, lead.client.patch(where, json=body))

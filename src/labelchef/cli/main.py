@@ -23,6 +23,7 @@ from labelchef.cli.options import (
     setting_options,
     takes,
 )
+from labelchef.cli.predicting import predict
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
@@ -129,7 +130,7 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in (init, ask_llm, *COMMANDS):
+for _command in (init, predict, ask_llm, *COMMANDS):
     app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 

@@ -31,6 +31,7 @@ import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.foreign import unfold
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
@@ -184,7 +185,7 @@ class _Folder:
 def _listed(
     paths: Iterable[Path | str | SqlQuery], role: FileRole | None, into: _Folder, progress: Progress
 ) -> list[tuple[str, FileRole | None]]:
-    """Every table below the paths; archives are unpacked, queries are asked."""
+    """Every table below the paths; archives are unpacked, queries are asked, files of other tools become tables."""
     found: list[tuple[str, FileRole | None]] = []
     for path in paths:
         if isinstance(path, SqlQuery):
@@ -201,8 +202,19 @@ def _listed(
                 f"({', '.join(formats.SUFFIXES)})",
                 code="file",
             )
-        found += [(one, role) for one in inside]
+        for one in inside:
+            found += [(one, role)] if role is not None else _unfolded(one, into)
     return found
+
+
+def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
+    """The tables of a file of another tool, else the file itself."""
+    file, part = formats.locate(path)
+    tables = unfold(file, into() / "unfolded") if part is None and file.suffix.lower() in (".json", ".jsonl") else None
+    if tables is None:
+        return [(path, None)]
+    roles = (tables.items, FileRole.ITEMS), (tables.trusted, FileRole.TRUSTED), (tables.votes, FileRole.VOTES)
+    return [(str(one), role) for one, role in roles if one is not None]
 
 
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:
@@ -526,13 +538,14 @@ class _Detective:
         self._named_images()
 
     def _named_images(self) -> None:
-        """A folder of images is no samples of its own where a table names most of them: it is what the table names."""
-        tables = [look for look in self.looks if look.table.media is None and look.role is not FileRole.IGNORED]
+        """A folder of images is no list of samples where a table of samples names most of them."""
+        tables = [look for look in self.looks if look.table.media is None and look.role is FileRole.ITEMS]
         for folder in (one for one in self.looks if one.table.media is not None and one.told is None):
             there = {PurePosixPath(str(name)).name for name in folder.table.frame["image"]}
             for table in tables:
-                columns = [one for name, one in table.columns.items() if one.images]
-                if any(there & {PurePosixPath(str(v)).name for v in one.values} for one in columns):
+                named = [one.values for one in table.columns.values() if one.images]
+                found = {PurePosixPath(str(name)).name for values in named for name in values} & there
+                if len(found) > len(there) / 2:
                     folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
     def _file_role(self, look: _Look) -> tuple[FileRole, str]:

@@ -251,10 +251,8 @@ def read_csv(
         if delimiter != "\t":
             raise
         frame = _csv_frame(path, encoding, delimiter, csv.QUOTE_NONE, rows, size, progress)  # quotes are text here
-    if unguard:
-        frame = _unguarded(frame)
     check_names(path, list(frame.columns))
-    return frame, findings
+    return (_unguarded(frame) if unguard else frame), findings
 
 
 def _csv_frame(

@@ -234,6 +234,16 @@ class CorrectionForm(Form):
         )
 
 
+EncoderName = Literal["auto", "tfidf", "sentence", "pixels", "efficientnet", "table"]
+ENCODERS = (
+    ("text", "Encoder of texts", (("tfidf", "words and characters"), ("sentence", "a network for sentences"))),
+    (
+        "image",
+        "Encoder of images",
+        (("pixels", "small pictures and gradients"), ("efficientnet", "a network for photographs")),
+    ),
+)
+"""(role of the columns, title, (name, hint)) of the encoders that can be chosen on the page."""
 Words = Annotated[list[Key], Field(max_length=20_000)]
 
 
@@ -275,6 +285,9 @@ class CreateForm(Form):
     """A campaign from files that were uploaded and looked at."""
 
     name: Name
+    encoders: Annotated[list[EncoderName], Field(min_length=1, max_length=10)] = Field(
+        ["auto"], description="What makes numbers of texts, images and columns; 'auto' for what is usual."
+    )
     settings: NewSettings = Field(default_factory=NewSettings)
 
 
@@ -282,7 +295,7 @@ class CampaignForm(Form):
     """A campaign from uploaded files; the parts of the files are the fields of `CampaignFiles`."""
 
     name: Name
-    by_position: bool = False
+    by_position: Json[bool] = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
 
     def files(self) -> dict[str, list[UploadFile]]:

@@ -6,7 +6,7 @@ What `folders` keeps is enough to go on: after a restart the files are read agai
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -26,9 +26,11 @@ from labelchef.domain.intake import (
     WaitingFiles,
 )
 from labelchef.domain.settings import Settings
+from labelchef.encoders.specs import AUTO
 from labelchef.intake.detecting import Given, detect
 from labelchef.intake.joining import join
 from labelchef.intake.looking import preview
+from labelchef.intake.raw import Raw
 from labelchef.intake.voting import with_sources
 from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
@@ -157,7 +159,9 @@ def keep_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> Intak
     return _answer(ws, intake)
 
 
-def create(ws: Workspace, intake: str, name: str, settings: Settings, by: str) -> Intake:
+def create(
+    ws: Workspace, intake: str, name: str, settings: Settings, by: str, *, encoders: Sequence[str] = (AUTO,)
+) -> Intake:
     """Begin to make the campaign. `look` says how far it is and, at last, the campaign's slug."""
     _changeable(ws, intake)
     check_choices(settings)
@@ -168,7 +172,11 @@ def create(ws: Workspace, intake: str, name: str, settings: Settings, by: str) -
     if not shown.usable:
         first = next(one.message for one in shown.findings if one.severity is Severity.ERROR)
         raise ConflictError(f"no campaign can be made of these files yet: {first}", code="not_ready")
-    jobs.begin(ws, intake, IntakeState.CREATING, lambda progress: _make(ws, intake, name, settings, by, progress))
+
+    def make(read: Raw, progress: Progress) -> CampaignSummary:
+        return start_campaign(ws, name, read, settings, by, specs=encoders, progress=progress)
+
+    jobs.begin(ws, intake, IntakeState.CREATING, lambda progress: _make(ws, intake, make, progress))
     return _answer(ws, intake)
 
 
@@ -263,7 +271,9 @@ def _planned(root: Path, record: Record, progress: Progress) -> Plan:
     return detect([place, *folders.rules_files(place)], given, progress)
 
 
-def _make(ws: Workspace, intake: str, name: str, settings: Settings, by: str, progress: Progress) -> CampaignSummary:
+def _make(
+    ws: Workspace, intake: str, make: Callable[[Raw, Progress], CampaignSummary], progress: Progress
+) -> CampaignSummary:
     """Encode, store, and let go of what was uploaded. Encoders keep what they computed, so a second attempt goes on."""
     record, job = folders.read(ws, intake), jobs.find(ws, intake)
     root = folders.files_of(ws, intake, record)
@@ -273,7 +283,7 @@ def _make(ws: Workspace, intake: str, name: str, settings: Settings, by: str, pr
             read = _joined(_planned(root, record, progress), progress)
         assert read.raw is not None, "just joined"
         raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
-        made = start_campaign(ws, name, raw, settings, by, progress=progress)
+        made = make(raw, progress)
     with _change:
         folders.write(ws, intake, replace(record, campaign=made.slug))
     folders.forget_files(ws, intake)

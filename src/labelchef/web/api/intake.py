@@ -118,7 +118,8 @@ def rules_file(intake: IntakePath, _: Lead, ws: Store) -> Response:
 )
 def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> IntakeView:
     """Make the campaign, in the background: encoding may take minutes. `campaign` is its slug once `state` is 'made'."""
-    return IntakeView.of(steps.create(ws, intake, form.name, Settings.of(form.settings.given()), who.name))
+    settings = Settings.of(form.settings.given())
+    return IntakeView.of(steps.create(ws, intake, form.name, settings, who.name, encoders=form.encoders))
 
 
 @routes.delete("/{intake}", _NO_INTAKE, status_code=204)

@@ -260,6 +260,7 @@ function look({ preview }) {
     ...content.map(([name, role]) => cell(row.content[name], role, row)), el("td", { class: "short" }, row.label ?? "–"),
     preview.sources.length ? el("td", { class: "votes-of" }, ...Object.entries(row.votes).map(([source, label]) => el("span", { class: "badge" }, `${source}: ${label}`))) : null));
   $("#rows").replaceChildren(el("thead", {}, el("tr", {}, ...heads.map((word) => el("th", { scope: "col" }, word)))), el("tbody", {}, ...rows));
+  for (const field of $$(".encoders .field", create)) field.hidden = !Object.values(preview.content).includes(field.dataset.role);
   const items = now.files.find((one) => one.role === "items" && !/^[.#]/.test(one.path));
   if (!$("#name").value && items) $("#name").value = items.path.split("/").at(-1).replace(/\.[^.]*$/, "").slice(0, 100);
   if (document.activeElement?.id !== "classes") $("#classes").value = preview.classes.join("\n");
@@ -274,7 +275,8 @@ create.addEventListener("submit", async (event) => {
   tell(told, "Checking…");
   try {
     const { name, settings } = values(create);
-    await follow(await call("POST", path(now.id, "/create"), { name, settings }));
+    const encoders = $$(".encoders select", create).filter((select) => !select.closest(".field").hidden && select.value).map((select) => select.value);
+    await follow(await call("POST", path(now.id, "/create"), { name, settings, ...(encoders.length ? { encoders } : {}) }));
     if (now.problem) tell(told, now.problem, "bad");
   } catch (problem) {
     tell(told, problem.message, "bad");
