@@ -60,6 +60,9 @@ def init(
     rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None,
     functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None,
     auto: Annotated[Columns, typer.Option(help=_AUTO)] = None,
+    llm: Annotated[
+        Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")
+    ] = None,
     images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
     classes: Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")] = None,
     by_position: ByPosition = False,
@@ -81,7 +84,7 @@ def init(
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
 
-    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, images, sql]
+    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, llm, images, sql]
     if name is None and (any(raw_files) or arrays or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME FILES …", code="name")
     if (sql is None) != (query is None):
@@ -119,6 +122,7 @@ def init(
         features=_all(embeddings),
         rules=_all(rules),
         functions=_all(functions),
+        llm=_all(llm),
         media=_all(images),
         classes=_named(classes) or None,
         by_position=by_position,

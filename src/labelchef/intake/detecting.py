@@ -36,6 +36,7 @@ from labelchef.intake.foreign import unfold
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
+from labelchef.sources.llm import looks_like_llm_labels
 
 NO_LABEL = frozenset({"", "-1"})
 """Texts that are never a label."""
@@ -109,6 +110,7 @@ class Given:
     features: tuple[Path, ...] = ()
     rules: tuple[Path, ...] = ()
     functions: tuple[Path, ...] = ()
+    llm: tuple[Path, ...] = ()
     media: tuple[Path, ...] = ()
     classes: tuple[str, ...] | None = None
     by_position: bool = False
@@ -154,6 +156,7 @@ def detect(
     for role, named in (
         (FileRole.RULES, given.rules),
         (FileRole.FUNCTIONS, given.functions),
+        (FileRole.LLM, given.llm),
         (FileRole.MEDIA, given.media),
     ):
         others = [one for one in others if one.path not in set(map(str, named))]
@@ -218,8 +221,10 @@ def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:
     """The plan of a file that is no table."""
     file, _ = formats.locate(path)
-    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.MEDIA, FileRole.IGNORED):
+    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM, FileRole.MEDIA, FileRole.IGNORED):
         return FilePlan(path, told, why="given")
+    if told in (None, FileRole.VOTES) and file.is_file() and looks_like_llm_labels(file):
+        return FilePlan(path, FileRole.LLM, why="labels with probabilities of classes")
     if file.is_dir() or told is not None:
         return None
     if file.suffix.lower() == ".py":
