@@ -1,7 +1,7 @@
 """Campaigns that last: what people, pages and commands are told about them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -116,6 +116,12 @@ class CampaignFiles:
     val_items: Path | None = None
     media: Path | None = None
     """The folder the images of the items lie in."""
+    by_position: bool = False
+    """Row k of one file belongs to row k of the others, though only some of them have a column `id`."""
+
+
+FILE_NAMES = tuple(one.name for one in fields(CampaignFiles) if one.name != "by_position")
+"""The fields of `CampaignFiles` that are paths."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,14 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.foreign import unfold
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
@@ -181,7 +182,7 @@ class _Folder:
 def _listed(
     paths: Iterable[Path | str | SqlQuery], role: FileRole | None, into: _Folder, progress: Progress
 ) -> list[tuple[str, FileRole | None]]:
-    """Every table below the paths; archives are unpacked, queries are asked."""
+    """Every table below the paths; archives are unpacked, queries are asked, files of other tools become tables."""
     found: list[tuple[str, FileRole | None]] = []
     for path in paths:
         if isinstance(path, SqlQuery):
@@ -198,8 +199,19 @@ def _listed(
                 f"({', '.join(formats.SUFFIXES)})",
                 code="file",
             )
-        found += [(one, role) for one in inside]
+        for one in inside:
+            found += [(one, role)] if role is not None else _unfolded(one, into)
     return found
+
+
+def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
+    """The tables of a file of another tool, else the file itself."""
+    file, part = formats.locate(path)
+    tables = unfold(file, into() / "unfolded") if part is None and file.suffix.lower() in (".json", ".jsonl") else None
+    if tables is None:
+        return [(path, None)]
+    roles = (tables.items, FileRole.ITEMS), (tables.trusted, FileRole.TRUSTED), (tables.votes, FileRole.VOTES)
+    return [(str(one), role) for one, role in roles if one is not None]
 
 
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:
@@ -269,13 +281,19 @@ class _Column:
         return 0 < self.n_filled == self.distinct
 
     @property
+    def row_numbers(self) -> bool:
+        """Whether these are row numbers that were written with a table: they say nothing of the item, so they are never ids."""
+        return self.name == formats.NAMELESS or self.name.startswith("Unnamed:")
+
+    @property
     def called_id(self) -> bool:
-        return bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
+        named = bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
+        return named and not self.row_numbers
 
     @property
     def codes(self) -> bool:
         """Whether the values are codes such as numbers of items: distinct, short, without spaces, no fractions."""
-        if not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
+        if self.row_numbers or not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
             return False
         if not self.numeric:
             return bool(self.values.iloc[:2000].str.contains(r"\d").mean() > 0.5)
@@ -469,7 +487,7 @@ class _Detective:
             ("--image", given.image),
             ("--columns", given.columns),
             ("--labels", given.labels),
-            ("--truth", (given.truth,)),
+            ("--truth-column", (given.truth,)),
             ("--split", (given.split,)),
             ("--shown", given.shown),
         ):
@@ -512,6 +530,18 @@ class _Detective:
         for look in undecided:
             if look.role is FileRole.IGNORED:
                 self._role_of_labels(look, items)
+        self._named_images()
+
+    def _named_images(self) -> None:
+        """A folder of images is no list of samples where a table of samples names most of them."""
+        tables = [look for look in self.looks if look.table.media is None and look.role is FileRole.ITEMS]
+        for folder in (one for one in self.looks if one.table.media is not None and one.told is None):
+            there = {PurePosixPath(str(name)).name for name in folder.table.frame["image"]}
+            for table in tables:
+                named = [one.values for one in table.columns.values() if one.images]
+                found = {PurePosixPath(str(name)).name for values in named for name in values} & there
+                if len(found) > len(there) / 2:
+                    folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
     def _file_role(self, look: _Look) -> tuple[FileRole, str]:
         """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
@@ -642,6 +672,8 @@ class _Detective:
         return tuple(found)
 
     def _columns(self, look: _Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
+        if look.role is FileRole.MEDIA:
+            return {}
         roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
         key = self._id_column(look)
         if look.role is FileRole.VOTES:
@@ -660,7 +692,7 @@ class _Detective:
             for name in look.table.vectors:
                 roles[name] = ColumnRole.FEATURE
             for name, one in look.columns.items():
-                if name != key and one.numeric and not one.id_like:
+                if name != key and one.numeric and not one.id_like and not one.row_numbers:
                     roles[name] = ColumnRole.FEATURE
         elif look.role in (FileRole.TRUSTED, FileRole.TEST):
             label = self._label_column(look)
@@ -725,7 +757,9 @@ class _Detective:
             elif one.text and not chosen:
                 roles[name] = ColumnRole.TEXT
                 readable.append(name)
-        rest = [name for name in free if roles[name] is ColumnRole.IGNORED and free[name].n_filled > 0]
+        rest = [
+            n for n, one in free.items() if roles[n] is ColumnRole.IGNORED and one.n_filled > 0 and not one.row_numbers
+        ]
         has_content = chosen or any(role in (ColumnRole.TEXT, ColumnRole.IMAGE) for role in roles.values())
         self._remaining(look, roles, rest, has_content)
         vote_vectors = look.vote_vectors()
@@ -780,7 +814,7 @@ class _Detective:
             roles[name] = ColumnRole.SOURCE
             message = (
                 f"{look.title}: the labels in {name!r} are taken as a source that may be wrong. If they are "
-                f"right: --truth {name}; "
+                f"right: --truth-column {name}; "
                 f"to leave them out: --ignore {name}"
             )
         self._note("label-role", message, [name])

@@ -252,7 +252,8 @@ class Proposals:
             share = _WEIGHTS / _WEIGHTS.sum()
             first = values @ share
             second = np.maximum((values**2) @ share - first**2, 0.0)
-            self._belief = first, np.sqrt(second)
+            # the last bits depend on where arrays lie in memory, and would decide between rules that are equal
+            self._belief = first.round(9), np.sqrt(second).round(9)
         return self._belief
 
     def _prior(self) -> tuple[Float64s, Float64s]:
