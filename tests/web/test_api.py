@@ -265,18 +265,29 @@ def test_campaigns_come_newest_first(ws: Workspace, as_person: Sign, campaign: C
     assert [one["slug"] for one in page["entries"] + rest["entries"]] == made[::-1]
 
 
+def _annotation(label: str) -> dict[str, Any]:
+    chosen = {"from_name": "label", "to_name": "text", "type": "choices", "value": {"choices": [label]}}
+    return {"completed_by": {"email": "robot@example.org"}, "result": [chosen], "was_cancelled": False}
+
+
 def test_votes_of_another_tool(as_person: Sign, campaign: CampaignSummary) -> None:
     lead = as_person("lead")
     good = b"item,annotator,label\nt1,robot,dog\nt2,robot,cat\n"
     path = f"{base(campaign)}/import-votes"
     checked = lead.client.post(path, files={"file": ("votes.csv", good)}, data={"dry_run": "true"}).json()
     assert checked["dry_run"]
-    assert checked["counts"]["stored"] == 2
+    assert checked["counts"]["read"] == 2
+    assert [(one["line"], one["item"]) for one in checked["lines"]] == [(2, "t1"), (3, "t2")]
     bad = lead.client.post(path, files={"file": ("votes.csv", good + b"t3,robot,horse\n")})
     assert bad.status_code == 422
     assert "line 4" in bad.json()["detail"]
     assert lead.get(f"{base(campaign)}/ledger", params={"person": "robot"}).json()["entries"] == []
-    assert lead.client.post(path, files={"file": ("votes.csv", good)}).json()["counts"]["stored"] == 2
+    stored = lead.client.post(path, files={"file": ("votes.csv", good)}).json()
+    assert (stored["counts"], stored["lines"]) == (checked["counts"], checked["lines"])
+    assert lead.client.post(path, files={"file": ("votes.csv", good)}).json()["counts"] == {"read": 2, "unchanged": 2}
+    tasks = json.dumps([{"id": 1, "data": {"id": "t3", "text": "x"}, "annotations": [_annotation("dog")]}]).encode()
+    found = lead.client.post(path, files={"file": ("export.json", tasks)}).json()
+    assert (found["format"], found["lines"][0]["annotator"]) == ("label-studio", "robot@example.org")
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])

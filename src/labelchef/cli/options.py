@@ -44,6 +44,8 @@ ByPosition = Annotated[
 
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
+_RENAMED = {"trusted": "use_trusted"}
+"""Settings whose option has another name: --trusted names the file of trusted labels."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
     "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
@@ -107,13 +109,14 @@ def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
     """
     defaults = Settings().as_dict()
     chosen = {name: OPTIONS[name] for name in names}
-    parameters = [_parameter(name, _annotation(option), defaults[name]) for name, option in chosen.items()]
+    renamed = {_RENAMED.get(name, name): name for name in chosen}
+    parameters = [_parameter(shown, _annotation(chosen[name]), defaults[name]) for shown, name in renamed.items()]
     if "people" in chosen:
         parameters.append(_parameter("strategy", Annotated[str | None, typer.Option(help=STRATEGIES)], None))
 
     def make(given: dict[str, Any]) -> Settings:
         strategy = given.pop("strategy", None)
-        values = {name: _value(chosen[name], value) for name, value in given.items()}
+        values = {renamed[shown]: _value(chosen[renamed[shown]], value) for shown, value in given.items()}
         if strategy is not None:
             values["people"], values["suggestion_votes"] = voters_of(strategy)
         return Settings.of(values)

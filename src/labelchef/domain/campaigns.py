@@ -324,6 +324,56 @@ class CampaignStatus:
     """Items drawn by chance and predicted before they were answered."""
 
 
+class LineOutcome(StrEnum):
+    """What became of a line of an imported file."""
+
+    DECIDED = "decided"
+    """The item was not asked: its label is decided now, by the votes on it."""
+    CORRECTED = "corrected"
+    """The votes on a decided item now give another label, or none."""
+    AGREES = "agrees"
+    """The item is decided, and stays as it is."""
+    COMPLETE = "complete"
+    """The item is in the open round and has the votes it needs."""
+    WAITS = "waits for more votes"
+    """The item is in the open round and needs more votes."""
+    TIED = "no majority"
+    """The votes on an item that was not asked tie or say 'ambiguous': they wait until it is asked."""
+    LEAD = "a lead decided"
+    """The vote is stored; the decision of the lead stands."""
+    KNOWN = "known label"
+    """The label came with the data as right: it stays, and the vote is not needed."""
+    UNCHANGED = "unchanged"
+    """The same vote was there already."""
+    REPLACED = "replaced"
+    """A later line has a vote of the same person on the same item."""
+
+
+@dataclass(frozen=True)
+class ImportedLine:
+    """A line of an imported file."""
+
+    line: int
+    """Counted from 1; of a file of tasks, the number of the task."""
+    item: str
+    annotator: str
+    outcome: LineOutcome
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What was done with a file of votes, or would be done."""
+
+    format: str
+    """'table', or the tool that wrote the file."""
+    counts: Mapping[str, int]
+    """Lines read, and how many of them came to what."""
+    lines: tuple[ImportedLine, ...]
+    notes: tuple[str, ...]
+    """What was left out of the file, and assumed about it."""
+    dry_run: bool
+
+
 @dataclass(frozen=True)
 class PersonVote:
     """What someone said of an item."""

@@ -25,16 +25,18 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.foreign import unfold
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
+from labelchef.sources.llm import looks_like_llm_labels
 
 NO_LABEL = frozenset({"", "-1"})
 """Texts that are never a label."""
@@ -108,6 +110,7 @@ class Given:
     features: tuple[Path, ...] = ()
     rules: tuple[Path, ...] = ()
     functions: tuple[Path, ...] = ()
+    llm: tuple[Path, ...] = ()
     media: tuple[Path, ...] = ()
     classes: tuple[str, ...] | None = None
     by_position: bool = False
@@ -153,6 +156,7 @@ def detect(
     for role, named in (
         (FileRole.RULES, given.rules),
         (FileRole.FUNCTIONS, given.functions),
+        (FileRole.LLM, given.llm),
         (FileRole.MEDIA, given.media),
     ):
         others = [one for one in others if one.path not in set(map(str, named))]
@@ -186,7 +190,7 @@ class _Folder:
 def _listed(
     paths: Iterable[Path | str | SqlQuery], role: FileRole | None, into: _Folder, progress: Progress
 ) -> list[tuple[str, FileRole | None]]:
-    """Every table below the paths; archives are unpacked, queries are asked."""
+    """Every table below the paths; archives are unpacked, queries are asked, files of other tools become tables."""
     found: list[tuple[str, FileRole | None]] = []
     for path in paths:
         if isinstance(path, SqlQuery):
@@ -203,15 +207,28 @@ def _listed(
                 f"({', '.join(formats.SUFFIXES)})",
                 code="file",
             )
-        found += [(one, role) for one in inside]
+        for one in inside:
+            found += [(one, role)] if role is not None else _unfolded(one, into)
     return found
+
+
+def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
+    """The tables of a file of another tool, else the file itself."""
+    file, part = formats.locate(path)
+    tables = unfold(file, into() / "unfolded") if part is None and file.suffix.lower() in (".json", ".jsonl") else None
+    if tables is None:
+        return [(path, None)]
+    roles = (tables.items, FileRole.ITEMS), (tables.trusted, FileRole.TRUSTED), (tables.votes, FileRole.VOTES)
+    return [(str(one), role) for one, role in roles if one is not None]
 
 
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:
     """The plan of a file that is no table."""
     file, _ = formats.locate(path)
-    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.MEDIA, FileRole.IGNORED):
+    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM, FileRole.MEDIA, FileRole.IGNORED):
         return FilePlan(path, told, why="given")
+    if told in (None, FileRole.VOTES) and file.is_file() and looks_like_llm_labels(file):
+        return FilePlan(path, FileRole.LLM, why="labels with probabilities of classes")
     if file.is_dir() or told is not None:
         return None
     if file.suffix.lower() == ".py":
@@ -560,6 +577,18 @@ class _Detective:
         for look in undecided:
             if look.role is FileRole.IGNORED:
                 self._role_of_labels(look, items)
+        self._named_images()
+
+    def _named_images(self) -> None:
+        """A folder of images is no list of samples where a table of samples names most of them."""
+        tables = [look for look in self.looks if look.table.media is None and look.role is FileRole.ITEMS]
+        for folder in (one for one in self.looks if one.table.media is not None and one.told is None):
+            there = {PurePosixPath(str(name)).name for name in folder.table.frame["image"]}
+            for table in tables:
+                named = [one.values for one in table.columns.values() if one.images]
+                found = {PurePosixPath(str(name)).name for values in named for name in values} & there
+                if len(found) > len(there) / 2:
+                    folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
     def _file_role(self, look: _Look) -> tuple[FileRole, str]:
         """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
@@ -708,6 +737,8 @@ class _Detective:
         return tuple(found)
 
     def _columns(self, look: _Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
+        if look.role is FileRole.MEDIA:
+            return {}
         roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
         key = self.item_keys[look.path] if look.path in self.item_keys else self._id_column(look)
         if look.role is FileRole.VOTES:

@@ -37,10 +37,10 @@ independent. `labelchef` learns from trusted rows how far they can be believed.
 """
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,46 @@ _SCALE, _SHAPE = 1e-3, 0.5
 _BEFORE = 0.5
 _CONV_SIDE = 96
 _STAGES, _PLACES = (0, 2, 4, 10, 15), 8
+
+
+class Pictures(Protocol):
+    """Images that are read when they are needed."""
+
+    def __len__(self) -> int: ...
+
+    def of(self, rows: Ints) -> NDArray[Any]:
+        """The images at these positions: (k, height, width) or (k, height, width, 3), all of one size."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayPictures:
+    """Images in memory: training ones, then trusted ones."""
+
+    train: NDArray[Any]
+    trusted: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        for what, images in (("training", self.train), ("trusted", self.trusted)):
+            if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3) or min(images.shape[1:3]) < 4:
+                raise InvalidInputError(
+                    f"{what} images have shape {images.shape}; expected (n, height, width) or (n, height, width, 3) of at "
+                    "least 4 × 4 pixels",
+                    code="images",
+                )
+        if self.train.shape[1:] != self.trusted.shape[1:]:
+            raise InvalidInputError(
+                f"training images have shape {self.train.shape[1:]}, trusted ones {self.trusted.shape[1:]}; expected the same",
+                code="images",
+            )
+
+    def __len__(self) -> int:
+        return len(self.train) + len(self.trusted)
+
+    def of(self, rows: Ints) -> NDArray[Any]:
+        """The images at these positions."""
+        n = len(self.train)
+        return np.stack([self.train[i] if i < n else self.trusted[i - n] for i in rows])
 
 
 @dataclass(frozen=True)
@@ -112,8 +152,7 @@ class Coded:
 
 
 def code_affinity(
-    train: NDArray[Any],
-    trusted: NDArray[Any],
+    images: Pictures,
     y: Ints,
     n_classes: int,
     maps_of: MapsOf,
@@ -121,18 +160,16 @@ def code_affinity(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Coded:
-    """Votes on training and trusted images, (n, height, width[, 3]) each, from classes y (m,) of the trusted ones."""
+    """Votes on n training images and the m trusted ones that follow them, whose classes are y (m,)."""
     options = options or AffinityOptions()
-    _check(train, trusted, y, n_classes)
+    _check(len(images), y, n_classes)
     rng = np.random.default_rng([seed, 51])
-    pieces = _Pieces(train, trusted)
-    tables = affinities(pieces, maps_of, options, rng, progress)
-    return code_tables(tables, len(train), y, n_classes, options, seed, progress)
+    tables = affinities(images, maps_of, options, rng, progress)
+    return code_tables(tables, y, n_classes, options, seed, progress)
 
 
 def code_tables(
     tables: Sequence[Float64s],
-    n_train: int,
     y: Ints,
     n_classes: int,
     options: AffinityOptions | None = None,
@@ -141,6 +178,8 @@ def code_tables(
 ) -> Coded:
     """The same from affinity matrices (n + m, P), training rows first: any function of two items will do."""
     options = options or AffinityOptions()
+    _check(len(tables[0]), y, n_classes)
+    n_train = len(tables[0]) - len(y)
     base = []
     for k, table in enumerate(tables):
         progress("finding groups", k, len(tables) + 1)
@@ -228,36 +267,17 @@ def _k_means(rows: Float64s, k: int, seed: int) -> Ints:
 # affinities
 
 
-class _Pieces:
-    """Training and trusted images one after the other, without a copy of all."""
-
-    def __init__(self, train: NDArray[Any], trusted: NDArray[Any]) -> None:
-        self.parts = (train, trusted)
-
-    def __len__(self) -> int:
-        return len(self.parts[0]) + len(self.parts[1])
-
-    def of(self, rows: Ints) -> NDArray[Any]:
-        """The images of these positions."""
-        n = len(self.parts[0])
-        return np.stack([self.parts[0][i] if i < n else self.parts[1][i - n] for i in rows])
-
-    def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        for start in range(0, len(self), PIECE):
-            yield start, self.of(np.arange(start, min(len(self), start + PIECE)))
-
-
 def affinities(
-    images: _Pieces, maps_of: MapsOf, options: AffinityOptions, rng: np.random.Generator, progress: Progress
+    images: Pictures, maps_of: MapsOf, options: AffinityOptions, rng: np.random.Generator, progress: Progress
 ) -> list[Float64s]:
     """α matrices (n, P), by layer and rank."""
     n = len(images)
     chosen = np.sort(rng.permutation(n)[: options.prototypes])
     vectors = _prototypes(images, chosen, maps_of, options.ranks)
     tables = [np.empty((n, len(chosen)), dtype=np.float64) for _ in vectors for _ in range(options.ranks)]
-    for start, piece in images:
+    for start in range(0, n, PIECE):
         progress("comparing images", start, n)
-        for layer, maps in enumerate(maps_of(piece)):
+        for layer, maps in enumerate(maps_of(images.of(np.arange(start, min(n, start + PIECE))))):
             rows, h, w, c = maps.shape
             places = _unit(maps.reshape(rows * h * w, c))
             for z in range(options.ranks):
@@ -267,7 +287,7 @@ def affinities(
     return tables
 
 
-def _prototypes(images: _Pieces, chosen: Ints, maps_of: MapsOf, ranks: int) -> list[list[NDArray[np.float32]]]:
+def _prototypes(images: Pictures, chosen: Ints, maps_of: MapsOf, ranks: int) -> list[list[NDArray[np.float32]]]:
     """By layer and rank: (P, c) vectors of unit length."""
     found: list[list[list[NDArray[np.float32]]]] = []
     for start in range(0, len(chosen), PIECE):
@@ -295,7 +315,7 @@ def patch_maps(images: NDArray[Any]) -> Maps:
     """Patches of pixels at two scales: of a quarter and of half of the shorter side, every half patch.
 
     >>> [maps.shape for maps in patch_maps(np.zeros((3, 28, 28)))]
-    [(3, 7, 7, 50), (3, 3, 3, 50)]
+    [(3, 8, 8, 50), (3, 3, 3, 50)]
     """
     grey: Floats = np.asarray(images, dtype=np.float32)
     grey = grey.mean(axis=3) if grey.ndim == 4 else grey
@@ -357,27 +377,15 @@ def conv_maps() -> MapsOf:
     return maps_of
 
 
-def _check(train: NDArray[Any], trusted: NDArray[Any], y: Ints, n_classes: int) -> None:
-    for what, images in (("training", train), ("trusted", trusted)):
-        if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] != 3) or min(images.shape[1:3]) < 4:
-            raise InvalidInputError(
-                f"{what} images have shape {images.shape}; expected (n, height, width) or (n, height, width, 3) of at "
-                "least 4 × 4 pixels",
-                code="images",
-            )
-    if train.shape[1:] != trusted.shape[1:]:
+def _check(n: int, y: Ints, n_classes: int) -> None:
+    """Refuse what no classes can be found in: n images, of which the last len(y) are trusted."""
+    if n_classes < 2 or n < 2 * n_classes:
         raise InvalidInputError(
-            f"training images have shape {train.shape[1:]}, trusted ones {trusted.shape[1:]}; expected the same",
-            code="images",
+            f"{n} images for {n_classes} classes; expected at least two classes and two images for each", code="images"
         )
-    if n_classes < 2 or len(train) + len(trusted) < 2 * n_classes:
+    if not 0 < len(y) < n or y.min() < 0 or y.max() >= n_classes:
         raise InvalidInputError(
-            f"{len(train) + len(trusted)} images for {n_classes} classes; expected at least two classes and two images for "
-            "each",
-            code="images",
-        )
-    if len(y) != len(trusted) or len(y) == 0 or y.min() < 0 or y.max() >= n_classes:
-        raise InvalidInputError(
-            f"{len(y)} classes for {len(trusted)} trusted images; expected one each, from 0 to {n_classes - 1} (--trusted)",
+            f"{len(y)} trusted images of {n}, classes {sorted(set(y.tolist()))}; expected some trusted images and some others, "
+            f"with classes from 0 to {n_classes - 1} (--trusted)",
             code="trusted",
         )

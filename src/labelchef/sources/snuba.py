@@ -94,11 +94,15 @@ class Primitives:
     """(m, p) numbers, NaN where a value is missing."""
     train: NDArray[Any]
     """(n, p)"""
-    presence: bool = False
-    """0 or 1 everywhere: whether a word is there."""
+    presence: Bools
+    """(p,) columns of 0 and 1 that say whether something is there, such as a word."""
 
     def __post_init__(self) -> None:
         p = len(self.names)
+        if self.presence.shape != (p,):
+            raise InvalidInputError(
+                f"presence has shape {self.presence.shape}; expected ({p},), one for each name", code="primitives"
+            )
         for what, array in (("trusted", self.trusted), ("train", self.train)):
             if array.ndim != 2 or array.shape[1] != p:
                 raise InvalidInputError(
@@ -209,13 +213,14 @@ class Heuristic:
     """The class it votes for where P is small; None: no vote there."""
     model: SmallModel
     beta: float
-    presence: bool
+    silent_absence: bool
+    """Whether rows without any of the words get no vote."""
     f1: float = 0.0
     """On the trusted rows it was made from: too good, see the header."""
 
     def vote(self, primitives: NDArray[Any]) -> Ints:
         """(n,) class ids for rows of primitives (n, p), −1 for no vote."""
-        P, speaks = _probability(self.model, primitives[:, list(self.columns)], self.presence)
+        P, speaks = _probability(self.model, primitives[:, list(self.columns)], self.silent_absence)
         positive, negative = _sides(P, np.float64(self.beta))
         votes = np.where(positive, self.positive, NO_VOTE)
         if self.negative is not None:
@@ -230,7 +235,7 @@ class Heuristic:
     def text(self, classes: Sequence[str]) -> str:
         """In words, for the name of a source."""
         what = " + ".join(self.names)
-        if isinstance(self.model, Stump) and not self.presence:
+        if isinstance(self.model, Stump) and not self.silent_absence:
             what = f"{what} {'>' if self.model.above > self.model.below else '≤'} {self.model.cut:.4g}"
         otherwise = "" if self.negative is None else f", else {classes[self.negative]}"
         return f"{what} → {classes[self.positive]}{otherwise}"
@@ -340,7 +345,7 @@ def folds(y: Ints, k: int, seed: int) -> Ints:
     """(m,) the fold 0 … k−1 of every row; rows of one class are spread evenly over the folds.
 
     >>> folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
-    [1, 0, 0, 1, 0, 1]
+    [0, 0, 1, 1, 1, 0]
     """
     rng = np.random.default_rng([seed, 32])
     order = rng.permutation(len(y))
@@ -386,6 +391,14 @@ def _spoken(beliefs: Float64s, votes: Ints) -> Float64s:
     return np.where((votes != NO_VOTE).any(axis=1)[:, None], beliefs, np.nan)
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Primitives that candidates are made of."""
+
+    columns: Ints
+    silent_absence: bool
+
+
 @dataclass
 class _Pool:
     """Candidates of one kind and class: q models with their probabilities, rows by candidate."""
@@ -395,6 +408,8 @@ class _Pool:
     negative: int | None
     columns: Sequence[tuple[int, ...]]
     models: Sequence[SmallModel]
+    silent_absence: bool
+    """Whether rows without any of the words get no vote."""
     trusted: Float64s
     """(m, q) P; NaN: no vote."""
     train: Float64s
@@ -418,7 +433,6 @@ class _Synthesis:
         self.scored = self.primitives.train[rows]
         self.shares = np.bincount(self.y, minlength=self.n_classes) / len(self.y)
         self.covered = np.zeros(size, dtype=bool)
-        self.silent_absence = self.primitives.presence and not self.options.absent_votes
 
     def run(self) -> Run:
         rows = np.ones(len(self.y), dtype=bool)
@@ -477,36 +491,40 @@ class _Synthesis:
         del self.committed[self.options.most :]
 
     def _pools(self, rows: Bools) -> Iterator[_Pool]:
-        two_sided = self.n_classes == 2 and not self.silent_absence
-        for c in [1] if two_sided else range(self.n_classes):
-            target = self.y[rows] == c
-            if target.sum() < 2 or target.all():
-                continue
-            negative = 0 if two_sided else None
-            for kind in self.options.kinds:
-                if kind == "tree":
-                    yield self._stumps(rows, c, negative)
-            wider = [kind for kind in self.options.kinds if kind != "tree" or self.options.largest > 1]
-            if wider:
-                yield from self._wider(rows, c, negative, wider)
+        """Candidates by class and kind; primitives of presence and others are not mixed."""
+        for presence in (True, False):
+            group = _Group(
+                np.flatnonzero(self.primitives.presence == presence), presence and not self.options.absent_votes
+            )
+            two_sided = self.n_classes == 2 and not group.silent_absence
+            for c in [1] if two_sided else range(self.n_classes):
+                target = self.y[rows] == c
+                if len(group.columns) == 0 or target.sum() < 2 or target.all():
+                    continue
+                negative = 0 if two_sided else None
+                if "tree" in self.options.kinds:
+                    yield self._stumps(rows, c, negative, group)
+                wider = [kind for kind in self.options.kinds if kind != "tree" or self.options.largest > 1]
+                if wider:
+                    yield from self._wider(rows, c, negative, wider, group)
 
-    def _stumps(self, rows: Bools, c: int, negative: int | None) -> _Pool:
+    def _stumps(self, rows: Bools, c: int, negative: int | None, group: _Group) -> _Pool:
         """Every primitive by itself, cut where the two sides are purest (Gini); leaves (k + 1)/(n + 2)."""
         P = self.primitives.trusted
         columns, models = [], []
         target = self.y[rows] == c
-        for j in range(P.shape[1]):
+        for j in group.columns.tolist():
             values = P[rows, j].astype(np.float64)
             here = ~np.isnan(values)
-            stump = _best_stump(values[here], target[here], presence=self.primitives.presence)
+            stump = _best_stump(values[here], target[here])
             if stump is not None:
                 columns.append((j,))
                 models.append(stump)
-        return self._pool("tree", c, negative, columns, models)
+        return self._pool("tree", c, negative, columns, models, group.silent_absence)
 
-    def _wider(self, rows: Bools, c: int, negative: int | None, kinds: list[str]) -> Iterator[_Pool]:
+    def _wider(self, rows: Bools, c: int, negative: int | None, kinds: list[str], group: _Group) -> Iterator[_Pool]:
         """Subsets of the primitives that are best alone, by scikit-learn."""
-        alone = self._stumps(rows, c, negative)
+        alone = self._stumps(rows, c, negative, group)
         f1 = self._thresholds(alone, rows)[1]
         best = np.argsort(-f1, kind="stable")[: self.options.widest]
         singles = sorted(alone.columns[q][0] for q in best)
@@ -522,19 +540,25 @@ class _Synthesis:
                         continue
                     columns.append(chosen)
                     models.append(Estimator(_estimator(kind, size, len(inside)).fit(values[usable], inside)))
-            yield self._pool(kind, c, negative, columns, models)
+            yield self._pool(kind, c, negative, columns, models, group.silent_absence)
 
     def _pool(
-        self, kind: str, c: int, negative: int | None, columns: Sequence[tuple[int, ...]], models: Sequence[SmallModel]
+        self,
+        kind: str,
+        c: int,
+        negative: int | None,
+        columns: Sequence[tuple[int, ...]],
+        models: Sequence[SmallModel],
+        silent_absence: bool,
     ) -> _Pool:
         tables = []
         for rows in (self.primitives.trusted, self.scored):
             table = np.full((len(rows), len(columns)), np.nan)
             for q, (chosen, model) in enumerate(zip(columns, models, strict=True)):
-                P, speaks = _probability(model, rows[:, list(chosen)], self.silent_absence)
+                P, speaks = _probability(model, rows[:, list(chosen)], silent_absence)
                 table[speaks, q] = P[speaks]
             tables.append(table)
-        return _Pool(kind, c, negative, columns, models, tables[0], tables[1])
+        return _Pool(kind, c, negative, columns, models, silent_absence, tables[0], tables[1])
 
     def _thresholds(self, pool: _Pool, rows: Bools) -> tuple[Float64s, Float64s]:
         """β (q,) with the best F1 (q,) on the rows; of equal ones the smallest."""
@@ -582,7 +606,7 @@ class _Synthesis:
         names = tuple(self.primitives.names[j] for j in pool.columns[q])
         heuristic = Heuristic(
             pool.kind, pool.columns[q], names, pool.positive, pool.negative, pool.models[q], beta_q,
-            self.silent_absence, f1_q,
+            pool.silent_absence, f1_q,
         )  # fmt: skip
         self.committed.append(heuristic)
         self.covered |= heuristic.vote(self.scored) != NO_VOTE
@@ -619,15 +643,12 @@ def _probability(model: SmallModel, values: NDArray[Any], silent_absence: bool) 
     return model.probability(np.nan_to_num(values)), speaks
 
 
-def _best_stump(values: Float64s, target: Bools, *, presence: bool) -> Stump | None:
+def _best_stump(values: Float64s, target: Bools) -> Stump | None:
     """The cut with the least Gini impurity; None where the values do not differ."""
-    if presence:
-        cuts = np.array([0.5])
-    else:
-        known = np.unique(values)
-        if len(known) > _CUTS + 1:
-            known = np.unique(np.quantile(values, np.linspace(0, 1, _CUTS + 2)))
-        cuts = (known[1:] + known[:-1]) / 2
+    known = np.unique(values)
+    if len(known) > _CUTS + 1:
+        known = np.unique(np.quantile(values, np.linspace(0, 1, _CUTS + 2)))
+    cuts = (known[1:] + known[:-1]) / 2
     above = values[:, None] > cuts
     n_above = above.sum(axis=0)
     usable = (n_above > 0) & (n_above < len(values))
