@@ -20,12 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.intake import FileRole
+from labelchef.intake.detecting import Given
+from labelchef.services.starting import look
 from labelchef.sources import asking
 from labelchef.sources.asking import Asked, Endpoint, Limits, ask, estimate
 from labelchef.sources.llm import (
     LabelRequest,
     Token,
     contents_of,
+    looks_like_llm_labels,
     read_answer,
     read_llm_labels,
     read_request,
@@ -639,6 +643,7 @@ def prepared(folder: Path, server: LlmServer, n: int) -> list[str]:
     return [*files, "--text", "text", "--endpoint", server.url, "--model", "tiny"]
 
 
+@pytest.mark.slow
 def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
     def slowly(seen: Seen) -> Said:
         said = right(seen)
@@ -670,6 +675,7 @@ def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
     assert "sk-hidden" not in out + wrong
 
 
+@pytest.mark.slow
 def test_the_command_stops_at_the_ceiling_and_says_what_is_left(tmp_path: Path) -> None:
     with serving(right) as server:
         arguments = prepared(tmp_path, server, 50)
@@ -688,6 +694,7 @@ def test_the_command_stops_at_the_ceiling_and_says_what_is_left(tmp_path: Path) 
         assert len(server.seen) * 0.07 <= 2.5
 
 
+@pytest.mark.slow
 def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     with serving(right) as server:
         arguments = prepared(tmp_path, server, 3)
@@ -701,3 +708,61 @@ def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
         assert refused.returncode == 2
         assert why in wrong
         assert "Traceback" not in wrong
+
+
+# --- on the way into a campaign ---
+
+
+def test_labels_of_an_llm_join_the_votes_of_rules(tmp_path: Path) -> None:
+    frame = rows(30)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    truth = ["spam" if i % 3 == 0 else "ham" for i in range(30)]
+    pd.DataFrame({"id": frame["id"], "label": truth}).head(12).to_csv(tmp_path / "gold.csv", index=False)
+    lines = [
+        json.dumps({"id": key, "label": label, "probability": 0.9})
+        for key, label in zip(frame["id"], truth, strict=True)
+    ]
+    path = written(tmp_path, *lines, '{"id": "nobody", "label": "ham"}', '{"id": "000", "label": null}')
+    rule = '[[rules]]\nname = "wins"\nkind = "keyword"\ncolumn = "text"\nlabel = "spam"\nwords = ["win"]\n'
+    (tmp_path / "rules.toml").write_text(rule)
+    for said in (
+        Given(trusted=(tmp_path / "gold.csv",), rules=(tmp_path / "rules.toml",), llm=(path,)),
+        Given(
+            trusted=(tmp_path / "gold.csv",), rules=(tmp_path / "rules.toml",), votes=(path,)
+        ),  # found by what is in it
+    ):
+        looked = look([tmp_path / "data.csv"], said)
+        assert [one.role for one in looked.plan.files if one.path == str(path)] == [FileRole.LLM]
+        assert looked.preview.sources == ("gpt", "wins")
+        votes = looked.raw.votes
+        assert votes["probability"].notna().all()
+        assert votes.groupby(["item", "source"])["probability"].sum().to_numpy() == pytest.approx(1.0)
+        codes = {one.code: one for one in looked.raw.findings}
+        assert codes["llm-items"].examples == ("nobody",)
+        assert codes["llm-without-label"].count == 1
+        assert looked.preview.usable
+    path.write_text(path.read_text().replace('"label": "ham"', '"label": "Ham"', 1))
+    looked = look([tmp_path / "data.csv"], Given(trusted=(tmp_path / "gold.csv",), llm=(path,)))
+    assert "votes for 'Ham', which is no class" in next(
+        one.message for one in looked.raw.findings if one.code == "vote_class"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ('{"id": "1", "probabilities": {"a": 1}}', True),
+        ('{"item": "1", "logprobs": {"a": -1}}', True),
+        ('{"id": "1", "label": "a", "logprob": -1}', True),
+        ('{"id": "1", "label": "a", "source": "s", "probability": 1}', False),  # a long table
+        ('{"id": "1", "label": "a"}', False),
+        ('{"id": "1", "probabilities": [1]}', False),
+        ('{"probabilities": {"a": 1}}', False),
+        ("{", False),
+        ("[]", False),
+    ],
+)
+def test_files_of_llm_labels_are_told_from_tables(tmp_path: Path, line: str, is_one: bool) -> None:
+    assert looks_like_llm_labels(written(tmp_path, line)) == is_one
+    (tmp_path / "x.csv").write_text(line)
+    assert not looks_like_llm_labels(tmp_path / "x.csv")

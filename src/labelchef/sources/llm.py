@@ -45,6 +45,7 @@ SOURCE_NAMES = ("source", "model")
 LONGEST_CONTENT = 8000
 """Characters of a row that a question holds."""
 MOST_CLASSES = 500
+_SOFT_NAMES = ("probabilities", "logprobs")
 _SUM_TOLERANCE = 1e-3
 _LARGEST_REQUEST = 1_000_000
 
@@ -317,11 +318,31 @@ class _Gathered:
     """Item and source → position among its distributions → label and probability, where only these are known."""
 
 
-def read_llm_labels(path: Path, *, source: str | None = None, classes: Sequence[str] | None = None) -> LlmLabels:
+def looks_like_llm_labels(path: Path) -> bool:
+    """Whether the first line of a JSONL file holds what no plain table of votes has: probabilities of classes in an object, or a
+    label with its probability and no column that names sources."""
+    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+        return False
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            values = json.loads(stream.readline(_LARGEST_REQUEST))
+    except (OSError, ValueError, RecursionError):
+        return False
+    if not isinstance(values, dict) or not any(name in values for name in ITEM_NAMES):
+        return False
+    if any(isinstance(values.get(name), dict) for name in _SOFT_NAMES):
+        return True
+    named = any(name in values for name in SOURCE_NAMES)
+    return "label" in values and not named and any(name in values for name in ("probability", "logprob"))
+
+
+def read_llm_labels(
+    path: Path, *, source: str | None = None, classes: Sequence[str] | None = None, strict: bool = True
+) -> LlmLabels:
     """The votes in a JSONL file of labels by an LLM; the module's header has the forms.
 
-    `source` names the source of lines that do not: the file's name by default. `classes` are those that may occur; without them,
-    those that do.
+    `source` names the source of lines that do not: the file's name by default. `classes` are those that may occur, or, without
+    `strict`, some of them.
     """
     known, gathered = set(classes or ()), _Gathered()
     n_lines = n_without = 0
@@ -332,7 +353,12 @@ def read_llm_labels(path: Path, *, source: str | None = None, classes: Sequence[
                     n_lines += 1
                     where = f"{path}, line {number}"
                     if not _gather(
-                        _object(line, where), where, source or path.stem, known, gathered, fixed=classes is not None
+                        _object(line, where),
+                        where,
+                        source or path.stem,
+                        known,
+                        gathered,
+                        fixed=strict and classes is not None,
                     ):
                         n_without += 1
     except (OSError, UnicodeDecodeError) as error:
@@ -422,7 +448,7 @@ def _probability(values: Mapping[str, Any], where: str) -> float | None:
 
 def _distribution(values: Mapping[str, Any], where: str) -> dict[str, float] | None:
     """The probabilities of classes, if they are given."""
-    name = next((name for name in ("probabilities", "logprobs") if values.get(name) is not None), None)
+    name = next((name for name in _SOFT_NAMES if values.get(name) is not None), None)
     if name is None:
         return None
     given = values[name]
