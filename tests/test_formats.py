@@ -84,7 +84,7 @@ NULLABLE = {
     "truth": (pd.array([True, None, False], dtype="boolean"), ["True", None, "False"]),
     "text": (pd.array(["007", None, ""], dtype="string"), ["007", None, ""]),
     "category": (pd.Categorical(["a", None, "b"]), ["a", None, "b"]),
-    "day": (pd.to_datetime(["2020-01-02", None, "2020-01-03"]), ["2020-01-02", None, "2020-01-03"]),
+    "day": (pd.to_datetime(pd.Series(["2020-01-02", None, "2020-01-03"])), ["2020-01-02", None, "2020-01-03"]),
     "time": (pd.to_datetime(["2020-01-02T03:04:05"] * 3), ["2020-01-02T03:04:05"] * 3),
 }
 

@@ -15,7 +15,7 @@ from labelchef.services import campaigns, worker
 from labelchef.services.intake import folders, jobs, steps
 from labelchef.services.workspace import Workspace
 from tests.web.conftest import NASTY, Person
-from tests.web.raw_files import image_files, tweet_files, tweets, zipped
+from tests.web.raw_files import BAD, GOOD, image_files, tweet_files, tweets, zipped
 
 Sign = Callable[[str], Person]
 
@@ -304,3 +304,32 @@ def test_contents_are_text(lead: Person) -> None:
     files["tweets.csv"] = files["tweets.csv"].replace(b'#0"', ("#0 " + NASTY.replace('"', '""') + '"').encode())
     found = settled(lead, send(lead, files))
     assert found["preview"]["usable"]
+
+
+def test_rules_are_suggested_and_the_answers_are_kept(ws: Workspace, lead: Person) -> None:
+    found = settled(lead, send(lead, tweet_files()))
+    where = f"/api/intakes/{found['id']}/suggestion"
+    said: dict[tuple[str, str], bool | None] = {}
+    answer = lead.get(where, params={"column": "text"})
+    for _ in range(8):
+        assert answer.status_code == 200, answer.text
+        rule, shown = answer.json()["rule"], answer.json()
+        word, label = rule["words"][0], rule["label"]
+        assert (word, label) not in said, "nothing is asked twice"
+        assert all(word in text.lower() for text in shown["texts"])
+        said[word, label] = {"good": word in GOOD, "bad": word in BAD}[label] if word in GOOD + BAD else None
+        answer = lead.post(where, {"column": "text", "word": word, "label": label, "useful": said[word, label]})
+    assert answer.json()["answered"] == 8
+    assert sum(useful is True for useful in said.values()) >= 3, "trusted rows order the proposals"
+    jobs.close(ws)
+    settled(lead, lead.get(f"/api/intakes/{found['id']}"))
+    again = lead.get(where, params={"column": "text"}).json()
+    assert again == answer.json(), "a restart loses no answer"
+    rules = lead.post(f"/api/intakes/{found['id']}/rules", {"rules": [again["rule"]]}).json()
+    assert rules["rules"][0]["n_votes"] >= again["matched"], "a rule as it is typed"
+    for body, code in (
+        ({"column": "no such", "word": "x", "label": "good", "useful": True}, "file"),
+        ({"column": "text", "word": "no such word", "label": "good", "useful": True}, "unknown_rule"),
+    ):
+        wrong = lead.post(where, body)
+        assert (wrong.status_code, wrong.json()["code"]) == (422, code)

@@ -119,6 +119,15 @@ def test_rules_are_typed_tried_and_kept(ws: Workspace, base: str, opened: Open, 
     expect(page.locator("#counts")).to_contain_text("4sources")
     page.get_by_role("button", name="Remove the rule").click()
     expect(page.locator("#counts")).to_contain_text("3sources")
+    page.get_by_role("button", name="Suggest rules").click()
+    expect(page.get_by_role("button", name="Useful", exact=True)).to_be_focused()
+    first = page.locator("#suggestion p").first.text_content()
+    page.keyboard.press("Enter")
+    expect(page.locator("#counts")).to_contain_text("4sources")
+    expect(page.locator("#suggestion p").first).not_to_have_text(first or "")
+    page.get_by_role("button", name="Don’t know").click()
+    expect(page.locator("#suggestion")).to_contain_text("2 answered")
+    expect(page.locator("#rules-table tbody tr")).to_have_count(1)
 
 
 def test_files_are_dropped_and_their_names_are_text(ws: Workspace, base: str, opened: Open) -> None:

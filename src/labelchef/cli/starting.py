@@ -29,6 +29,7 @@ from labelchef.domain.settings import Settings
 
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
+_AUTO = "A source made from the trusted rows: snuba, snuba-together or affinity (images); may be given again."
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
@@ -58,6 +59,7 @@ def init(
     embeddings: Annotated[Files, typer.Option(help="Numbers for each row that the model learns from.")] = None,
     rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None,
     functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None,
+    auto: Annotated[Columns, typer.Option(help=_AUTO)] = None,
     llm: Annotated[
         Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")
     ] = None,
@@ -129,7 +131,7 @@ def init(
     if sql is not None and query is not None:
         sources.append(SqlQuery(sql, query))
     with WorkBar() as bar:
-        looked = look(sources, given, rows=_PREVIEW, progress=bar.tell)
+        looked = look(sources, given, automatic=auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell)
     _show(looked.preview)
     if not looked.preview.usable:
         wrong = next(one for one in looked.preview.findings if one.severity is Severity.ERROR)

@@ -1,4 +1,4 @@
-"""Sources beside tables of votes: the rules and labelling functions that a plan names vote on every joined row, LLMs on theirs.
+"""Sources beside tables of votes: rules, labelling functions and automatic sources vote on every joined row, LLMs on theirs.
 
 Their votes stand beside those that came as files. A label that is no class of the rows, and a name that another source has
 already, are findings that must be mended first.
@@ -12,6 +12,7 @@ import pandas as pd
 
 from labelchef.domain.intake import FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake.raw import Raw
+from labelchef.sources.automatic import make_votes
 from labelchef.sources.functions import apply_functions, load_functions
 from labelchef.sources.llm import read_llm_labels
 from labelchef.sources.rules import Rule, apply_rules, read_rules
@@ -19,14 +20,21 @@ from labelchef.sources.rules import Rule, apply_rules, read_rules
 _PROBABILITY = "probability"
 
 
-def with_sources(raw: Raw, plan: Plan, *, progress: Progress = no_progress) -> Raw:
-    """The same rows with the votes of the rules and functions that the plan names."""
+def with_sources(
+    raw: Raw, plan: Plan, automatic: Sequence[str] = (), *, seed: int = 0, progress: Progress = no_progress
+) -> Raw:
+    """The same rows with the votes of the rules and functions that the plan names, and of automatic sources by name."""
     rules = [rule for one in plan.of(FileRole.RULES) for rule in read_rules(Path(one.path))]
     found = raw if not rules else with_rules(raw, rules)
     for one in plan.of(FileRole.FUNCTIONS):
-        found = with_functions(found, Path(one.path), progress=progress)
+        found = with_functions(found, Path(one.path), classes=plan.classes, progress=progress)
     for one in plan.of(FileRole.LLM):
         found = with_llm(found, Path(one.path))
+    if any(one.severity is Severity.ERROR for one in found.findings):
+        return found  # what automatic sources learn from may be wrong
+    for kind in automatic:
+        votes = make_votes(kind, raw, seed=seed, progress=progress)
+        found = with_votes(found, votes, sorted(votes["source"].unique()))
     return found
 
 
@@ -35,10 +43,16 @@ def with_rules(raw: Raw, rules: Sequence[Rule]) -> Raw:
     return with_votes(raw, apply_rules(rules, rows_of(raw)), [rule.name for rule in rules])
 
 
-def with_functions(raw: Raw, path: Path, *, progress: Progress = no_progress) -> Raw:
-    """The same rows with the votes of the labelling functions in a Python file, which is executed."""
-    file = load_functions(path)
-    voted = apply_functions(file.functions, rows_of(raw), classes=file.classes or raw.classes, progress=progress)
+def with_functions(
+    raw: Raw, path: Path, *, classes: Sequence[str] | None = None, progress: Progress = no_progress
+) -> Raw:
+    """The same rows with the votes of the labelling functions in a Python file, which is executed.
+
+    `classes` are those that the user named, in the order of their ids. The classes of the rows do not stand in for them: they are
+    in alphabetical order, which ids need not follow.
+    """
+    file = load_functions(path, classes=classes)
+    voted = apply_functions(file.functions, rows_of(raw), classes=file.classes, progress=progress)
     names = [one.name for one in file.functions]
     return with_votes(replace(raw, findings=(*raw.findings, *voted.findings)), voted.votes, names)
 

@@ -281,6 +281,15 @@ class RulesForm(Form):
         return found
 
 
+class UsefulForm(Form):
+    """Whether a proposed rule is useful."""
+
+    column: Key
+    word: Key
+    label: Key
+    useful: bool | None = Field(description="Null: don't know.")
+
+
 class CreateForm(Form):
     """A campaign from files that were uploaded and looked at."""
 

@@ -27,6 +27,7 @@ from labelchef.domain.intake import (
 )
 from labelchef.domain.learning import InUse
 from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, Standing
+from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
@@ -228,6 +229,28 @@ class RulesView(BaseModel):
             for one in facts.rules
         ]
         return cls(rules=rules, n_rows=facts.n_rows, n_covered=facts.n_covered, n_conflicts=facts.n_conflicts)
+
+
+class SuggestionView(BaseModel):
+    """A rule to say yes or no to."""
+
+    rule: dict[str, Any] = Field(description="As a rules file has it; if it is useful, add it to the rules.")
+    probability: float = Field(description="How probable it is, after the answers so far, that it is useful.")
+    matched: int = Field(description="Training rows that it votes on.")
+    coverage: float = Field(description="Their share.")
+    new: int = Field(description="Of these, rows that no useful rule votes on yet.")
+    conflicts: int = Field(description="Of these, rows on which a useful rule votes for another class.")
+    trusted_matched: int
+    trusted_right: int
+    texts: list[str] = Field(description="Some of the rows.")
+    answered: int = Field(description="Answers so far.")
+
+    @classmethod
+    def of(cls, found: Suggestion) -> "SuggestionView":
+        """Of the service's answer."""
+        same = ("probability", "matched", "coverage", "new", "conflicts", "trusted_matched", "trusted_right")
+        values = {name: getattr(found.proposal, name) for name in same}
+        return cls(rule=dict(found.rule), texts=list(found.texts), answered=found.answered, **values)
 
 
 class HealthView(BaseModel):

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ KEPT_SECONDS = 14 * 86400.0
 """After this time without a change, an intake is deleted."""
 MOST_INTAKES = 50
 """Intakes of a workspace at one time."""
+changing = threading.Lock()
+"""Held while a record is read and written again."""
 _FILES, _RECORD = "files", "intake.json"
 _ID = re.compile(r"[0-9a-f]{16}")
 _IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff"})
@@ -61,6 +64,8 @@ class Record:
     classes: tuple[str, ...] | None = None
     rules: tuple[Mapping[str, object], ...] = ()
     """Rules that were made on the page, as `sources.rules.rule_of` reads them."""
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Column of text → what was said of the rules that were proposed for it, as `Proposals.state` gives it."""
     plan: Plan | None = None
     """As it was read last; its paths are relative."""
     campaign: str | None = None

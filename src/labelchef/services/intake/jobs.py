@@ -16,6 +16,7 @@ from labelchef.domain.errors import LabelchefError
 from labelchef.domain.intake import IntakeState, Preview, Progress, Working
 from labelchef.intake.raw import Raw
 from labelchef.services.workspace import Workspace
+from labelchef.sources.interactive import Proposals
 from labelchef.sources.rules import RuleBoard
 
 PATIENCE = 0.7
@@ -37,6 +38,8 @@ class Bench:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     board: RuleBoard | None = None
+    proposals: dict[str, Proposals] = field(default_factory=dict)
+    """Column of text → the rules that are proposed for it."""
 
 
 @dataclass(frozen=True)

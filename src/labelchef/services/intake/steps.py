@@ -4,7 +4,6 @@ What `folders` keeps is enough to go on: after a restart the files are read agai
 """
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,9 +39,6 @@ from labelchef.services.shared import moment, writing_to
 from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
-
-_change = threading.Lock()
-"""Held while a record is read and written again."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ def list_intakes(ws: Workspace) -> list[WaitingFiles]:
 
 def correct(ws: Workspace, intake: str, said: Correction) -> Intake:
     """Use files and columns as the user says, and read them again. A new role of a file undoes what was said of its columns."""
-    with _change:
+    with folders.changing:
         record = _changeable(ws, intake)
         _check(record.plan, said)
         columns = {path: roles for path, roles in record.columns.items() if path not in said.roles}
@@ -149,7 +145,7 @@ def _check(plan: Plan | None, said: Correction) -> None:
 
 def keep_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> Intake:
     """Use these rules of the page, in place of those before. They are sources like those of the files."""
-    with _change:
+    with folders.changing:
         record = _changeable(ws, intake)
         _, raw = read_rows(ws, intake)
         made = rules_of(rules, raw.classes)
@@ -226,7 +222,7 @@ def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
         if record.folder is None:
             folders.unpack(root, progress)
         plan = _planned(root, record, progress)
-        with _change:
+        with folders.changing:
             progress("reading", 0, 0)  # ends here if another reading has begun
             folders.write(ws, intake, replace(folders.read(ws, intake), plan=_renamed(plan, root)))
         return _looked_at(_joined(plan, progress), plan, record, root)
@@ -284,7 +280,7 @@ def _make(
         assert read.raw is not None, "just joined"
         raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
         made = make(raw, progress)
-    with _change:
+    with folders.changing:
         folders.write(ws, intake, replace(record, campaign=made.slug))
     folders.forget_files(ws, intake)
     return made

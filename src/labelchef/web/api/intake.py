@@ -8,14 +8,14 @@ from fastapi.responses import PlainTextResponse
 from labelchef.domain.campaigns import Page
 from labelchef.domain.intake import WaitingFiles
 from labelchef.domain.settings import Settings
-from labelchef.services.intake import rules, steps
-from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm
+from labelchef.services.intake import rules, steps, suggesting
+from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Api, Lead, Options, Store
 from labelchef.web.problems import Case
 from labelchef.web.uploads import UploadRoute, told_as_store_errors
-from labelchef.web.views import IntakeView, RulesView
+from labelchef.web.views import IntakeView, RulesView, SuggestionView
 
 routes = Api("intakes", "/intakes")
 IntakePath = Annotated[str, Path(description="Id of the intake.", max_length=200)]
@@ -33,6 +33,13 @@ _RULE: tuple[Case, ...] = (
     (422, "rules", "two rules of one name, or too many"),
     (422, "rule_pattern", "a pattern that is no regular expression"),
     (422, "rule_time", "a pattern that takes too long"),
+)
+
+
+_SUGGESTION: tuple[Case, ...] = (
+    (422, "file", "no such column of text"),
+    (422, "no_rules", "no word is in enough rows, or all rules are answered"),
+    (422, "classes", "fewer than two classes"),
 )
 
 
@@ -104,6 +111,24 @@ def rules_file(intake: IntakePath, _: Lead, ws: Store) -> Response:
     """The rules of the page as a file, for `labelchef init … --rules`."""
     headers = {"Content-Disposition": 'attachment; filename="rules.toml"'}
     return PlainTextResponse(rules.rules_file(ws, intake), headers=headers)
+
+
+@routes.get("/{intake}/suggestion", _NO_INTAKE, _NOT_READ, *_SUGGESTION)
+def suggestion(
+    intake: IntakePath,
+    _: Lead,
+    ws: Store,
+    column: Annotated[str, Query(description="A column of text.", max_length=500)],
+) -> SuggestionView:
+    """A rule that may be useful: a word and a class. The first answer takes seconds."""
+    return SuggestionView.of(suggesting.suggest(ws, intake, column))
+
+
+@routes.post("/{intake}/suggestion", _NO_INTAKE, _NOT_READ, (422, "unknown_rule", "no such rule"), *_SUGGESTION)
+def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) -> SuggestionView:
+    """Say whether the rule is useful, and get the next one. A useful rule is added by `PUT …/rules`."""
+    found = suggesting.answer(ws, intake, form.column, form.word, form.label, form.useful)
+    return SuggestionView.of(found)
 
 
 @routes.post(

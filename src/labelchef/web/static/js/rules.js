@@ -118,6 +118,53 @@ export function startRules({ path, intake, follow }) {
     field(rule.kind === "regex" ? "pattern" : rule.kind === "threshold" ? "number" : "words").focus();
   });
 
+  /* Suggestions */
+
+  const suggestion = $("#suggestion");
+  let suggested = null;
+
+  async function suggest(ask) {
+    const buttons = suggestion.querySelectorAll("button");
+    for (const button of buttons) button.disabled = true;
+    if (!suggested) suggestion.replaceChildren(el("p", { class: "soft" }, "Looking for rules…"));
+    suggestion.hidden = false;
+    try {
+      suggested = await ask();
+      propose(suggested);
+    } catch (problem) {
+      suggested = null;
+      suggestion.replaceChildren(el("p", { class: problem.code === "no_rules" ? "soft" : "told bad" }, problem.message));
+    }
+  }
+
+  function propose({ rule, matched, coverage, new: fresh, conflicts, trusted_matched, trusted_right, texts, answered }) {
+    const [word] = rule.words, trusted = trusted_matched ? ` On trusted rows it is right on ${trusted_right} of ${trusted_matched}.` : " No trusted row has it.";
+    const answers = [["Useful", true], ["Not useful", false], ["Don’t know", null]].map(([title, useful]) =>
+      el("button", { class: "button", type: "button", onclick: () => answer(rule, useful) }, title));
+    suggestion.replaceChildren(
+      el("p", {}, "If ", el("b", {}, rule.column), " has “", el("mark", {}, word), "”, vote for ", el("b", {}, rule.label), ": is that useful, right clearly more often than not?"),
+      el("p", { class: "soft small" }, `It votes on ${number(matched)} rows (${percent(coverage)}), on ${number(fresh)} of them as the first rule${conflicts ? `, and differs on ${number(conflicts)}` : ""}.${trusted}`),
+      el("ul", { class: "near" }, ...texts.map((text) => marked({ text, span: place(text, word), item: "", truth: null }))),
+      el("div", { class: "row" }, ...answers, el("span", { class: "soft small" }, answered ? `${answered} answered` : "")));
+    answers[0].focus({ preventScroll: true });
+  }
+
+  /** Where a word is in a text; null if it cannot be found as it is written. */
+  function place(text, word) {
+    const at = text.toLowerCase().indexOf(word);
+    return at < 0 ? null : [at, at + word.length];
+  }
+
+  async function answer(rule, useful) {
+    await suggest(() => call("POST", path(intake().id, "/suggestion"), { column: rule.column, word: rule.words[0], label: rule.label, useful }));
+    if (useful) await keep([...intake().rules, { ...rule, name: usual(rule) }]);
+  }
+
+  $("#suggest-start").addEventListener("click", () => {
+    const [column] = content(["text"]);
+    suggest(() => call("GET", path(intake().id, `/suggestion?column=${encodeURIComponent(column)}`)));
+  });
+
   /** The kept rules with their figures. */
   async function table(rules) {
     const found = rules.length ? await call("POST", path(intake().id, "/rules"), { rules }) : { rules: [] };
@@ -137,6 +184,7 @@ export function startRules({ path, intake, follow }) {
       if (now.rules.length) box.open = true;
       $("#rules-count").textContent = now.rules.length ? ` (${now.rules.length})` : "";
       $("#rules-file").href = path(now.id, "/rules.toml");
+      $("#suggest").hidden = !content(["text"]).length;
       arrange();
       const key = JSON.stringify([now.id, now.rules, now.preview.n_train]);
       if (key !== waiting) { waiting = key; table(now.rules).catch((problem) => { told.textContent = problem.message; }); }
