@@ -17,7 +17,8 @@ from rich.table import Table
 
 from benchmarks.shapes import FACTORS, NOISE
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.session import Session, Split
+from labelchef.campaign.judging import Split
+from labelchef.campaign.session import Session
 from labelchef.constructors import make_constructor
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective

@@ -1,8 +1,9 @@
 """What the first model and a round cost at default settings, with 100 sources, in units of one X @ w and one X.T @ X.
 
 Trusted samples train, the source model, γ and λ are chosen by cross-validation, labels are asked by margin. The first model
-includes the choice. A round is what a caller waits for: `query` and `update`. Rounds in which a new choice is adopted are left out
-of the median: it is computed while people label; how long it took is printed beside. Fidelity: the same model by scipy's L-BFGS on the same labels and weights, in float64.
+includes the choice. A round is what a caller waits for: `query` and `update`. Rounds in which a new choice is adopted are left
+out of the median: it is computed while people label; how long it took is printed beside. Fidelity: the same model by scipy's
+L-BFGS on the same labels and weights, in float64.
 """
 
 import time

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,8 +71,15 @@ def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     labelchef("report", "my-mails", "--out", tmp_path / "r.html", env=home)
     assert "<svg" in (tmp_path / "r.html").read_text()
     (tmp_path / "in.csv").write_text(f"item,annotator,label\n{items[1]},zoe,ham\n{items[1]},yan,ham\n")
-    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", "--dry-run", env=home)
-    assert "2 stored" in labelchef("import-votes", "my-mails", tmp_path / "in.csv", env=home)
+    told = labelchef("import", "my-mails", tmp_path / "in.csv", "--dry-run", env=home)
+    assert "would be: 2 read, 2 " in told
+    assert re.search(rf"3 +{items[1]} +yan ", told)
+    assert "2 read, 1 " in labelchef("import", "my-mails", tmp_path / "in.csv", "--rename", "yan=zoe", env=home)
+    assert "expected OLD=NEW" in labelchef(
+        "import", "my-mails", tmp_path / "in.csv", "--rename", "x", env=home, check=2
+    )
+    labelchef("import", "my-mails", tmp_path / "in.csv", "--lines", tmp_path / "lines.csv", env=home)
+    assert (tmp_path / "lines.csv").read_text().startswith("line,item,annotator,outcome\n2,")
     assert json.loads(labelchef("status", "my-mails", "--json", env=home))["conflicts"] == 0
     with open_workspace(tmp_path / "home") as ws, ws.writing() as connection:
         connection.exec_driver_sql("UPDATE round SET selection_hash = 'x' WHERE number = 1")

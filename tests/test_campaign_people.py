@@ -23,6 +23,7 @@ from labelchef.domain.errors import (
 from labelchef.services import exchange
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.charts import map2d
+from labelchef.services.importing import import_votes
 from labelchef.services.labelling.decisions import ledger, reopen, resolve
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
@@ -236,24 +237,28 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     truth = [CLASSES[k] for k in truth_of(90)]
     rows: list[tuple[object, ...]] = [(k, who, truth[k]) for k in range(60) for who in ("zoe", "yan")]
     path = write(tmp_path / f"votes{suffix}", rows)
-    dry = exchange.import_votes(ws, campaign, path, dry_run=True)
-    assert dry == {"read": 120, "stored": 120, "changed": 0, "unchanged": 0}
+    dry = import_votes(ws, campaign, path, dry_run=True)
+    assert dry.counts == {"read": 120, "decided": 116, "complete": 4}
     assert status(ws, campaign).people == ()
-    assert exchange.import_votes(ws, campaign, path) == dry
-    assert advance(ws, campaign) == 6  # count, close and select, twice
-    assert status(ws, campaign).summary.state == CampaignState.FINISHED
-    again = exchange.import_votes(ws, campaign, path)
-    assert again == {"read": 120, "stored": 0, "changed": 0, "unchanged": 120}
+    assert status(ws, campaign).pending == 0
+    stored = import_votes(ws, campaign, path)
+    assert (stored.counts, stored.lines) == (dry.counts, dry.lines)
+    assert import_votes(ws, campaign, path).counts == {"read": 120, "unchanged": 120}
+    assert status(ws, campaign).pending == 58
+    assert advance(ws, campaign) == 3  # count, close and select, which finds nothing left
+    after = status(ws, campaign)
+    assert after.summary.state == CampaignState.FINISHED
+    assert after.summary.spent == 2, "labels that nobody was asked for cost nothing"
+    assert import_votes(ws, campaign, path).counts == {"read": 120, "unchanged": 120}
     assert replay(ws, campaign).agrees
     decided = {e.item: e.label for e in ledger(ws, campaign, kind="decision").entries}
+    assert len(decided) == 60
     assert all(label == truth_of(90)[int(item or 0)] for item, label in decided.items())
     item = next(iter(decided))
     other = next(c for c in CLASSES if c != truth[int(item or 0)])
     changed = [(item, "zoe", other), (item, "yan", other), (item, "xia", "-1")]
-    counts = exchange.import_votes(
-        ws, campaign, write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed])
-    )
-    assert counts == {"read": 3, "stored": 1, "changed": 2, "unchanged": 0}
+    found = import_votes(ws, campaign, write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed]))
+    assert found.counts == {"read": 3, "corrected": 3}
     assert advance(ws, campaign) == 1
     assert ledger(ws, campaign, kind="decision", item=item).entries[0].label == CLASSES.index(other)
     assert replay(ws, campaign).agrees
@@ -269,11 +274,11 @@ def test_a_file_with_one_bad_line_stores_nothing(ws: Workspace, tmp_path: Path) 
     ):
         path = write(tmp_path / "votes.csv", [(0, "zoe", "ham"), bad])
         with pytest.raises(InvalidInputError, match=message):
-            exchange.import_votes(ws, campaign, path)
+            import_votes(ws, campaign, path)
     with pytest.raises(InvalidInputError, match="expected item, annotator and label"):
-        exchange.import_votes(ws, campaign, write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
+        import_votes(ws, campaign, write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
     with pytest.raises(InvalidInputError, match="there is no file"):
-        exchange.import_votes(ws, campaign, tmp_path / "none.csv")
+        import_votes(ws, campaign, tmp_path / "none.csv")
     assert ledger(ws, campaign, kind="vote").entries == ()
 
 
@@ -320,8 +325,8 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
         np.testing.assert_allclose(frame[[f"p_{c}" for c in CLASSES]].sum(axis=1), 1.0)
         assert len(ballots) == 3
         assert ballots["counts"].all()
-    taken = exchange.import_votes(ws, campaign, tmp_path / "votes.csv")  # an export can be taken in again
-    assert taken["read"] == 3
+    taken = import_votes(ws, campaign, tmp_path / "votes.csv")  # an export can be taken in again
+    assert taken.counts["read"] == 3
     with pytest.raises(InvalidInputError, match="format"):
         exchange.export_labels(ws, campaign, tmp_path / "labels.doc")
     first = json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[0])

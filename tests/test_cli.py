@@ -404,7 +404,7 @@ def test_strengths_are_chosen_and_told(files: Path, tmp_path: Path) -> None:
     people = ["--truth", files / "truth.csv"]
     done = labelchef("clean", *inputs(files, tmp_path / "out"), *people, "--budget", 10, "--no-report")
     assert "in use: " in done.stdout
-    options = [*people, "--budget", 10, "--no-report", "--trusted", "steer"]
+    options = [*people, "--budget", 10, "--no-report", "--use-trusted", "steer"]
     steered = labelchef("clean", *inputs(files, tmp_path / "steered"), *options)
     assert "strengths: gamma " in steered.stdout
     wrong = labelchef("clean", *inputs(files, tmp_path / "no"), "--gamma", "much", check=2)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelchef import LabelCleaner
-from labelchef.campaign.session import Split
+from labelchef.campaign.judging import Split
 from labelchef.constructors import (
     CONSTRUCTORS,
     Construction,

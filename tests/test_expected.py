@@ -9,7 +9,8 @@ from scipy.stats import spearmanr
 
 from labelchef import LabelCleaner
 from labelchef.campaign.choice import make_selector
-from labelchef.campaign.session import MOST_ATTEMPTS, Split
+from labelchef.campaign.judging import Split
+from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix
 from labelchef.core.posterior import expected_answers, step_towards_trusted

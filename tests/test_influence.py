@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import spearmanr
 
-from labelchef.campaign.session import Split
+from labelchef.campaign.judging import Split
 from labelchef.constructors import NewtonConstructor
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import influence_matrix, smallest

@@ -15,7 +15,7 @@ from labelchef.baselines import BASELINES, DutiSelector, InflDSelector, InflYSel
 from labelchef.baselines.duti import Bilevel, bilevel, descend, onto_simplex
 from labelchef.baselines.influence import label_slopes
 from labelchef.baselines.tars import annotator_confusion, majority_shares, posterior_of_truth
-from labelchef.campaign.session import Split
+from labelchef.campaign.judging import Split
 from labelchef.constructors import NewtonConstructor
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.errors import ConvergenceWarning, InvalidInputError

@@ -19,6 +19,7 @@ from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
 from tests.source_support import WRONG, sourced_data
 from tests.web.conftest import NASTY, PASSWORD, live, make_campaign
+from tests.web.raw_files import stored, tweet_files
 from tests.web.test_api import label_items, upload_files
 
 pytestmark = pytest.mark.slow
@@ -327,20 +328,14 @@ def test_the_lead_sets_everything_blind(ws: Workspace, team: str, opened: Open) 
     expect(ann.locator("#accept")).to_be_disabled()
 
 
-def test_a_campaign_is_made_by_upload_in_the_browser(ws: Workspace, laptop: str, opened: Open, tmp_path: Path) -> None:
+def test_a_campaign_is_made_from_arrays_on_the_server(ws: Workspace, laptop: str, opened: Open, tmp_path: Path) -> None:
+    upload_files(tmp_path / "up")
     page = opened(laptop)
     enter(ws, page, "/new")
-    page.get_by_label("Name").first.fill("Uploaded")
-    for name, path in upload_files(tmp_path / "up").items():
-        page.locator(f"#f-{name}").set_input_files(path)
-    page.get_by_role("button", name="Make the campaign").click()
-    page.wait_for_selector(SHOWN)
-    assert page.url.endswith("/c/uploaded/label")
-    page.goto("/new")
-    page.get_by_label("A folder on the server").check()
-    page.locator("#folder-name").fill("From a folder")
-    page.get_by_label("Folder", exact=True).fill(str(tmp_path / "up"))
-    page.locator("#from-folder").get_by_role("button").click()
+    page.get_by_label("Prepared arrays on the server").check()
+    page.locator("#arrays-name").fill("From a folder")
+    page.get_by_label("Folder of arrays").fill(str(tmp_path / "up"))
+    page.locator("#from-arrays").get_by_role("button").click()
     page.wait_for_selector(SHOWN)
     assert page.url.endswith("/c/from-a-folder/label")
 
@@ -451,24 +446,23 @@ def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
 ) -> None:
     page = opened(laptop, viewport=PHONE)
     enter(ws, page, "/new")
-    page.get_by_label("Name").first.fill("By chance")
-    for name, path in upload_files(tmp_path / "up").items():
-        page.locator(f"#f-{name}").set_input_files(path)
-    page.locator("#from-files summary").first.click()
-    page.locator("#files-batch_size").fill("2")
-    page.locator("#files-budget").fill("")
-    page.locator("#from-files .more summary").click()
-    page.locator("#files-seed").fill("7")
-    page.get_by_label("What picks the items").first.select_option("random")
+    page.locator("#choose-files").set_input_files(stored(tmp_path, tweet_files()))
+    page.locator("#create summary").first.click()
+    page.get_by_role("textbox", name="Name", exact=True).fill("By chance")
+    page.locator("#set-batch_size").fill("2")
+    page.locator("#set-budget").fill("")
+    page.locator("#create .more summary").click()
+    page.locator("#set-seed").fill("7")
+    page.locator("#set-selector").select_option("random")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page.get_by_label("The suggestion is one more voter").first.check()
-    make = page.locator("#from-files").get_by_role("button", name="Make the campaign")
+    page.locator("#set-suggestion_votes").check()
+    make = page.get_by_role("button", name="Create the campaign")
     make.click()
-    expect(page.locator("#from-files .told")).to_contain_text("suggests no labels")
-    page.get_by_label("The suggestion is one more voter").first.uncheck()
+    expect(page.locator("#create .told")).to_contain_text("suggests no labels")
+    page.locator("#set-suggestion_votes").uncheck()
     page.set_viewport_size({"width": WIDE["width"], "height": WIDE["height"]})
     make.click()
-    page.wait_for_selector(SHOWN)
+    page.wait_for_selector(SHOWN, timeout=60000)
     first = item(page)
     expect(page.locator(".class.suggested")).to_have_count(0)
     expect(page.locator("#accept")).to_be_disabled()

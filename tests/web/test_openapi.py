@@ -1,5 +1,6 @@
 """The OpenAPI document is complete, and schemathesis finds nothing that breaks the server."""
 
+import io
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -17,11 +18,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from labelchef.domain.campaigns import Role
+from labelchef.services.intake import steps
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import PASSWORD, make_campaign
+from tests.web.raw_files import tweet_files
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +34,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastAPI, 
     with open_workspace(home) as ws:
         accounts.create_account(ws, "lead", Role.LEAD, PASSWORD)
         make_campaign(ws)
+        files = [(name, io.BytesIO(body)) for name, body in tweet_files(40, 10).items()]
+        _REAL["intake"] = steps.start(ws, files, "lead").id
         token = accounts.create_api_token(ws, "lead", "schemathesis")[0]
         app = create_app(ws, ServeOptions(team=True, import_root=home / "imports"), work=False)
         with TestClient(app):

@@ -1,5 +1,7 @@
 """No route without a policy, and each policy holds: by enumeration over all routes."""
 
+import io
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,10 +11,13 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.intake import IntakeState
+from labelchef.services.intake import steps
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.policies import Guard, Policy
 from tests.web.conftest import Person, make_campaign
+from tests.web.raw_files import image_files
 
 Sign = Callable[[str], Person]
 
@@ -27,7 +32,7 @@ def guards_of(route: APIRoute) -> list[Guard]:
     return list(walk(route.dependant))
 
 
-def addressed(app: FastAPI, policy: Policy, campaign: str) -> list[tuple[str, str]]:
+def addressed(app: FastAPI, policy: Policy, campaign: str, intake: str = "none") -> list[tuple[str, str]]:
     """(method, path) of all routes with a policy, with names filled in."""
     found = []
     for route in app.routes:
@@ -36,7 +41,7 @@ def addressed(app: FastAPI, policy: Policy, campaign: str) -> list[tuple[str, st
             continue
         path = route.path
         for name, value in (
-            ("campaign", campaign), ("item", "t1"), ("name", "ann"), ("token", "xyz"), ("chart", "metric"),
+            ("campaign", campaign), ("item", "t1"), ("name", "ann"), ("token", "xyz"), ("chart", "metric"), ("intake", intake),
         ):  # fmt: skip
             path = path.replace("{" + name + "}", value).replace("{" + name + ":path}", value)
         found += [(method, path) for method in sorted((route.methods or set()) - {"HEAD"})]
@@ -99,11 +104,20 @@ def test_a_member_of_one_campaign_sees_only_that_one(ws: Workspace, as_person: S
     assert ann.get(f"/api/campaigns/{other.slug}").status_code == 200
 
 
-def test_leads_may_call_what_leads_call(app: FastAPI, as_person: Sign, campaign: CampaignSummary) -> None:
+def test_leads_may_call_what_leads_call(
+    ws: Workspace, app: FastAPI, as_person: Sign, campaign: CampaignSummary
+) -> None:
     lead = as_person("lead")
-    for method, path in addressed(app, Policy.LEAD, campaign.slug):
+    files = [(name, io.BytesIO(body)) for name, body in image_files().items()]
+    intake = steps.start(ws, files, "lead").id
+    while (found := steps.look(ws, intake)).state is IntakeState.READING:
+        time.sleep(0.02)
+    assert found.preview is not None
+    picture = found.preview.rows[0].content["image"]
+    for method, path in addressed(app, Policy.LEAD, campaign.slug, intake):
         if method == "GET":
-            assert lead.get(path).status_code == 200, path
+            query = {"path": picture} if path.endswith("/image") else None
+            assert lead.get(path, params=query).status_code == 200, path
 
 
 @pytest.mark.parametrize("path", ["/api/campaigns/{c}/ledger", "/api/campaigns/{c}/export/votes", "/c/{c}/lead/ledger"])

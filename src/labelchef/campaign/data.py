@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
-from labelchef.campaign.votes import CastVotes, read_votes, with_weak_source
+from labelchef.campaign.votes import CastVotes, is_long, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles, NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
@@ -299,31 +299,152 @@ def _split(X: Any, y: Any, names: ClassNames, like: NDArray[Any], name: str, rea
     return rows, as_evaluation_labels(y, names, len(rows), f"y_{name}", must_cover=name == "val")
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A file with a row for each sample of a split, and the ids of its rows where it has any."""
+
+    path: Path
+    data: Any
+    ids: list[str] | None
+
+    @classmethod
+    def of(cls, path: Path | None, read: Callable[[Path], Any]) -> "_Part | None":
+        if path is None:
+            return None
+        data = read(path)
+        return cls(path, data, None if is_long(data) else tables.read_ids(path))
+
+    @property
+    def long(self) -> bool:
+        """Whether it is a long table of votes, which names its items and has rows of its own."""
+        return is_long(self.data)
+
+    def rows(self, order: list[int] | None, keep_id: bool) -> Any:
+        """The rows in another order, without the ids unless they are to be kept."""
+        data = self.data
+        if isinstance(data, pd.DataFrame):
+            data = data if keep_id or self.ids is None else data.drop(columns="id")
+            return data if order is None else data.iloc[order].reset_index(drop=True)
+        if order is None:
+            return data
+        if isinstance(data, dict):
+            return {name: column[order] for name, column in data.items()}
+        return [data[k] for k in order] if isinstance(data, list) else data[order]
+
+
+def _joined(parts: Sequence[_Part | None], by_position: bool, items: _Part | None = None) -> list[Any]:
+    """The data of files of one split, their rows in one order: that of the first file.
+
+    Files that all have ids are joined by them. Where only some have ids, nothing says which rows belong together: that is
+    refused unless `by_position` was told. Long tables of votes name their items and are left as they are.
+    """
+    there = [part for part in parts if part is not None and not part.long]
+    named = [part for part in there if part.ids is not None]
+    bare = [part for part in there if part.ids is None]
+    orders: dict[int, list[int] | None] = {id(part): None for part in there}
+    if named and bare and not by_position:
+        raise InvalidInputError(
+            f"{named[0].path.name} has a column id and {bare[0].path.name} has none, so nothing says which rows belong "
+            "together. Give every file the column id (an .npz: an array ids); or, if row k of one is row k of the other: "
+            "--by-position",
+            code="ids",
+        )
+    for part in named[1:]:
+        orders[id(part)] = _order(named[0], part, by_position=bool(bare))
+    return [
+        None if part is None else part.data if part.long else part.rows(orders[id(part)], keep_id=part is items)
+        for part in parts
+    ]
+
+
+def _order(first: _Part, part: _Part, *, by_position: bool) -> list[int] | None:
+    """Which rows of `part` have the ids of `first`, row by row; None if they stand in this order already."""
+    assert first.ids is not None, "asked of files with ids"
+    assert part.ids is not None, "asked of files with ids"
+    if first.ids == part.ids:
+        return None
+    for one in (first, part):
+        twice = [key for key, times in Counter(one.ids).items() if times > 1]
+        if twice:
+            raise InvalidInputError(
+                f"{one.path.name}: the id {twice[0]!r} occurs twice; expected distinct ids", code="ids"
+            )
+    there = {key: k for k, key in enumerate(part.ids)}
+    lacking = [key for key in first.ids if key not in there]
+    more = len(part.ids) - (len(first.ids) - len(lacking))
+    if lacking or more:
+        raise InvalidInputError(
+            f"{part.path.name} lacks {len(lacking)} of the {len(first.ids)} ids of {first.path.name}"
+            f"{f', such as {lacking[0]!r}' if lacking else ''}, and has {more} others; expected the same ids in both",
+            code="ids",
+        )
+    if by_position:
+        row = next(k for k, (one, other) in enumerate(zip(first.ids, part.ids, strict=True)) if one != other)
+        raise InvalidInputError(
+            f"row {row} has the id {first.ids[row]!r} in {first.path.name} and {part.ids[row]!r} in {part.path.name}; by "
+            "position they belong together. Bring the files into one order, or give all of them ids",
+            code="ids",
+        )
+    return [there[key] for key in first.ids]
+
+
 def read_files(files: CampaignFiles) -> CampaignData:
-    """Read every file, or say which one cannot be used and why."""
+    """Read every file, or say which one cannot be used and why; rows are joined by their ids where files have any."""
     if (files.test_features is None) != (files.test_labels is None):
         raise InvalidInputError("X_test and y_test belong together; one of the test files is missing", code="test")
-    return CampaignData.of(
-        tables.read_features(files.features, "features"),
-        None if files.weak is None else tables.read_weak_labels(files.weak),
-        votes=None if files.source_votes is None else tables.read_source_votes(files.source_votes, "votes of sources"),
-        votes_val=None
-        if files.val_source_votes is None
-        else tables.read_source_votes(files.val_source_votes, "votes of sources on validation"),
-        X_val=tables.read_features(files.val_features, "validation features"),
-        y_val=tables.read_labels(files.val_labels, "validation labels"),
-        X_test=None if files.test_features is None else tables.read_features(files.test_features, "test features"),
-        y_test=None if files.test_labels is None else tables.read_labels(files.test_labels, "test labels"),
-        y_clean=None if files.clean_labels is None else tables.read_labels(files.clean_labels, "clean labels"),
-        contents=Contents(
-            None if files.items is None else tables.read_items(files.items, "items"),
-            None if files.val_items is None else tables.read_items(files.val_items, "validation items"),
-            media=files.media,
+
+    def features(path: Path | None, what: str) -> _Part | None:
+        return _Part.of(path, lambda one: tables.read_features(one, what))
+
+    def labels(path: Path | None, what: str) -> _Part | None:
+        return _Part.of(path, lambda one: tables.read_labels(one, what))
+
+    def votes(path: Path | None, what: str) -> _Part | None:
+        return _Part.of(path, lambda one: tables.read_source_votes(one, what))
+
+    def items(path: Path | None, what: str) -> _Part | None:
+        return _Part.of(path, lambda one: tables.read_items(one, what))
+
+    shown, val_shown = items(files.items, "items"), items(files.val_items, "validation items")
+    X, weak, cast, clean, contents = _joined(
+        (
+            features(files.features, "features"),
+            _Part.of(files.weak, tables.read_weak_labels),
+            votes(files.source_votes, "votes of sources"),
+            labels(files.clean_labels, "clean labels"),
+            shown,
         ),
+        files.by_position,
+        shown,
+    )
+    X_val, y_val, cast_val, val_contents = _joined(
+        (
+            features(files.val_features, "validation features"),
+            labels(files.val_labels, "validation labels"),
+            votes(files.val_source_votes, "votes of sources on validation"),
+            val_shown,
+        ),
+        files.by_position,
+        val_shown,
+    )
+    X_test, y_test = _joined(
+        (features(files.test_features, "test features"), labels(files.test_labels, "test labels")), files.by_position
+    )
+    return CampaignData.of(
+        X,
+        weak,
+        votes=cast,
+        votes_val=cast_val,
+        X_val=X_val,
+        y_val=y_val,
+        X_test=X_test,
+        y_test=y_test,
+        y_clean=clean,
+        contents=Contents(contents, val_contents, media=files.media),
     )
 
 
-def find_files(folder: Path) -> CampaignFiles:
+def find_files(folder: Path, by_position: bool = False) -> CampaignFiles:
     """The files of a campaign by their conventional names in a folder."""
     if not folder.is_dir():
         raise InvalidInputError(f"there is no folder {folder}; check the path", code="folder")
@@ -357,4 +478,4 @@ def find_files(folder: Path) -> CampaignFiles:
             code="folder",
         )
     media = folder / "media"
-    return CampaignFiles(**found, media=media if media.is_dir() else None)
+    return CampaignFiles(**found, media=media if media.is_dir() else None, by_position=by_position)

@@ -8,9 +8,10 @@ source model (`sources.models`). The classifier that source models take for thei
 
 A trial (source model, γ, λ) is scored by cross-entropy on held-out clean samples at the best temperature, like the trials of
 `tuning`. It is cross-fitted: the clean model, the source model and the learner of a fold are all made without the fold. γ = 0, no
-weak labels at all, is among the trials, and is taken unless the best of the others is better by 2 %. With 50 trusted samples
-and more, only they score: answered samples were asked because they are hard, and on hard samples weak labels look worse than
-they are.
+weak labels at all, is among the trials, and is taken unless the best of the others is better by 2 %. μ, which is λ of γ = 0 too,
+minimises the cross-entropy as it is: the temperature is there for soft labels, which make logits small, and without them it
+only makes the minimum so flat that noise decides. With 50 trusted samples and more, only they score: answered samples were asked
+because they are hard, and on hard samples weak labels look worse than they are.
 
 M of the weak samples are drawn if there are more than `ROWS`; each then counts N/M times. The rows are taken along the main
 directions of the sample (`Axes`); the clean model is sought there too. The search takes one value after

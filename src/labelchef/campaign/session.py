@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,19 +20,18 @@ from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import Judged, gains
+from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
-from labelchef.campaign.metrics import evaluate, measured
 from labelchef.campaign.people import Said, answers_of
 from labelchef.campaign.source_influence import influence_parts
 from labelchef.constructors import Construction, Constructor
-from labelchef.core.contrasts import contrast, with_reference
+from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
-from labelchef.core.leave_one_out import kronecker, leave_one_out_logits, projected
 from labelchef.core.objective import Linear, Objective, Point
-from labelchef.core.softmax import cross_entropies, log_probabilities, probabilities
+from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.core.solvers import Companion
-from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.learning import Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import (
@@ -40,143 +39,19 @@ from labelchef.domain.records import (
     Batch,
     Decisions,
     LabelChange,
-    Metrics,
     RoundRecord,
     SelectionDiagnostics,
     Votes,
 )
 from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Figure, Gain
-from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
-from labelchef.engines.memory import one_blas_thread
-from labelchef.selectors import Examples, SelectionContext, Selector
-
-_LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together
-
-_QUICK = (
-    1e9  # multiplications, about a tenth of a second: figures then do not depend on earlier rounds, nor on restarts
-)
+from labelchef.engines import RowArray
+from labelchef.selectors import SelectionContext, Selector
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 MOST_ATTEMPTS = 2
 """How often a sample is asked; if it is still unresolved then, it is given up."""
-
-
-class Split:
-    """Labelled samples: mean cross-entropy, gradient and metrics at any W. Those at the model as it stands are kept."""
-
-    def __init__(
-        self, X: Floats, y: Ints, n_classes: int, *, bias: bool, engine: Callable[..., Engine] = MemoryEngine
-    ) -> None:
-        labels = RowLabels(np.eye(n_classes)[y], np.ones(len(y)))
-        self._objective = Objective(engine(X, bias=bias), labels, l2=0.0)
-        self.y, self._n_classes = y, n_classes
-        self._settled: Point | None = None
-        self.ruling: Ruling | None = None
-        """How logits become probabilities and classes; None for the plain way."""
-
-    @cached_property
-    def examples(self) -> Examples:
-        """The samples and their class ids."""
-        engine = self._objective.engine
-        return Examples(engine.rows(np.arange(engine.n_rows)), self.y)
-
-    def at(self, W: Float64s) -> Point:
-        """Value and gradient of the mean cross-entropy; its logits are on the host."""
-        point = self._objective.at(W)
-        return replace(point, logits=self._objective.engine.host(point.logits))
-
-    def settled(self, W: Float64s) -> Point:
-        """The same for the parameters of a model, which several callers ask for: computed once, until W is another."""
-        if self._settled is None or self._settled.W is not W:
-            self._settled = self.at(W)
-        return self._settled
-
-    def gradient_there(self, W: RowArray) -> RowArray:
-        """The gradient alone; W and the gradient are arrays of the engine's kind."""
-        return self._objective.gradient_at(W)
-
-    def losses(self, stack: Float64s) -> Float64s:
-        """Mean cross-entropy at each of the stacked parameters (n, D, C), in one pass over the split."""
-        engine, total = self._objective.engine, np.zeros(len(stack))
-        contrasts = np.concatenate([contrast(W) for W in stack])  # (n·k, D)
-        for start in range(0, engine.n_rows, _LOSS_ROWS):
-            rows = np.arange(start, min(start + _LOSS_ROWS, engine.n_rows))
-            A = (engine.rows(rows) @ contrasts.T).reshape(len(rows), len(stack), -1)
-            chosen = np.concatenate([np.zeros((*A.shape[:2], 1)), A], axis=2)[np.arange(len(rows)), :, self.y[rows]]
-            total += (np.logaddexp.reduce(A, axis=2, initial=0.0) - chosen).sum(axis=0)
-        return total / engine.n_rows
-
-    def metrics(self, W: Float64s) -> Metrics:
-        """Quality at W."""
-        return evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
-
-    def probabilities(self, W: Float64s) -> Float64s:
-        """(n, C) class probabilities at W."""
-        A = with_reference(self.settled(W).logits)
-        return np.asarray(probabilities(A if self.ruling is None else A / self.ruling.temperature))
-
-    def judged(self, W: Float64s) -> Judged:
-        """Quality at W, with the prediction and the loss of each sample."""
-        A = with_reference(self.settled(W).logits)
-        predicted = A.argmax(axis=1) if self.ruling is None else self.ruling.scores(A).argmax(axis=1)
-        A = A if self.ruling is None else A / self.ruling.temperature
-        losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self.y]
-        return Judged(self.metrics(W), predicted, losses)
-
-
-class CrossFitted(Split):
-    """Trusted samples that train: each is judged by the model without it, in closed form (`core.leave_one_out`).
-
-    What is believed of weak samples was learned from the trusted ones too: that part of a label's effect is taken out by folds
-    (`Learner.belief_shift`).
-    """
-
-    def __init__(
-        self,
-        X: Floats,
-        y: Ints,
-        n_classes: int,
-        *,
-        first_row: int,
-        bias: bool,
-        engine: Callable[..., Engine] = MemoryEngine,
-    ) -> None:
-        super().__init__(X, y, n_classes, bias=bias, engine=engine)
-        self._rows = np.arange(first_row, first_row + len(y))
-        self._logits: tuple[Float64s, Float64s] | None = None
-        self._inside: tuple[RowArray, Float64s] | None = None
-
-    def follow(self, objective: Objective, construction: Construction, shift: Float64s | None) -> None:
-        """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has.
-
-        `shift` (n, C) is added to the logits.
-        """
-        A = self.held_out(objective, construction)
-        self._logits = (construction.point.W, A if shift is None else A + shift)
-
-    def held_out(self, objective: Objective, construction: Construction) -> Float64s:
-        """Logits (n, C) of the samples, each under the model without it."""
-        point, factor = construction.point, construction.keeper.factor
-        (D, C), N = objective.shape, objective.engine.n_rows
-        if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
-            return leave_one_out_logits(objective, point, self._rows)
-        if self._inside is None or self._inside[0] is not factor.E:
-            self._inside = (factor.E, projected(objective, self._rows, factor))
-        return kronecker(objective, point, self._rows, factor, self._inside[1])
-
-    def settled(self, W: Float64s) -> Point:
-        """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
-        if self._settled is None or self._settled.W is not W:
-            assert self._logits is not None, "follow() comes first"
-            assert np.array_equal(self._logits[0], W), "only the present model is settled"
-            A, Y = self._logits[1], np.eye(self._n_classes)[self.y]
-            with one_blas_thread():
-                gradient = self.examples.X.T @ (probabilities(A) - Y) / len(Y)
-            value = float(cross_entropies(A, Y).mean())
-            self._settled = Point(W, A[:, 1:] - A[:, :1], value, np.asarray(gradient))
-        return self._settled
 
 
 @dataclass
@@ -211,10 +86,7 @@ class Session:
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
-    _trusted_only: tuple[Float64s, Float64s] | None = field(default=None, repr=False)
-    """Parameters of the model of the trusted samples alone, and their held-out logits."""
-    _rulings: dict[str, Ruling] = field(default_factory=dict, repr=False)
-    """Of the baselines."""
+    _baselines: Baselines = field(default_factory=Baselines, repr=False)
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
     _selected: dict[tuple[int, int], Batch] = field(default_factory=dict, repr=False)
@@ -334,30 +206,6 @@ class Session:
     def audited(self) -> AuditTrail:
         """What was predicted of the audited samples before their answers, and the answers."""
         return audit_trail(self.rounds, self.labels.n_classes)
-
-    def _baselines(self, *, anew: bool) -> dict[str, dict[str, Metrics]]:
-        """What one would have without weak labels, on the parts that judge; each with a temperature and decision rule of its own.
-
-        They are chosen `anew` when the learner's choice is, over the trusted samples alone.
-        """
-        learner = self.learner
-        if learner is None or learner.clean_parameters is None:
-            return {}
-        if self._trusted_only is None:
-            rows = np.arange(self.n_train, self.objective.engine.n_rows)
-            self._trusted_only = learner.clean_model(self.objective, self.labels, rows)
-        models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
-        found: dict[str, dict[str, Metrics]] = {}
-        for name, (W, held_out) in models.items():
-            if name not in self._rulings or anew:
-                self._rulings[name] = ruling_of(held_out, self.steering.y, held_out, self.metric)
-            ruling = self._rulings[name]
-            for split, part in self._judges.items():
-                A = held_out if part is self.steering else with_reference(part.at(W).logits)
-                loss = float(cross_entropies(A / ruling.temperature, np.eye(A.shape[1])[part.y]).mean())
-                metrics = measured(ruling.scores(A).argmax(axis=1), part.y, A.shape[1], loss)
-                found.setdefault(split, {})[name] = metrics
-        return found
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
         """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
@@ -623,7 +471,10 @@ class Session:
         began, W = time.perf_counter(), construction.point.W
         choice = None if self.learner is None else self.learner.choice
         steering = self.steering.metrics(W)
-        baselines = self._baselines(anew=not self.rounds or self.rounds[-1].choice != choice)
+        anew = not self.rounds or self.rounds[-1].choice != choice
+        baselines = self._baselines.measure(
+            self.learner, self.objective, self.labels, self._judges, metric=self.metric, anew=anew
+        )
         return RoundRecord(
             number=len(self.rounds),
             batch=batch,

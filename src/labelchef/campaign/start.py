@@ -11,9 +11,10 @@ import numpy as np
 
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, Labelled
+from labelchef.campaign.judging import CrossFitted, Split
 from labelchef.campaign.learner import Fixed, Learner
 from labelchef.campaign.metrics import check_metric
-from labelchef.campaign.session import CrossFitted, Session, Split
+from labelchef.campaign.session import Session
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.tuning import Tuned, tune
 from labelchef.campaign.votes import WEAK_SOURCE
@@ -45,10 +46,18 @@ class Parts:
 def check(data: CampaignData, settings: Settings, parts: Parts | None = None) -> None:
     """Everything that would make the first model fail or a figure mislead, said before any work is done."""
     parts = parts or Parts()
+    check_choices(settings, parts)
+    check_figures(data, settings, parts.rules or Rules.of(settings))
+
+
+def check_choices(settings: Settings, parts: Parts | None = None) -> None:
+    """The part of `check` that needs no data: selector, suggestions, rules."""
+    parts = parts or Parts()
     selector = parts.selector or make_selector(settings.selector, look_ahead=settings.look_ahead)
     if settings.suggestion_votes:
         require_suggestions(selector)
-    check_figures(data, settings, parts.rules or Rules.of(settings))
+    if parts.rules is None:
+        Rules.of(settings)
 
 
 def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:

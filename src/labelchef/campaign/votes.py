@@ -392,11 +392,25 @@ def _from_sparse(given: Any, ballots: _Ballots) -> Sequence[str]:
     return _numbered(given.shape[1], ballots)
 
 
+def _roles(names: Sequence[str]) -> dict[str, str | None]:
+    """Which columns are item, source and label."""
+    return {role: next((name for name in accepted if name in names), None) for role, accepted in _ROLES.items()}
+
+
+def is_long(given: Any) -> bool:
+    """Whether votes are a long table, which names its items.
+
+    >>> is_long(pd.DataFrame({"task": [0], "worker": ["ann"], "label": ["ham"]})), is_long(pd.DataFrame({"rule": ["ham"]}))
+    (True, False)
+    """
+    return hasattr(given, "columns") and None not in _roles([str(column) for column in given.columns]).values()
+
+
 def _from_frame(given: Any, ballots: _Ballots, keys: Sequence[str] | None) -> Sequence[Any]:
     names = [str(column) for column in given.columns]
     if len(set(names)) < len(names):
         return names  # which `cast` refuses
-    roles = {role: next((name for name in accepted if name in names), None) for role, accepted in _ROLES.items()}
+    roles = _roles(names)
     there = [name for name in roles.values() if name is not None]
     if len(there) == len(_ROLES):
         return _from_long(given, roles, ballots, keys)

@@ -11,16 +11,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
     REQUIRED,
     STRATEGIES,
+    ByPosition,
     campaign_files,
     console,
     file_options,
     setting_options,
     takes,
 )
+from labelchef.cli.predicting import predict
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
@@ -70,6 +73,7 @@ def clean(
     report: Annotated[bool, typer.Option(help="Write report.html with plots.")] = True,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
+    by_position: ByPosition = False,
 ) -> None:
     """Run a whole cleaning campaign from files.
 
@@ -82,7 +86,7 @@ def clean(
     people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
     answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
-    data = read_files(campaign_files(files))
+    data = read_files(campaign_files(files, by_position=by_position))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(
             data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()
@@ -126,8 +130,8 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in (init, *COMMANDS):
-    app.command({"next_items": "next"}.get(_command.__name__))(_command)
+for _command in (init, predict, ask_llm, *COMMANDS):
+    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 
 

@@ -38,8 +38,14 @@ Database = Annotated[
     str | None, typer.Option(envvar="LABELCHEF_DATABASE", help="PostgreSQL by URL instead of a file in the workspace.")
 ]
 
+ByPosition = Annotated[
+    bool, typer.Option("--by-position", help="Row k of a file without ids belongs to row k of the others.")
+]
+
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
+_RENAMED = {"trusted": "use_trusted"}
+"""Settings whose option has another name: --trusted names the file of trusted labels."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
     "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
@@ -103,13 +109,14 @@ def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
     """
     defaults = Settings().as_dict()
     chosen = {name: OPTIONS[name] for name in names}
-    parameters = [_parameter(name, _annotation(option), defaults[name]) for name, option in chosen.items()]
+    renamed = {_RENAMED.get(name, name): name for name in chosen}
+    parameters = [_parameter(shown, _annotation(chosen[name]), defaults[name]) for shown, name in renamed.items()]
     if "people" in chosen:
         parameters.append(_parameter("strategy", Annotated[str | None, typer.Option(help=STRATEGIES)], None))
 
     def make(given: dict[str, Any]) -> Settings:
         strategy = given.pop("strategy", None)
-        values = {name: _value(chosen[name], value) for name, value in given.items()}
+        values = {renamed[shown]: _value(chosen[renamed[shown]], value) for shown, value in given.items()}
         if strategy is not None:
             values["people"], values["suggestion_votes"] = voters_of(strategy)
         return Settings.of(values)
@@ -127,7 +134,7 @@ def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Gro
     return Group(tuple(parameters), lambda given: {name: path for name, path in given.items() if path is not None})
 
 
-def campaign_files(given: dict[str, Path], *, or_else: str = "") -> CampaignFiles:
+def campaign_files(given: dict[str, Path], *, or_else: str = "", by_position: bool = False) -> CampaignFiles:
     """The files of a campaign, if those that are needed are there; `or_else` names what could be given instead."""
     missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
     if not missing and not {"weak", "source_votes"} & set(given):
@@ -135,7 +142,7 @@ def campaign_files(given: dict[str, Path], *, or_else: str = "") -> CampaignFile
     if missing:
         needed = "--features, --weak or --source-votes or both, --val-features and --val-labels" + or_else
         raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
-    return CampaignFiles(**given)
+    return CampaignFiles(**given, by_position=by_position)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """`labelchef init`: a workspace, and in it a campaign from the files people have."""
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -11,6 +10,7 @@ from rich.progress import Progress as Bar
 from labelchef.cli.options import (
     HOME,
     PIPED,
+    ByPosition,
     Database,
     Home,
     campaign_files,
@@ -22,22 +22,23 @@ from labelchef.cli.options import (
     workspace,
 )
 from labelchef.cli.workspace import Person, move_on, who_is
-from labelchef.domain.campaigns import CampaignFiles, CampaignSummary
+from labelchef.domain.campaigns import FILE_NAMES, CampaignSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, Preview, Progress, Severity
 from labelchef.domain.settings import Settings
 
-_ARRAYS = tuple(one.name for one in fields(CampaignFiles) if one.type is not bool and one.name != "by_position")
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
+_AUTO = "A source made from the trusted rows: snuba, snuba-together or affinity (images); may be given again."
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
+Value = TypeVar("Value")
 Columns = list[str] | None
 Files = list[Path] | None
 
 
-@takes(arrays=file_options(_ARRAYS), settings=setting_options())
+@takes(arrays=file_options(FILE_NAMES), settings=setting_options())
 def init(
     name: Annotated[str | None, typer.Argument(help="Name of a campaign to make in the workspace.")] = None,
     data: Annotated[Files, typer.Argument(help=_DATA)] = None,
@@ -58,9 +59,13 @@ def init(
     embeddings: Annotated[Files, typer.Option(help="Numbers for each row that the model learns from.")] = None,
     rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None,
     functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None,
+    auto: Annotated[Columns, typer.Option(help=_AUTO)] = None,
+    llm: Annotated[
+        Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")
+    ] = None,
     images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
     classes: Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")] = None,
-    by_position: Annotated[bool, typer.Option("--by-position", help="Join files by row number, not by id.")] = False,
+    by_position: ByPosition = False,
     encoder: Annotated[Columns, typer.Option(help="An encoder by name; may be given again.")] = None,
     sql: Annotated[str | None, typer.Option(help="Read rows from a database, by SQLAlchemy URL.")] = None,
     query: Annotated[str | None, typer.Option(help="The SQL query for --sql.")] = None,
@@ -71,12 +76,15 @@ def init(
     settings: Settings,
     person: Person = None,
 ) -> None:
-    """Make a workspace, and in it a campaign from your data: labelchef init NAME data.csv --votes votes.csv --trusted gold.csv."""
+    """Make a workspace, and in it a campaign from your data.
+
+    labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
+    """
     from labelchef.intake.detecting import Given
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
 
-    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, images, sql]
+    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, llm, images, sql]
     if name is None and (any(raw_files) or arrays or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME FILES …", code="name")
     if (sql is None) != (query is None):
@@ -114,6 +122,7 @@ def init(
         features=_all(embeddings),
         rules=_all(rules),
         functions=_all(functions),
+        llm=_all(llm),
         media=_all(images),
         classes=_named(classes) or None,
         by_position=by_position,
@@ -121,8 +130,8 @@ def init(
     sources: list[Path | str | SqlQuery] = list(data or [])
     if sql is not None and query is not None:
         sources.append(SqlQuery(sql, query))
-    with _Bar() as bar:
-        looked = look(sources, given, rows=_PREVIEW, progress=bar.tell)
+    with WorkBar() as bar:
+        looked = look(sources, given, automatic=auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell)
     _show(looked.preview)
     if not looked.preview.usable:
         wrong = next(one for one in looked.preview.findings if one.severity is Severity.ERROR)
@@ -130,7 +139,7 @@ def init(
     if dry_run:
         return
     with workspace(home, database, make=True) as ws:
-        with _Bar() as bar:
+        with WorkBar() as bar:
             specs = encoder or ["auto"]
             made = start_campaign(ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell)
         _made(made, home)
@@ -153,7 +162,7 @@ def _from_arrays(
     from labelchef.services.campaigns import create_campaign
 
     found = (
-        find_files(folder, by_position=by_position)
+        find_files(folder)
         if folder
         else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
     )
@@ -212,7 +221,7 @@ def _cut(value: str | None) -> str:
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
 
 
-def _all(values: "list[Path] | list[str] | None") -> tuple:  # type: ignore[type-arg]
+def _all(values: list[Value] | None) -> tuple[Value, ...]:
     return tuple(values or ())
 
 
@@ -221,7 +230,7 @@ def _named(values: str | None) -> tuple[str, ...]:
     return tuple(one.strip() for one in (values or "").split(",") if one.strip())
 
 
-class _Bar:
+class WorkBar:
     """A progress bar on a terminal; nothing elsewhere."""
 
     def __init__(self) -> None:
@@ -229,7 +238,7 @@ class _Bar:
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("reading", total=None)
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "WorkBar":
         self._bar.start()
         return self
 

@@ -11,22 +11,14 @@ import typer
 from rich.text import Text
 
 from labelchef.cli.options import (
-    HOME,
     PIPED,
-    Database,
-    Home,
-    campaign_files,
     console,
-    file_options,
     plain_table,
-    setting_options,
     takes,
-    workspace,
     workspace_options,
 )
 from labelchef.domain.campaigns import CampaignStatus, RoundSummary, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.domain.settings import Settings
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
 
 if TYPE_CHECKING:
@@ -43,12 +35,19 @@ Person = Annotated[
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
-_EXPORT_OUT = "File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx; for a report .html."
+_EXPORT_OUT = "File to write: .csv, .json, .jsonl, .parquet, .xlsx, …; for a model .npz or .onnx; for a report .html."
+_FORMAT = "Of a data set for another tool: label-studio, prodigy, argilla, …; the default is the ending of the file."
 _WHAT = (
     "dataset: every row with content, final label, where it comes from and what is in doubt; predictions: what the final model "
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
     "and tables."
 )
+_IMPORTED = (
+    "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
+    "Argilla, crowd-kit, Hugging Face datasets)."
+)
+MOST_LINES = 20
+"""Of an import, on the screen."""
 _SELECTORS = "Selectors to compare, separated by commas; the default is the campaign's own and a few others."
 
 
@@ -135,6 +134,7 @@ def export(
     out: Annotated[Path, typer.Option(help=_EXPORT_OUT)],
     ws: "Workspace",
     what: Annotated[str, typer.Option(help=_WHAT)] = "dataset",
+    format: Annotated[str | None, typer.Option(help=_FORMAT)] = None,
 ) -> None:
     """Write the data set, predictions, the final model, all votes or the report to a file."""
     from labelchef.services import exchange, take_home
@@ -149,22 +149,44 @@ def export(
     }
     if what not in writers:
         raise InvalidInputError(f"what is {what!r}; expected one of: {', '.join(writers)}", code="what")
-    console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
+    if format is not None and what != "dataset":
+        raise InvalidInputError(f"--format is for a data set; {what} is written by the ending of --out", code="format")
+    written = take_home.export_dataset(ws, campaign, out, format) if format else writers[what](ws, campaign, out)
+    console.print(f"{what}: {written.resolve()}")
 
 
 @takes(ws=workspace_options())
 def import_votes(
     campaign: Campaign,
-    file: Annotated[Path, typer.Argument(help="A table of item, annotator, label: .csv, .jsonl or .parquet.")],
+    file: Annotated[Path, typer.Argument(help=_IMPORTED)],
     ws: "Workspace",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only; store nothing.")] = False,
+    format: Annotated[str | None, typer.Option(help="What the file is, if it is not recognised.")] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")
+    ] = None,
+    lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None,
 ) -> None:
-    """Import votes of another tool. If a line cannot be used, nothing is stored."""
-    from labelchef.services import exchange
+    """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
+    from labelchef.services.importing import import_votes as service
+    from labelchef.services.importing import write_lines
 
-    counts = exchange.import_votes(ws, campaign, file, dry_run=dry_run)
-    said = ", ".join(f"{value} {key}" for key, value in counts.items())
+    parts = [one.partition("=") for one in rename or []]
+    names = {old: new for old, _, new in parts}
+    if "" in {*names, *names.values()}:
+        raise InvalidInputError(f"--rename is {rename}; expected OLD=NEW", code="rename")
+    found = service(ws, campaign, file, dry_run=dry_run, format=format, rename=names)
+    said = ", ".join(f"{value} {key}" for key, value in found.counts.items())
     console.print(f"{'would be: ' if dry_run else ''}{said}")
+    for note in found.notes:
+        console.print(note)
+    if lines is not None:
+        console.print(f"lines: {write_lines(found, lines).resolve()}")
+    else:
+        rows = [(one.line, one.item, one.annotator, one.outcome.value) for one in found.lines[:MOST_LINES]]
+        console.print(plain_table(("line", "item", "annotator", "what became of it"), rows))
+        if len(found.lines) > MOST_LINES:
+            console.print(f"… and {len(found.lines) - MOST_LINES} more; --lines FILE writes all of them")
     if not dry_run:
         move_on(ws, campaign)
 
@@ -352,6 +374,7 @@ def move_on(ws: "Workspace", campaign: str) -> None:
 
 
 def who_is(person: str | None) -> str:
+    """The person who acts: the one named, else the one who is logged in."""
     if person is not None:
         return person
     import getpass

@@ -1,7 +1,7 @@
 """Campaigns that last: what people, pages and commands are told about them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -116,6 +116,12 @@ class CampaignFiles:
     val_items: Path | None = None
     media: Path | None = None
     """The folder the images of the items lie in."""
+    by_position: bool = False
+    """Row k of one file belongs to row k of the others, though only some of them have a column `id`."""
+
+
+FILE_NAMES = tuple(one.name for one in fields(CampaignFiles) if one.name != "by_position")
+"""The fields of `CampaignFiles` that are paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +322,56 @@ class CampaignStatus:
     """Decisions that wait for the next model."""
     audit: AuditReport
     """Items drawn by chance and predicted before they were answered."""
+
+
+class LineOutcome(StrEnum):
+    """What became of a line of an imported file."""
+
+    DECIDED = "decided"
+    """The item was not asked: its label is decided now, by the votes on it."""
+    CORRECTED = "corrected"
+    """The votes on a decided item now give another label, or none."""
+    AGREES = "agrees"
+    """The item is decided, and stays as it is."""
+    COMPLETE = "complete"
+    """The item is in the open round and has the votes it needs."""
+    WAITS = "waits for more votes"
+    """The item is in the open round and needs more votes."""
+    TIED = "no majority"
+    """The votes on an item that was not asked tie or say 'ambiguous': they wait until it is asked."""
+    LEAD = "a lead decided"
+    """The vote is stored; the decision of the lead stands."""
+    KNOWN = "known label"
+    """The label came with the data as right: it stays, and the vote is not needed."""
+    UNCHANGED = "unchanged"
+    """The same vote was there already."""
+    REPLACED = "replaced"
+    """A later line has a vote of the same person on the same item."""
+
+
+@dataclass(frozen=True)
+class ImportedLine:
+    """A line of an imported file."""
+
+    line: int
+    """Counted from 1; of a file of tasks, the number of the task."""
+    item: str
+    annotator: str
+    outcome: LineOutcome
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What was done with a file of votes, or would be done."""
+
+    format: str
+    """'table', or the tool that wrote the file."""
+    counts: Mapping[str, int]
+    """Lines read, and how many of them came to what."""
+    lines: tuple[ImportedLine, ...]
+    notes: tuple[str, ...]
+    """What was left out of the file, and assumed about it."""
+    dry_run: bool
 
 
 @dataclass(frozen=True)

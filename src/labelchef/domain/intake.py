@@ -5,6 +5,7 @@ A *plan* says how every file and column is used. It is detected (`intake.detecti
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -35,6 +36,8 @@ class FileRole(StrEnum):
     """Rules without code, see `sources.rules`."""
     FUNCTIONS = "functions"
     """A Python file with labelling functions, see `sources.functions`. It is executed, so it is never detected, only named."""
+    LLM = "llm"
+    """Labels by an LLM, a JSON object a line, with or without probabilities; see `sources.llm`."""
     MEDIA = "media"
     """A folder or archive of images that a column names."""
     IGNORED = "ignored"
@@ -197,3 +200,59 @@ class Preview:
     def usable(self) -> bool:
         """Whether a campaign can be made."""
         return not any(one.severity is Severity.ERROR for one in self.findings)
+
+
+class IntakeState(StrEnum):
+    """What is done with uploaded files."""
+
+    READING = "reading"
+    """Roles are detected, or rows are joined."""
+    READY = "ready"
+    """The preview is there, or the problem that hinders it."""
+    CREATING = "creating"
+    """The campaign is being made: encoding may take minutes."""
+    MADE = "made"
+    """The campaign is there; the uploaded files are deleted."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """How far long work is."""
+
+    what: str
+    done: int
+    total: int
+    """0 if unknown."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Files on their way to a campaign. Paths are relative to the folder that the files are in."""
+
+    id: str
+    by: str
+    created_at: datetime
+    state: IntakeState
+    plan: Plan | None
+    """None until roles were detected, or where they cannot be."""
+    preview: Preview | None
+    """None while files are read, or where they cannot be joined."""
+    working: Working | None
+    """What is being done just now."""
+    problem: str | None
+    """Why the last step failed, and what to do; the files are kept."""
+    campaign: str | None
+    """The slug of the campaign, once it is made."""
+    rules: tuple[Mapping[str, object], ...] = ()
+    """Rules that were made on the page, each as a rules file has it."""
+
+
+@dataclass(frozen=True)
+class WaitingFiles:
+    """Files that are no campaign yet, in one line."""
+
+    id: str
+    by: str
+    created_at: datetime
+    names: tuple[str, ...]
+    """The first of them, or the folder of the server."""

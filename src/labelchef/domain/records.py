@@ -146,7 +146,9 @@ class ConstructionDiagnostics:
     distance: float = 0.0
     """‖∇F‖ / l2: the parameters are proven to lie no farther than this from the optimum."""
     tolerance: float = 0.0
+    """‖∇F‖ that proves the tolerance."""
     converged: bool = True
+    """Whether that is reached, or the distance is estimated to be small enough."""
     epoch: int = 0
     """The epoch that early stopping chose; 0 where nothing descends, or where no epoch beat the model of zeros."""
     explicit: int = 0

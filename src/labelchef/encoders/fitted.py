@@ -1,9 +1,11 @@
 """All blocks of a campaign side by side, as one fitted encoder that new rows go through too.
 
-    X = [ w_1 s_1 B_1 | … | w_K s_K B_K ]      (n, D) float32,      s_k = 1 / sqrt(mean squared length of the rows of B_k)
+    X = [ w_1 s_1 B_1 | … | w_K s_K B_K ]      (n, D) float32,      s_k = 1 / sqrt(g_k · mean squared length of the rows of B_k)
 
-After s_k, every block has rows of mean squared length 1, so no block counts more because its numbers are larger. The weights w_k
-say which block counts more because it is of more use; `intake.weighing` chooses them. A block of weight 0 is left out.
+g_k is the number of blocks in the group of block k: words and characters of one text are one group, every other block is one by
+itself. After s_k, every group has rows of mean squared length 1, so none counts more because its numbers are larger or because
+it comes in two parts. The weights w_k say which group counts more because it is of more use; `intake.weighing` chooses them. A
+block of weight 0 is left out.
 
 A fitted encoder is written as one .npz without pickle: `meta`, a text in JSON
 
@@ -16,6 +18,7 @@ name and a digest of their weights.
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,6 +75,11 @@ class FittedEncoder:
     def names(self) -> tuple[str, ...]:
         """(K,) what people read of the blocks."""
         return tuple(block.name for block in self.blocks)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """(K,) the group of each block."""
+        return tuple(block.group for block in self.blocks)
 
     def transform(
         self,
@@ -260,7 +268,8 @@ def fit_encoder(
             "that are not empty. Name the columns: --text, --image or --columns",
             code="columns",
         )
-    scales = tuple(scale_of(B) for B in values)
+    groups = Counter(block.group for block in blocks)
+    scales = tuple(scale_of(B) / float(np.sqrt(groups[block.group])) for block, B in zip(blocks, values, strict=True))
     return Encoded(FittedEncoder(tuple(blocks), scales, (1.0,) * len(blocks)), tuple(values))
 
 

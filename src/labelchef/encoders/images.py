@@ -152,6 +152,11 @@ class FittedPixels:
         return f"pixels of {self.column}"
 
     @property
+    def group(self) -> str:
+        """A group of its own."""
+        return self.name
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The column of paths."""
         return (self.column,)
@@ -320,6 +325,11 @@ class FittedNetwork:
     def name(self) -> str:
         """What people read."""
         return f"{self.network} of {self.column}"
+
+    @property
+    def group(self) -> str:
+        """A group of its own."""
+        return self.name
 
     @property
     def columns(self) -> tuple[str, ...]:

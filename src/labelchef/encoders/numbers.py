@@ -51,6 +51,11 @@ class FittedNumbers:
         return "given features"
 
     @property
+    def group(self) -> str:
+        """A group of its own."""
+        return self.name
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """None: the numbers come beside the frame."""
         return ()

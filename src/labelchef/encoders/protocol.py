@@ -86,6 +86,11 @@ class FittedBlock(Protocol):
         ...
 
     @property
+    def group(self) -> str:
+        """Blocks of one group say the same thing in different ways: they are scaled and weighed as one."""
+        ...
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a frame that it reads."""
         ...

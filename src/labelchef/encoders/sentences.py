@@ -98,6 +98,11 @@ class FittedSentences:
         """What people read."""
         return f"{Path(self.network).name} of {', '.join(self.columns)}"
 
+    @property
+    def group(self) -> str:
+        """A group of its own."""
+        return self.name
+
     def transform(self, content: Content, progress: Progress = no_progress) -> Block:
         """(n, width)"""
         texts = [text.encode("utf-8", "replace").decode() for text in content.texts(self.columns)]  # no lone surrogates

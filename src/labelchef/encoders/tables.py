@@ -127,6 +127,11 @@ class FittedTable:
         return f"columns {few}" + (f" and {len(self.columns) - 3} more" if len(self.columns) > 3 else "")
 
     @property
+    def group(self) -> str:
+        """A group of its own."""
+        return self.name
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Numbers first."""
         return (*self.numbers, *self.others)

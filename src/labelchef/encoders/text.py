@@ -108,6 +108,11 @@ class FittedTfidf:
         return f"{self.terms} of {', '.join(self.columns)}"
 
     @property
+    def group(self) -> str:
+        """Words and characters of one text are one group."""
+        return f"tfidf of {', '.join(self.columns)}"
+
+    @property
     def width(self) -> int:
         """Columns of the block; 0 where no text had a term."""
         return int(self.E.shape[1])

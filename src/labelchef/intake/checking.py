@@ -224,7 +224,7 @@ def _trusted(joined: Joined) -> list[Finding]:
                 Severity.ERROR,
                 "no row has a label that is known to be right; a few dozen are needed to steer by. Give a file "
                 "with id and label: "
-                "--trusted gold.csv; or name the column: --truth COLUMN",
+                "--trusted gold.csv; or name the column: --truth-column COLUMN",
             )
         ]
     counts = Counter(label for label in rows.labels if label is not None)
@@ -247,7 +247,7 @@ def _trusted(joined: Joined) -> list[Finding]:
 
 def _votes(joined: Joined) -> list[Finding]:
     found: list[Finding] = []
-    made = [one for role in (FileRole.RULES, FileRole.FUNCTIONS) for one in joined.plan.of(role)]
+    made = [one for role in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM) for one in joined.plan.of(role)]
     if joined.votes.empty:
         if not made:
             found.append(
@@ -297,7 +297,7 @@ def _class_names(joined: Joined) -> list[Finding]:
                 Severity.ERROR,
                 f"there are {len(joined.classes)} classes, such as {joined.classes[0][:40]!r}; expected at "
                 "most 1000. Is the column of "
-                "labels the right one? --truth COLUMN, --labels COLUMN",
+                "labels the right one? --truth-column COLUMN, --labels COLUMN",
                 len(joined.classes),
                 tuple(name[:40] for name in joined.classes[:5]),
             )

@@ -321,7 +321,7 @@ class _Joiner:
                     Severity.ERROR,
                     f"{one.title} is {split} but has no column with labels; it has "
                     f"{list(one.table.columns)[:10]}. Name it: "
-                    "--truth COLUMN",
+                    "--truth-column COLUMN",
                 )
                 continue
             self._read_labels(pool, content, one, label, split, told, rows_of)
@@ -590,7 +590,7 @@ class _Joiner:
                 Severity.WARNING,
                 f"{one.title}: {lost} rows of the trusted or test part have no label; they stay in train. Name "
                 "the column of labels: "
-                "--truth COLUMN",
+                "--truth-column COLUMN",
                 count=lost,
             )
 
@@ -902,7 +902,7 @@ class _Joiner:
                     Severity.ERROR if len(lost) > 0.5 * len(values) else Severity.WARNING,
                     f"{len(lost)} of {len(values)} images in {name!r} are not below {root}; these rows have no "
                     "image. Name the folder: "
-                    "--media FOLDER",
+                    "--images FOLDER",
                     lost,
                 )
         return root

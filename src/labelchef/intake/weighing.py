@@ -1,17 +1,17 @@
-"""How much each block of an encoder counts, chosen together with the source model, γ and λ by cross-validation.
+"""How much each group of blocks of an encoder counts, chosen together with γ and λ by cross-validation.
 
-The blocks come with rows of mean squared length 1 (`encoders.fitted`). For K blocks the weights tried are
+Groups come with rows of mean squared length 1 (`encoders.fitted`). For G groups the weights tried are
 
-    all 1;  one block at ½, the others at 1 (K ≥ 2);  one block alone (K ≥ 2)
+    all 1;  one group at ½, the others at 1;  one group alone                    (G ≥ 2; nothing is tried for one group)
 
-2 K + 1 in all. For all 1, `campaign.learning.choose` makes the learner's whole choice on the rows that the learner itself would
+2 G + 1 in all. For all 1, `campaign.learning.choose` makes the learner's whole choice on the rows that the learner itself would
 draw; for the others it chooses γ and λ, with the source model that was chosen for all 1 (where that is none: λ alone). What
 counts is the cross-entropy of held-out trusted samples under what was chosen, with the same folds for all. All 1 is taken unless
 the best of the others lowers it to `learning.WORTH` of that: the best of many trials looks better than it is. Nothing depends on
 the order of the trials, and all random numbers come from the seed.
 
 Cost: at most `ROWS` + `CLEAN` rows in at most `AXES` directions, whatever the number of samples. On one core, with 4,000 texts
-of 6 classes and 68 sources: 8 s for all 1, 3 s for each of the others. Of more than `BLOCKS` blocks only 'all 1' and 'one
+of 6 classes and 68 sources: 8 s for all 1, 3 s for each of the others. Of more than `GROUPS` groups only 'all 1' and 'one
 alone' are tried.
 
 Shapes: blocks (N + n, width_k), training rows above trusted ones.
@@ -39,8 +39,8 @@ from labelchef.encoders.protocol import Block
 from labelchef.sources import SourceVotes
 
 HALF = 0.5
-BLOCKS = 5
-"""With more blocks than this, none is tried at ½."""
+GROUPS = 5
+"""With more groups than this, none is tried at ½."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Weighing:
     seconds: float
 
 
-def combinations(n_blocks: int) -> Iterator[tuple[float, ...]]:
+def combinations(n_groups: int) -> Iterator[tuple[float, ...]]:
     """The weights that are tried, all 1 first.
 
     >>> list(combinations(2))
@@ -68,20 +68,22 @@ def combinations(n_blocks: int) -> Iterator[tuple[float, ...]]:
     >>> list(combinations(1))
     [(1.0,)]
     """
-    yield (1.0,) * n_blocks
-    if n_blocks < 2:
+    yield (1.0,) * n_groups
+    if n_groups < 2:
         return
-    if n_blocks <= BLOCKS:
-        yield from (tuple(HALF if j == k else 1.0 for j in range(n_blocks)) for k in range(n_blocks))
-    yield from (tuple(float(j == k) for j in range(n_blocks)) for k in range(n_blocks))
+    if n_groups <= GROUPS:
+        yield from (tuple(HALF if j == k else 1.0 for j in range(n_groups)) for k in range(n_groups))
+    yield from (tuple(float(j == k) for j in range(n_groups)) for k in range(n_groups))
 
 
 def weigh(encoded: Encoded, data: CampaignData, settings: Settings, progress: Progress = no_progress) -> Weighing:
     """The weights of the blocks of `encoded`, which hold the rows of `data`: training samples, then validation samples.
 
-    Where trusted samples only steer (`trusted='steer'`), or there is one block, nothing is tried.
+    Where trusted samples only steer (`trusted='steer'`), or there is one group, nothing is tried.
     """
-    began, tried = time.perf_counter(), list(combinations(len(encoded.blocks)))
+    began, names = time.perf_counter(), encoded.encoder.groups
+    groups = list(dict.fromkeys(names))
+    tried = [tuple(one[groups.index(name)] for name in names) for one in combinations(len(groups))]
     if settings.trusted != TRAIN or len(tried) == 1:
         return Weighing(tried[0], (), time.perf_counter() - began)
     rows = _Rows.of(data, settings)

@@ -48,6 +48,8 @@ MOST_BYTES = 8 << 30
 MOST_BYTES_AT_ONCE = 1 << 30
 """Of a file that its format lets nobody read in pieces: JSON, Excel."""
 MOST_COLUMNS = 20_000
+NAMELESS = "row number"
+"""The first column of a table, where it has no name: row numbers, as pandas writes them."""
 CHUNK = 50_000
 """Rows that are turned into a frame at a time."""
 _LONGEST_FIELD = 1 << 26
@@ -249,10 +251,8 @@ def read_csv(
         if delimiter != "\t":
             raise
         frame = _csv_frame(path, encoding, delimiter, csv.QUOTE_NONE, rows, size, progress)  # quotes are text here
-    if unguard:
-        frame = _unguarded(frame)
     check_names(path, list(frame.columns))
-    return frame, findings
+    return (_unguarded(frame) if unguard else frame), findings
 
 
 def _csv_frame(
@@ -268,8 +268,7 @@ def _csv_frame(
             if len(fields) != expected:
                 raise unusable(
                     f"{path}, line {lines.line_num} has {len(fields)} fields; expected {expected}, as the "
-                    "first line has. "
-                    "The file may be cut off, or a text with a delimiter needs quotes"
+                    "first line has. The file may be cut off, or a text with a delimiter needs quotes"
                 )
             batch.append(fields)
             n_rows += 1
@@ -296,7 +295,7 @@ def _text_frame(path: Path, names: list[str], batch: list[list[str]]) -> pd.Data
 
 
 def _header(path: Path, fields: list[str]) -> list[str]:
-    names = [name if name.strip() else (f"column {k + 1}" if k else "row") for k, name in enumerate(fields)]
+    names = [name if name.strip() else (f"column {k + 1}" if k else NAMELESS) for k, name in enumerate(fields)]
     if not names:
         raise unusable(f"{path} is empty; expected a first line that names the columns")
     if any("\0" in name for name in names):
@@ -315,17 +314,17 @@ def _is_number(text: str) -> bool:
 
 
 def _unguarded(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame before formulas were made harmless, where all cells, or all names of columns, may have been."""
     names = [str(name) for name in frame.columns]
-    texts = [frame[name].dropna() for name in names]
-    if not is_guarded(names) or not all(is_guarded(column) for column in texts):
-        return frame
-    changed = {
-        name: column.map(as_written, na_action="ignore").astype("str") if column.str.startswith("'").any() else column
-        for name, column in frame.items()
-    }
-    plain = pd.DataFrame(changed)
-    plain.columns = pd.Index([as_written(name) for name in names], dtype="str")
-    return plain
+    held = [np.asarray(frame[name], dtype=object) for name in names]
+    marked = [any(type(value) is str and value[:1] == "'" for value in values) for values in held]
+    if any(marked) and all(is_guarded(value for value in values if type(value) is str) for values in held):
+        for name, values, changed in zip(names, held, marked, strict=True):
+            if changed:
+                frame[name] = pd.array([as_written(v) if type(v) is str else None for v in values], dtype="str")
+    if is_guarded(names):
+        frame.columns = pd.Index([as_written(name) for name in names], dtype="str")
+    return frame
 
 
 def _encoding(path: Path) -> tuple[str, tuple[Finding, ...]]:
@@ -375,9 +374,10 @@ def _delimiter(path: Path, encoding: str) -> str:
     """The delimiter under which the first records have the same number of fields, the more the better; comma by default."""
     with path.open(encoding=encoding, newline="", errors="replace") as stream:
         head = stream.read(1 << 17)
-    order = "\t,;|" if path.suffix.lower() in (".tsv", ".tab") else ",;\t|"
-    best, chosen = (0.0, 0), order[0]
-    for delimiter in order:
+    if path.suffix.lower() in (".tsv", ".tab"):
+        return "\t"
+    best, chosen = (0.0, 0), ","
+    for delimiter in ",;\t|":
         counts = _field_counts(head, delimiter)
         same = sum(count == counts[0] for count in counts) / len(counts) if counts else 0.0
         if counts and counts[0] > 1 and (round(same, 2), min(counts[0], 2)) > best:
@@ -460,7 +460,9 @@ def _number(text: str) -> _Number:
     return _Number(whole[1] if whole else text)
 
 
-def _decode(text: str) -> Any:
+def _decode(text: str, verbatim: bool = True) -> Any:
+    if not verbatim:
+        return json.loads(text, object_pairs_hook=_distinct)
     return json.loads(
         text, parse_int=_Number, parse_float=_number, parse_constant=lambda _: None, object_pairs_hook=_distinct
     )
@@ -483,8 +485,10 @@ def _plain(value: Any) -> Any:
     return text_of(value)
 
 
-def json_records(path: Path, *, rows: int | None = None, progress: Progress = no_progress) -> Iterator[dict[str, Any]]:
-    """The records of a JSON-lines file, numbers as they are written there; lines that are no records are refused."""
+def json_records(
+    path: Path, *, rows: int | None = None, verbatim: bool = True, progress: Progress = no_progress
+) -> Iterator[dict[str, Any]]:
+    """The records of a JSON-lines file, numbers as they are written there if `verbatim`; other lines are refused."""
     size = check_size(path, MOST_BYTES, "Give it in several files")
     encoding, _ = _encoding(path)
     n_rows = 0
@@ -495,7 +499,7 @@ def json_records(path: Path, *, rows: int | None = None, progress: Progress = no
             if rows is not None and n_rows >= rows:
                 return
             try:
-                record = _decode(line)
+                record = _decode(line, verbatim)
             except ValueError as error:
                 raise unusable(f"{path}, line {number} is no JSON: {error}. The file may be cut off") from None
             if not isinstance(record, dict):

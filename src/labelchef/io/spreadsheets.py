@@ -18,6 +18,7 @@ from labelchef.io.formats import (
     CHUNK,
     MOST_BYTES,
     MOST_BYTES_AT_ONCE,
+    NAMELESS,
     check_names,
     check_size,
     frame_of,
@@ -47,7 +48,8 @@ def read_sheet(path: Path, sheet: str | None, rows: int | None) -> pd.DataFrame:
         )
     width = max(k + 1 for k, cell in enumerate(header) if cell is not None)
     names = [
-        cell if cell is not None else ("row" if k == 0 else f"column {k + 1}") for k, cell in enumerate(header[:width])
+        cell if cell is not None else (NAMELESS if k == 0 else f"column {k + 1}")
+        for k, cell in enumerate(header[:width])
     ]
     check_names(path, names)
     chunks: list[pd.DataFrame] = []

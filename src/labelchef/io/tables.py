@@ -3,19 +3,22 @@
 Files know no types that last: labels and class names are compared as text.
 """
 
-import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.files import whole_file
+from labelchef.io import formats
+from labelchef.io.formats import text_of
+from labelchef.io.formulas import as_written, harmless
+from labelchef.io.spreadsheets import write_sheet
 
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -23,8 +26,6 @@ TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
 VOTE_SUFFIXES = (".csv", ".parquet", ".npy", ".npz", ".jsonl")
 
 _NO_LABEL = ("", "-1")
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+([.,]\d+)?$)")
-"""How a cell begins that a spreadsheet would run; numbers with a sign are none."""
 
 
 def read_features(path: Path, what: str) -> Any:
@@ -91,6 +92,8 @@ def _read_votes_archive(path: Path) -> Any:
             return _read_sparse(path)
         held = {name: archive[name] for name in archive.files}
     names = held.pop("sources", None)
+    for name in _ID_ARRAYS:
+        held.pop(name, None)
     if len(held) != 1:
         raise _unusable(
             f"{path} holds the arrays {list(held)}; expected one named 'votes' or 'soft' and, optionally, 'sources', or a "
@@ -175,27 +178,78 @@ def read_items(path: Path, what: str) -> pd.DataFrame:
     return data
 
 
-FORMATS = ("csv", "jsonl", "parquet")
-"""Of the tables that are written."""
+FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "feather", "xlsx")
+"""Of the tables that are written; `labelchef.io.formats` reads all of them back."""
 
 
-def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
-    """Write a table whole, in the format of the file's ending or the one named; for CSV see `csv_text`."""
+def check_format(path: Path, format: str | None = None) -> str:
+    """The format that a table is written in, by its name or the file's ending; said early, before any work is done."""
     kind = format or path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
+    return kind
+
+
+def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
+    """Write a table whole, in the format of the file's ending or the one named; for CSV see `csv_text`.
+
+    What is read back by `formats.read_table` is the same, cell by cell, as text; only CSV, TSV and Excel cannot tell an empty
+    text from a missing one.
+    """
+    kind = check_format(path, format)
+    writers: dict[str, Callable[[pd.DataFrame, IO[bytes]], object]] = {
+        "csv": lambda table, stream: stream.write(csv_text(table).encode()),
+        "tsv": lambda table, stream: stream.write(csv_text(table, "\t").encode()),
+        "json": lambda table, stream: stream.writelines(_json_list(table)),
+        "jsonl": lambda table, stream: stream.writelines(line + b"\n" for line in _json_lines(table)),
+        "parquet": lambda table, stream: table.to_parquet(stream, index=False),
+        "feather": lambda table, stream: table.reset_index(drop=True).to_feather(stream),
+        "xlsx": write_sheet,
+    }
     try:
         with whole_file(path) as stream:
-            if kind == "csv":
-                stream.write(csv_text(frame).encode())
-            elif kind == "jsonl":
-                for line in json.loads(frame.to_json(orient="records")):
-                    stream.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-            else:
-                frame.to_parquet(stream, index=False)
+            writers[kind](frame, stream)
+    except MissingExtraError:
+        raise
     except ImportError:
-        raise MissingExtraError("Parquet needs pyarrow; pip install 'labelchef[parquet]'", code="parquet") from None
+        raise MissingExtraError(f"{kind} needs pyarrow; pip install 'labelchef[parquet]'", code="parquet") from None
     return path
+
+
+def _json_lines(frame: pd.DataFrame) -> Iterator[bytes]:
+    """Records with numbers and truth values as they are, everything else as text, missing values as null."""
+    names = [str(name) for name in frame.columns]
+    for line in frame.itertuples(index=False, name=None):
+        record = dict(zip(names, map(_json_value, line), strict=True))
+        yield json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _json_list(frame: pd.DataFrame) -> Iterator[bytes]:
+    yield b"["
+    for k, line in enumerate(_json_lines(frame)):
+        yield (b",\n" if k else b"\n") + line
+    yield b"\n]\n"
+
+
+def _json_value(value: Any) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, str | bool | int) or (isinstance(plain, float) and np.isfinite(plain)):
+        return plain
+    if isinstance(plain, list | tuple | dict | np.ndarray):
+        return json.loads(text_of(plain) or "null")
+    return None if isinstance(plain, float) else text_of(plain)
+
+
+def read_ids(path: Path) -> list[str] | None:
+    """The ids of a file's rows as text: its column 'id', or the array `ids` of an .npz; None if it has neither."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            name = next((one for one in _ID_ARRAYS if one in archive.files), None)
+            return None if name is None else [text_of(value) or "" for value in archive[name].ravel().tolist()]
+    if suffix not in ITEM_SUFFIXES or "id" not in formats.read_table(path, rows=1).frame.columns:
+        return None
+    return [str(key) for key in formats.read_table(path).frame["id"].fillna("").tolist()]
 
 
 def _unusable(why: str) -> InvalidInputError:
@@ -230,7 +284,7 @@ def _read(
         ".npz": archive or _read_npz,
         ".csv": lambda p: _read_csv(p, as_text),
         ".parquet": pd.read_parquet,
-        ".jsonl": lambda p: pd.read_json(p, lines=True),
+        ".jsonl": _read_json_lines,
     }
     try:
         return readers[suffix](path)
@@ -249,64 +303,69 @@ def _read(
 
 def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
     """A CSV; as text, 'NA', 'True' and '1.0' stay what they are."""
-    if as_text:
-        _check_fields(path)
-    data = pd.read_csv(path, dtype=str, keep_default_na=False) if as_text else pd.read_csv(path)
+    data = formats.read_csv(path)[0].fillna("") if as_text else pd.read_csv(path)
     numbers = pd.to_numeric(pd.Series(data.columns), errors="coerce").notna()
     if numbers.all() and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
         raise _unusable(
             f"{path} begins with numbers ({list(data.columns)[:3]}…); expected a first line that names the columns"
         )
-    if str(data.columns[0]).startswith("Unnamed:"):
+    if str(data.columns[0]) == formats.NAMELESS or str(data.columns[0]).startswith("Unnamed:"):
         raise _unusable(
             f"{path} has a first column without a name, as row numbers have; write it without them (index=False)"
         )
     return data
 
 
-def _check_fields(path: Path) -> None:
-    """Refuse a line with fewer or more fields than the first: a file cut off in the middle of one, a stray comma."""
-    with path.open(newline="", encoding="utf-8-sig") as stream:
-        lines = csv.reader(stream)
-        expected = len(next(lines, []))
-        for fields in lines:
-            if fields and len(fields) != expected:
-                raise _unusable(
-                    f"{path}, line {lines.line_num} has {len(fields)} fields; expected {expected}, as the first line has. "
-                    "The file may be cut off"
-                )
+def _read_json_lines(path: Path) -> pd.DataFrame:
+    """Records as they are written: "007" is text, 7 is a whole number of any size; absent values are missing."""
+    names: dict[str, None] = {}
+    records = []
+    for record in formats.json_records(path, verbatim=False):
+        names.update(dict.fromkeys(record))
+        records.append(record)
+    columns = {name: [record.get(name) for record in records] for name in names}
+    return pd.DataFrame({name: pd.Series(values, dtype=object).infer_objects() for name, values in columns.items()})
 
 
-def harmless(text: str) -> str:
-    """Text that a spreadsheet will not take for a formula: such a one gets an apostrophe in front.
-
-    >>> harmless("=1+1"), harmless("-5"), harmless("plain")
-    ("'=1+1", '-5', 'plain')
-    """
-    return f"'{text}" if _FORMULA.match(text) else text
+_QUOTED = re.compile(r'[,;|\t"\r\n]|^\s|\s$')
+"""What a field of a CSV has that is put into quotes: every delimiter that a reader may try, quotes, ends of lines."""
 
 
-def csv_text(frame: pd.DataFrame) -> str:
+def csv_text(frame: pd.DataFrame, delimiter: str = ",") -> str:
     """A table as CSV; texts that a spreadsheet would take for a formula are made harmless, in the header too.
 
     >>> csv_text(pd.DataFrame({"item": ["=1+1", "plain"], "@n": [-5, 2]}))
     "item,'@n\\n'=1+1,-5\\nplain,2\\n"
     """
-    guarded = frame.map(lambda value: harmless(value) if isinstance(value, str) else value)
-    return guarded.rename(columns=lambda name: harmless(str(name))).to_csv(index=False)
+    alone = len(frame.columns) == 1
+
+    def field(text: str) -> str:
+        if _QUOTED.search(text) or (alone and not text):  # an empty line would be none
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+    header = [[harmless(str(name)) for name in frame.columns]]
+    body = ([_csv_cell(value) for value in line] for line in frame.itertuples(index=False, name=None))
+    return "".join(delimiter.join(map(field, line)) + "\n" for lines in (header, body) for line in lines)
 
 
-def as_written(text: str) -> str:
-    """The text before `harmless`.
+def _csv_cell(value: Any) -> str:
+    if isinstance(value, str):
+        return harmless(value)
+    if isinstance(value, float):  # 1.0 stays a number with a point
+        return "" if value != value else str(value)
+    text = text_of(value)
+    return "" if text is None else text if isinstance(value, bool | int | np.generic) else harmless(text)
 
-    >>> as_written("'=1+1"), as_written("'tis")
-    ('=1+1', "'tis")
-    """
-    return text[1:] if text[:1] == "'" and _FORMULA.match(text[1:]) else text
+
+_ID_ARRAYS = ("ids", "id")
 
 
 def _read_npz(path: Path) -> Any:
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-        if len(archive.files) != 1:
-            raise _unusable(f"{path} holds the arrays {archive.files}; expected one. Save the wanted one on its own")
-        return archive[archive.files[0]]
+        names = [name for name in archive.files if name not in _ID_ARRAYS] or archive.files
+        if len(names) != 1:
+            raise _unusable(
+                f"{path} holds the arrays {archive.files}; expected one and, optionally, 'ids'. Save the wanted one on its own"
+            )
+        return archive[names[0]]

@@ -110,6 +110,8 @@ class SqlLedger:
         with self._moving(now.mark) as at:
             if at is None or not _same_plan(at.campaign, now):
                 return False
+            if decision_table.has_pending(at.connection, at.campaign.id):
+                return False  # the batch may hold an item that was decided meanwhile: the model follows first
             round_id = at.insert_round(
                 RoundKind.BATCH,
                 state=RoundState.SELECTED,
@@ -325,13 +327,17 @@ def _new_selections(
     every = selected.batch.joined(selected.ahead)
     positions = every.indices.tolist()
     items = campaign_table.items_at(at.connection, at.campaign.id, SplitName.TRAIN, positions)
-    asked = round_table.batch_selections(at.connection, [row.id for row in items.values()])
+    ids = [row.id for row in items.values()]
+    over = set(
+        round_table.batch_selections(at.connection, ids)
+    )  # asked at this attempt, or decided without being asked
+    over |= {(made.item_id, made.attempt) for made in decision_table.decisions_on(at.connection, ids)}
     draws = np.random.default_rng([settings.seed, at.next_number, _BLIND_DRAW]).random(len(positions))
     audited = {item for item, _ in selected.batch.diagnostics.audited}
     rows = []
     for rank, position in enumerate(positions):
         item = items[position]
-        attempt = item.attempt + ((item.id, item.attempt) in asked)
+        attempt = item.attempt + ((item.id, item.attempt) in over)
         origin = Origin.AHEAD if rank >= len(selected.batch) else Origin.BATCH
         suggested = int(every.suggested[rank])
         votes = vote_table.live_votes(at.connection, item.id, attempt)

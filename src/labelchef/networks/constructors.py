@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelchef.campaign.session import Session, Split
+from labelchef.campaign.judging import Split
+from labelchef.campaign.session import Session
 from labelchef.constructors import Construction
 from labelchef.constructors.protocol import OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
 from labelchef.campaign.data import Labelled
-from labelchef.campaign.session import Split
+from labelchef.campaign.judging import Split
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError

@@ -110,9 +110,11 @@ def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[Arra
     return [write_array(folder, name, array) for name, array in arrays.items()]
 
 
-def create_from_folder(ws: Workspace, name: str, folder: Path, settings: Settings, by: str) -> CampaignSummary:
+def create_from_folder(
+    ws: Workspace, name: str, folder: Path, settings: Settings, by: str, *, by_position: bool = False
+) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
-    return create_campaign(ws, name, find_files(folder), settings, by)
+    return create_campaign(ws, name, find_files(folder, by_position), settings, by)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:

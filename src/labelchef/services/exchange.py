@@ -1,22 +1,19 @@
 """Labels and votes out as tables, from the ledger: nothing is computed again. The report, for which what is known of sources is
-computed; the final model, which is trained for it; votes of other tools in."""
+computed; the final model, which is trained for it. Votes of other tools come in by `services.importing`."""
 
 import contextlib
 import io
 import struct
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sqlalchemy import Connection
 
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.classifier import has_onnx, require_onnx
-from labelchef.domain.campaigns import AssignmentState, DecisionKind, Origin, RoundState
-from labelchef.domain.errors import InvalidInputError, LabelchefError
+from labelchef.domain.campaigns import DecisionKind
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
 from labelchef.encoders.fitted import FittedEncoder
@@ -24,22 +21,20 @@ from labelchef.io import tables
 from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
-from labelchef.services.labelling.decisions import class_of, reconsider
-from labelchef.services.people.access import changing, check_person, looking
+from labelchef.services.people.access import looking
 from labelchef.services.progress import facts_of, gains_of
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.sources import sources
 from labelchef.services.trained import encoder_of, final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import (
-    account_table,
     campaign_table,
     decision_table,
     round_table,
     vote_table,
 )
 from labelchef.store.arrays import read_array
-from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow, NewVote, SelectionRow, VoteRow
+from labelchef.store.rows import DecisionRow, ItemRow
 
 MODEL_FORMATS = ("npz", "onnx")
 MOST_THUMBNAILS = 200
@@ -181,89 +176,3 @@ def export_report(ws: Workspace, campaign: str, path: Path) -> Path:
 def _write(frame: pd.DataFrame, path: Path, format: str | None) -> Path:
     with writing_to(path, "make room or name another file"):
         return tables.write_table(frame, path, format)
-
-
-def import_votes(ws: Workspace, campaign: str, path: Path, *, dry_run: bool = False) -> dict[str, int]:
-    """Take votes of another tool: all of them, or, if a line cannot be used, none.
-
-    A table of item, annotator, label (and note, if there is such a column); an empty label or −1 means ambiguous.
-    Votes on items that were not asked yet wait for them; votes on decided items may correct the decision. Imported
-    again, the same file changes nothing.
-    """
-    lines = tables.read_vote_lines(path)
-    with changing(ws, campaign) as (connection, row):
-        classes = campaign_table.classes_of(connection, row.id)
-        items = campaign_table.items_by_key(connection, row.id, [line.item for line in lines])
-        wanted: dict[tuple[str, str], _Incoming] = {}
-        for line in lines:
-            wanted.pop((line.annotator, line.item), None)  # the last line counts, at its own place in the order
-            wanted[line.annotator, line.item] = _checked(line, items, classes)
-        counts = _take(connection, row, list(wanted.values()), dry_run=dry_run)
-    return {"read": len(lines), **counts}
-
-
-@dataclass(frozen=True)
-class _Incoming:
-    sample: ItemRow
-    person: str
-    label: int | None
-    note: str | None
-
-
-def _checked(line: tables.VoteLine, items: dict[str, ItemRow], classes: tuple[str, ...]) -> _Incoming:
-    try:
-        check_person(line.annotator)
-        if line.item not in items:
-            raise InvalidInputError(f"there is no item {line.item!r} in this campaign", code="votes")
-        return _Incoming(items[line.item], line.annotator, class_of(classes, line.label), line.note)
-    except LabelchefError as error:
-        raise InvalidInputError(f"line {line.number}: {error}. Nothing was stored", code="votes") from None
-
-
-def _take(connection: Connection, campaign: CampaignRow, votes: list[_Incoming], *, dry_run: bool) -> dict[str, int]:
-    turn = round_table.last_round(connection, campaign.id)
-    closed = turn is None or turn.state != RoundState.SELECTED
-    selections = [] if turn is None or closed else round_table.selections_of(connection, turn.id)
-    asked = {selection.item_id: selection for selection in selections}
-    past = round_table.batch_selections(connection, [v.sample.id for v in votes])
-    last = vote_table.last_votes(connection, [v.sample.id for v in votes])
-    accounts = {account.name: account.id for account in account_table.accounts(connection)}
-    counts = {"stored": 0, "changed": 0, "unchanged": 0}
-    rows: list[tuple[VoteRow | None, NewVote]] = []
-    again: list[tuple[SelectionRow, ItemRow]] = []
-    for vote in votes:
-        sample = vote.sample
-        selection = asked.get(sample.id) or past.get((sample.id, sample.attempt))
-        attempt = sample.attempt if selection is None else selection.attempt
-        prior = last.get((sample.id, attempt, vote.person))
-        live = prior is not None and not prior.retracted
-        if prior is not None and live and prior.label == vote.label and prior.note == vote.note:
-            counts["unchanged"] += 1
-            continue
-        counts["changed" if live else "stored"] += 1
-        ahead = selection is None or selection.origin == Origin.AHEAD
-        new = NewVote(
-            campaign_id=campaign.id,
-            item_id=sample.id,
-            attempt=attempt,
-            round_id=None if ahead or selection is None else selection.round_id,
-            person=vote.person,
-            account_id=accounts.get(vote.person),
-            label=vote.label,
-            note=vote.note,
-            blind=True,
-            suggested=None if selection is None else selection.suggested,
-            source="import",
-        )
-        rows.append((prior, new))
-        if selection is not None and sample.id not in asked:
-            again.append((selection, sample))
-        elif selection is not None and not dry_run:
-            if not live:
-                round_table.count_vote(connection, selection.id, +1)
-            vote_table.assign(connection, selection, vote.person, AssignmentState.VOTED, time.time())
-    if not dry_run and rows:
-        vote_table.insert_votes(connection, rows)
-        for selection, sample in again:
-            reconsider(connection, campaign, selection, sample)
-    return counts

@@ -13,6 +13,7 @@ from labelchef.domain.errors import ConflictError, MissingExtraError, StoreError
 from labelchef.services.shared import writing_to
 
 if TYPE_CHECKING:
+    from labelchef.services.intake.jobs import Job
     from labelchef.services.trained import Trained
     from labelchef.store.database import AdvisoryLock, Database
     from labelchef.store.rows import CampaignRow
@@ -34,6 +35,8 @@ class Workspace:
         self.worker_lock = WorkerLock(home, database)
         self.trained: dict[int, Trained] = {}
         """Trained states by campaign: a cache, used by the thread that holds the worker's lock."""
+        self.intakes: dict[str, Job] = {}
+        """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
 
     def __enter__(self) -> Self:
         return self

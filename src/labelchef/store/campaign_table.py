@@ -147,10 +147,12 @@ def item_by_key(connection: sa.Connection, campaign_id: int, key: str) -> ItemRo
     return row
 
 
-def items_by_key(connection: sa.Connection, campaign_id: int, keys: Sequence[str]) -> dict[str, ItemRow]:
-    """Training items by key; keys that name none are left out."""
+def items_by_key(
+    connection: sa.Connection, campaign_id: int, keys: Sequence[str], split: SplitName = SplitName.TRAIN
+) -> dict[str, ItemRow]:
+    """Items of a split by key; keys that name none are left out."""
     known = filter(storable, keys)
-    rows = rows_among(connection, _BY_KEY, ItemRow, known, campaign_id=campaign_id, split=SplitName.TRAIN)
+    rows = rows_among(connection, _BY_KEY, ItemRow, known, campaign_id=campaign_id, split=split)
     return {row.key: row for row in rows}
 
 

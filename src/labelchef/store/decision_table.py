@@ -1,13 +1,14 @@
 """Decisions on items, and the round by which each went into the model."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 import sqlalchemy as sa
 
 from labelchef.domain.campaigns import DecisionKind, Origin
 from labelchef.store.rows import (
+    AMONG,
     DecisionRow,
     DecisionValues,
     DecisionWithPosition,
@@ -16,6 +17,7 @@ from labelchef.store.rows import (
     columns,
     first_row,
     new_public_id,
+    rows_among,
 )
 from labelchef.store.tables import Application, Decision, Item, Selection
 
@@ -40,6 +42,24 @@ def insert_decision(connection: sa.Connection, **values: Unpack[DecisionValues])
     connection.execute(sa.insert(Decision), {**values, **more})
 
 
+def insert_decisions(
+    connection: sa.Connection, decisions: Sequence[DecisionValues], last: Mapping[int, DecisionRow]
+) -> None:
+    """Append decisions on different items; `last` are those that counted until now, by item."""
+    now = time.time()
+    rows = [
+        {
+            **values,
+            "public_id": new_public_id(),
+            "supersedes": last[values["item_id"]].id if values["item_id"] in last else None,
+            "created_at": now,
+        }
+        for values in decisions
+    ]
+    if rows:
+        connection.execute(sa.insert(Decision), rows)
+
+
 def last_decision(connection: sa.Connection, item_id: int) -> DecisionRow | None:
     """The decision that counts for an item."""
     found = sa.select(Decision).where(Decision.c.item_id == item_id).order_by(Decision.c.id.desc()).limit(1)
@@ -54,6 +74,14 @@ def decided_items(connection: sa.Connection, round_id: int) -> set[int]:
         .where(Selection.c.round_id == round_id, Selection.c.origin != Origin.AHEAD)
     )
     return set(connection.execute(found).scalars())
+
+
+_OF_ITEMS = sa.select(Decision).where(Decision.c.item_id.in_(AMONG)).order_by(Decision.c.id)
+
+
+def decisions_on(connection: sa.Connection, item_ids: Sequence[int]) -> list[DecisionRow]:
+    """Every decision on these items, the oldest of each first."""
+    return rows_among(connection, _OF_ITEMS, DecisionRow, item_ids)
 
 
 def decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithPosition]:

@@ -16,6 +16,7 @@ from fastapi.openapi.utils import get_openapi
 import labelchef
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.services import worker as working
+from labelchef.services.intake import jobs
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web import pages, policies, problems
@@ -39,6 +40,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         app.state.hub = Hub(lambda campaign: working.wait_for_change(ws, campaign, -1, 0.0), ws.signal)
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
+            stack.callback(jobs.close, ws)
             if work:
                 app.state.worker = stack.enter_context(working.Worker(ws))
             yield

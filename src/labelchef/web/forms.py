@@ -23,8 +23,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from labelchef.domain.campaigns import CampaignFiles, Role
+from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
+from labelchef.domain.intake import ColumnRole, FileRole
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
+from labelchef.services.intake.steps import Correction
 
 MEDIA = "media"
 """The part that may hold several files: the images."""
@@ -189,6 +191,112 @@ class FolderForm(Form):
 
     name: Name
     folder: Key
+    by_position: bool = False
+    settings: NewSettings = Field(default_factory=NewSettings)
+
+
+class IntakeFolderForm(Form):
+    """A folder on the server with the files of a campaign."""
+
+    folder: Key
+
+
+ColumnName = Annotated[str, StringConstraints(max_length=1000)]
+ColumnRoles = Annotated[dict[ColumnName, Annotated[ColumnRole, Field(strict=False)]], Field(max_length=20_000)]
+
+
+class FileForm(Form):
+    """Another use of a file, or of some of its columns."""
+
+    path: Annotated[str, StringConstraints(min_length=1, max_length=4000)] = Field(
+        description="As the answer to the upload names it."
+    )
+    role: FileRole | None = Field(None, strict=False, description="Left out: as it is.")
+    columns: ColumnRoles = Field(default_factory=dict, description="Column → role, of those to change.")
+
+
+class CorrectionForm(Form):
+    """Another use of files; what is left out stays as it is."""
+
+    files: Annotated[list[FileForm], Field(max_length=1000)] = Field(default_factory=list)
+    by_position: bool | None = Field(None, description="Join files by row number, not by id.")
+    classes: Annotated[list[Name], Field(max_length=10_000)] | None = Field(
+        None, description="The classes in their order; an empty list for those that occur."
+    )
+
+    def correction(self) -> Correction:
+        """As the service takes it."""
+        return Correction(
+            roles={one.path: one.role for one in self.files if one.role is not None},
+            columns={one.path: one.columns for one in self.files if one.columns},
+            by_position=self.by_position,
+            classes=None if self.classes is None else tuple(self.classes),
+        )
+
+
+EncoderName = Literal["auto", "tfidf", "sentence", "pixels", "efficientnet", "table"]
+ENCODERS = (
+    ("text", "Encoder of texts", (("tfidf", "words and characters"), ("sentence", "a network for sentences"))),
+    (
+        "image",
+        "Encoder of images",
+        (("pixels", "small pictures and gradients"), ("efficientnet", "a network for photographs")),
+    ),
+)
+"""(role of the columns, title, (name, hint)) of the encoders that can be chosen on the page."""
+Words = Annotated[list[Key], Field(max_length=20_000)]
+
+
+class RuleForm(Form):
+    """A rule without code; which options a kind has is said in the documentation of sources."""
+
+    name: Name
+    kind: Literal["keyword", "regex", "dictionary", "threshold", "model"]
+    column: Key
+    label: Key | None = Field(None, description="The class it votes for; not for the kind 'model'.")
+    words: Words | None = None
+    unless: Words | None = None
+    whole_word: bool | None = None
+    match_case: bool | None = None
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=1000)] | None = None
+    at_least: float | None = Field(None, allow_inf_nan=False)
+    at_most: float | None = Field(None, allow_inf_nan=False)
+    above: float | None = Field(None, allow_inf_nan=False)
+    below: float | None = Field(None, allow_inf_nan=False)
+    map: dict[Key, Key] | None = Field(None, max_length=10_000)
+    probability: Key | None = None
+
+
+class RulesForm(Form):
+    """All rules of the page, in their order."""
+
+    rules: Annotated[list[RuleForm], Field(max_length=1000)]
+
+    def values(self) -> list[dict[str, Any]]:
+        """Each as a rules file has it."""
+        found = [one.model_dump(exclude_none=True) for one in self.rules]
+        for one in found:
+            if one["kind"] == "dictionary" and "at_least" in one and one["at_least"].is_integer():
+                one["at_least"] = int(one["at_least"])
+        return found
+
+
+class UsefulForm(Form):
+    """Whether a proposed rule is useful."""
+
+    column: Key
+    word: Key
+    label: Key
+    useful: bool | None = Field(description="Null: don't know.")
+
+
+class CreateForm(Form):
+    """A campaign from files that were uploaded and looked at."""
+
+    name: Name
+    encoders: Annotated[list[EncoderName], Field(min_length=1, max_length=10)] = Field(
+        ["auto"], description="What makes numbers of texts, images and columns; 'auto' for what is usual."
+    )
     settings: NewSettings = Field(default_factory=NewSettings)
 
 
@@ -196,11 +304,12 @@ class CampaignForm(Form):
     """A campaign from uploaded files; the parts of the files are the fields of `CampaignFiles`."""
 
     name: Name
+    by_position: Json[bool] = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
 
     def files(self) -> dict[str, list[UploadFile]]:
         """Name of the part → its files, of the parts that were sent."""
-        sent = {one.name: getattr(self, one.name) for one in fields(CampaignFiles)}
+        sent = {name: getattr(self, name) for name in FILE_NAMES}
         return {name: part if isinstance(part, list) else [part] for name, part in sent.items() if part}
 
 
@@ -227,5 +336,5 @@ else:
         __base__=CampaignForm,
         __doc__="A campaign from uploaded files; `settings` is JSON.",
         __validators__={"needed": field_validator(WEAK)(_needed)},
-        **{one.name: _part(one) for one in fields(CampaignFiles)},
+        **{one.name: _part(one) for one in fields(CampaignFiles) if one.name in FILE_NAMES},
     )

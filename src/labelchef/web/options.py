@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.errors import ForbiddenError, InvalidInputError
 
 
 class ServeOptions(BaseSettings):
@@ -55,6 +55,17 @@ class ServeOptions(BaseSettings):
         if self.import_root is None:
             return not self.team
         return folder.resolve().is_relative_to(self.import_root.resolve())
+
+    def folder_to_read(self, name: str) -> Path:
+        """The folder of the server that a lead names; refused where campaigns may not be made from it."""
+        if "\x00" in name:
+            raise InvalidInputError("the folder's name holds a null character", code="file")
+        folder = Path(name).expanduser()
+        if not self.folder_allowed(folder):
+            below = f"below {self.import_root}" if self.import_root else "set by LABELCHEF_IMPORT_ROOT"
+            why = f"campaigns are made from folders {below} only; upload the files instead"
+            raise ForbiddenError(why, code="folder")
+        return folder
 
 
 def check_binding(options: ServeOptions) -> None:

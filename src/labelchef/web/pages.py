@@ -12,6 +12,7 @@ from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
+from labelchef.exchange.formats import FORMATS
 from labelchef.services import campaigns as service
 from labelchef.services import charts, exchange
 from labelchef.services import progress as measuring
@@ -20,6 +21,8 @@ from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
+from labelchef.web.api.exchange import DATASET_FORMATS, TableFormat
+from labelchef.web.forms import ENCODERS
 from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
@@ -76,11 +79,16 @@ def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = No
 
 
 @routes.get("/new")
-def new(request: Request, _: Lead, options: Options) -> Response:
+def new(
+    request: Request, _: Lead, options: Options, intake: Annotated[str, Query(max_length=_LONGEST)] = ""
+) -> Response:
     """Make a campaign."""
     return render(
         request,
         "new.html",
+        intake=intake,
+        most_mb=options.max_upload_mb,
+        encoders=ENCODERS,
         import_root=options.import_root,
         selectors=service.selector_choices(),
         options=list(OPTIONS.items()),
@@ -146,6 +154,9 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
         values["selectors"] = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
     elif part == "export":
         values["model_formats"] = exchange.model_formats()
+        values["table_formats"] = [one.value for one in TableFormat]
+        values["dataset_formats"] = [str(one) for one in DATASET_FORMATS]
+        values["tools"] = [one.title for one in FORMATS.values() if one.people]
     elif part == "sources":
         values["about_sources"] = ABOUT_SOURCES
     elif part == "members":

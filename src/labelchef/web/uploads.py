@@ -16,7 +16,7 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError, StoreErro
 
 MOST_FILES = 200_000
 _MOST_FIELDS = 1000
-_LARGE = re.compile(r"/api/campaigns(/[^/]+/import-votes)?")
+_LARGE = re.compile(r"/api/(campaigns(/[^/]+/import-votes)?|intakes(/[^/]+/files)?)")
 
 
 def is_upload(method: str, path: str) -> bool:
@@ -24,6 +24,8 @@ def is_upload(method: str, path: str) -> bool:
 
     >>> is_upload("POST", "/api/campaigns"), is_upload("POST", "/api/campaigns/a/import-votes")
     (True, True)
+    >>> is_upload("POST", "/api/intakes"), is_upload("POST", "/api/intakes/a/files"), is_upload("POST", "/api/intakes/a/create")
+    (True, True, False)
     >>> is_upload("POST", "/api/session"), is_upload("GET", "/api/campaigns")
     (False, False)
     """

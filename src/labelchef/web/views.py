@@ -6,6 +6,8 @@ describe them in the OpenAPI document, and some of their properties are part of 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass, replace
+from datetime import datetime
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
@@ -13,15 +15,28 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
+from labelchef.domain.intake import (
+    ColumnRole,
+    FileRole,
+    Finding,
+    Intake,
+    IntakeState,
+    PreviewRow,
+    WaitingFiles,
+    Working,
+)
 from labelchef.domain.learning import InUse
 from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, Standing
+from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.trained import ReplayOutcome
+from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.policies import Who
 
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
 _FOUND = (AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, InUse, Standing)
-for _record in (*_RECORDS, *_FOUND, ApiTokenInfo, ReplayOutcome, ReplayedRound):
+_FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
+for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -107,11 +122,135 @@ class NewTokenView(ApiTokenInfo):
     secret: str
 
 
-class ImportView(BaseModel):
-    """What was done with a file of votes."""
+class FileView(BaseModel):
+    """How a file is used."""
 
-    counts: dict[str, int]
-    dry_run: bool
+    path: str = Field(description="Relative to the folder of the files.")
+    role: FileRole
+    columns: dict[str, ColumnRole] = Field(description="Column → role, in their order.")
+    why: str = Field(description="Why it got its role; 'given' where the user said so.")
+
+
+class PreviewView(BaseModel):
+    """What would be made of the files."""
+
+    usable: bool = Field(description="Whether a campaign can be made.")
+    classes: list[str]
+    n_train: int
+    n_trusted: int
+    n_test: int
+    sources: list[str]
+    content: dict[str, ColumnRole] = Field(description="Column of the joined rows → text, image, feature or shown.")
+    rows: list[PreviewRow]
+    findings: list[Finding]
+
+
+class IntakeView(BaseModel):
+    """Files on their way to a campaign."""
+
+    id: str
+    by: str
+    created_at: datetime
+    state: IntakeState
+    files: list[FileView] = Field(description="Empty until roles were detected.")
+    by_position: bool
+    preview: PreviewView | None = Field(description="Null while files are read, or where they cannot be joined.")
+    working: Working | None = Field(description="What is being done just now.")
+    problem: str | None = Field(description="Why the last step failed, and what to do; the files are kept.")
+    campaign: str | None = Field(description="The campaign's slug, once it is made.")
+    rules: list[dict[str, Any]] = Field(description="Rules that were made on the page, each as a rules file has it.")
+
+    @classmethod
+    def of(cls, intake: Intake) -> "IntakeView":
+        """Of the service's answer."""
+        plan, found = intake.plan, intake.preview
+        files = () if plan is None else plan.files
+        return cls(
+            **{
+                name: getattr(intake, name)
+                for name in ("id", "by", "created_at", "state", "working", "problem", "campaign")
+            },
+            files=[FileView(path=one.path, role=one.role, columns=dict(one.columns), why=one.why) for one in files],
+            by_position=plan is not None and plan.by_position,
+            rules=[dict(one) for one in intake.rules],
+            preview=None
+            if found is None
+            else PreviewView(
+                usable=found.usable,
+                classes=list(found.classes),
+                n_train=found.n_train,
+                n_trusted=found.n_trusted,
+                n_test=found.n_test,
+                sources=list(found.sources),
+                content=dict(found.content),
+                rows=list(found.rows),
+                findings=list(found.findings),
+            ),
+        )
+
+
+class RuleFactsView(BaseModel):
+    """What is known of a rule on training and trusted rows."""
+
+    name: str
+    n_rows: int
+    n_votes: int = Field(description="Rows it votes on.")
+    n_conflicts: int = Field(description="Of these, rows on which another rule votes for another class.")
+    n_trusted: int = Field(description="Trusted rows it votes on.")
+    n_right: int = Field(description="Of these, rows it is right on.")
+    low: float = Field(description="95 % interval of the share that is right.")
+    high: float
+    chance: float | None = Field(description="What the same votes would score on rows drawn at random.")
+    examples: list[RuleExample]
+    mistakes: list[RuleExample] = Field(description="Trusted rows it is wrong on.")
+    problem: str | None = Field(description="Why the rule cannot be used.")
+
+
+class RulesView(BaseModel):
+    """What is known of rules, alone and together."""
+
+    rules: list[RuleFactsView]
+    n_rows: int
+    n_covered: int = Field(description="Rows on which a rule votes.")
+    n_conflicts: int = Field(description="Rows on which two rules vote for different classes.")
+
+    @classmethod
+    def of(cls, facts: RuleSetFacts) -> "RulesView":
+        """Of the service's answer."""
+        same = ("name", "n_rows", "n_votes", "n_conflicts", "n_trusted", "n_right", "chance", "problem")
+        rules = [
+            RuleFactsView(
+                **{name: getattr(one, name) for name in same},
+                low=one.interval[0],
+                high=one.interval[1],
+                examples=list(one.examples),
+                mistakes=list(one.mistakes),
+            )
+            for one in facts.rules
+        ]
+        return cls(rules=rules, n_rows=facts.n_rows, n_covered=facts.n_covered, n_conflicts=facts.n_conflicts)
+
+
+class SuggestionView(BaseModel):
+    """A rule to say yes or no to."""
+
+    rule: dict[str, Any] = Field(description="As a rules file has it; if it is useful, add it to the rules.")
+    probability: float = Field(description="How probable it is, after the answers so far, that it is useful.")
+    matched: int = Field(description="Training rows that it votes on.")
+    coverage: float = Field(description="Their share.")
+    new: int = Field(description="Of these, rows that no useful rule votes on yet.")
+    conflicts: int = Field(description="Of these, rows on which a useful rule votes for another class.")
+    trusted_matched: int
+    trusted_right: int
+    texts: list[str] = Field(description="Some of the rows.")
+    answered: int = Field(description="Answers so far.")
+
+    @classmethod
+    def of(cls, found: Suggestion) -> "SuggestionView":
+        """Of the service's answer."""
+        same = ("probability", "matched", "coverage", "new", "conflicts", "trusted_matched", "trusted_right")
+        values = {name: getattr(found.proposal, name) for name in same}
+        return cls(rule=dict(found.rule), texts=list(found.texts), answered=found.answered, **values)
 
 
 class HealthView(BaseModel):

@@ -151,6 +151,8 @@ def _count(part: Part, place: Place, by: int) -> bool:
         round_table.count_vote(connection, place.selection.id, by)
     if by >= 0:
         vote_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
+    if place.selection.origin == Origin.AHEAD:
+        reconsider(connection, campaign, place.selection, place.sample)  # imported votes may have decided it meanwhile
     return place.is_open and not round_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
 
 

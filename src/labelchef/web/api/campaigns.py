@@ -1,13 +1,11 @@
 """Campaigns: list, make, watch."""
 
 from enum import StrEnum
-from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import Form, Path, Query, Request, Response
 
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
-from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.services import campaigns as service
@@ -16,7 +14,6 @@ from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import Api, Changes, Lead, Member, Options, SignedIn, Store
-from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
@@ -54,7 +51,9 @@ def create_campaign(
         stored = {name: [saved(root / name, one) for one in part] for name, part in form.files().items()}
         paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
         settings = Settings.of(form.settings.given())
-        return service.create_campaign(ws, form.name, CampaignFiles(**paths), settings, who.name)
+        return service.create_campaign(
+            ws, form.name, CampaignFiles(**paths, by_position=form.by_position), settings, who.name
+        )
 
 
 @routes.post(
@@ -62,13 +61,10 @@ def create_campaign(
 )
 def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options) -> CampaignSummary:
     """Make a campaign from a folder of the server: features.npy, weak.csv or source_votes.csv, val_features.npy, …"""
-    if "\x00" in form.folder:
-        raise InvalidInputError("the folder's name holds a null character", code="file")
-    folder = FilePath(form.folder).expanduser()
-    if not options.folder_allowed(folder):
-        below = f"below {options.import_root}" if options.import_root else "set by LABELCHEF_IMPORT_ROOT"
-        raise WebError(403, f"campaigns are made from folders {below} only; upload the files instead", code="folder")
-    return service.create_from_folder(ws, form.name, folder, Settings.of(form.settings.given()), who.name)
+    folder = options.folder_to_read(form.folder)
+    return service.create_from_folder(
+        ws, form.name, folder, Settings.of(form.settings.given()), who.name, by_position=form.by_position
+    )
 
 
 @routes.get("/{campaign}")

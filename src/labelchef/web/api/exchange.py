@@ -1,8 +1,10 @@
 """Export of labels, votes and the model, import of votes, report, replay, comparison of selectors."""
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,16 +13,21 @@ from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
+from labelchef.domain.campaigns import ImportReport
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.validation import Comparison
-from labelchef.services import campaigns, exchange, take_home, trained
+from labelchef.exchange.formats import FORMATS, sniff
+from labelchef.exchange.records import Format as ToolFormat
+from labelchef.io.archives import is_zip, unpack
+from labelchef.services import campaigns, exchange, importing, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
+from labelchef.web.problems import WebError
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
-from labelchef.web.views import ImportView
 
 routes = Api("exchange", "/campaigns/{campaign}")
 
@@ -45,8 +52,13 @@ _TYPES = {
     TableFormat.JSONL: "application/x-ndjson",
     TableFormat.PARQUET: "application/vnd.apache.parquet",
 }
-_MODEL_TYPE = "application/octet-stream"
+_MODEL_TYPE, _JSON_TYPE, _ZIP_TYPE = "application/octet-stream", "application/json", "application/zip"
+DATASET_FORMATS = (*TableFormat, *FORMATS)
+"""Names of the formats of the data set: tables, and files of other tools."""
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
+MOST_LINES = 1000
+"""Of an import, in the answer."""
+_VOTES_FILE = "CSV, JSONL or Parquet of item, annotator, label; or an export of Label Studio, Prodigy or another tool."
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
@@ -56,10 +68,29 @@ _TABLE: dict[str, Any] = {
 }
 
 
-@routes.get("/export/dataset", (409, "preparing", "there is no model yet"), **_TABLE)
-def export_dataset(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+@routes.get(
+    "/export/dataset",
+    (409, "preparing", "there is no model yet"),
+    (422, "format", "no such format"),
+    (422, "datasets", "the extra labelchef[datasets] is not installed"),
+    response_class=FileResponse,
+    responses={200: {"description": "The file.", "content": {**_CONTENT, _JSON_TYPE: _TEXT, _ZIP_TYPE: _BINARY}}},
+)
+def export_dataset(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    format: Annotated[
+        str, Query(description=f"One of: {', '.join(DATASET_FORMATS)}. Several files come as zip.", max_length=50)
+    ] = TableFormat.CSV,
+) -> FileResponse:
     """Every row with its content, final label, where the label comes from, votes of sources, and what is in doubt."""
-    return _file(ws, campaign, "dataset", take_home.export_dataset, format, _TYPES[format])
+    if format not in DATASET_FORMATS:
+        raise WebError(422, f"format is {format!r}; expected one of {', '.join(DATASET_FORMATS)}", code="format")
+    if format in FORMATS:
+        return _tool_file(ws, campaign, FORMATS[format])
+    table = TableFormat(format)
+    return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
 @routes.get("/export/predictions", (409, "preparing", "there is no model yet"), **_TABLE)
@@ -97,6 +128,22 @@ def export_model(
     return _file(ws, campaign, "model", exchange.export_model, format, _MODEL_TYPE)
 
 
+def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
+    """The data set as another tool reads it: one file as it is, several as a zip."""
+    stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
+    with contextlib.ExitStack() as stack:
+        with told_as_store_errors():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
+            (folder / stem).mkdir()
+        path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
+        kind = {".json": _JSON_TYPE, ".jsonl": _TYPES[TableFormat.JSONL]}.get(path.suffix, _MODEL_TYPE)
+        if path.is_dir() or len(list(path.parent.iterdir())) > 1:
+            with told_as_store_errors():
+                path, kind = Path(shutil.make_archive(str(folder / "all"), "zip", folder / stem)), _ZIP_TYPE
+        delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
+    return FileResponse(path, media_type=kind, filename=f"{stem}{path.suffix}", background=delete)
+
+
 def _file(
     ws: Workspace, campaign: str, what: str, write: Callable[..., Path], format: StrEnum, kind: str
 ) -> FileResponse:
@@ -111,6 +158,7 @@ def _file(
 
 @routes.post(
     "/import-votes",
+    (422, "file", "a zip that cannot be unpacked"),
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
@@ -118,13 +166,26 @@ def import_votes(
     campaign: CampaignPath,
     _: Lead,
     ws: Store,
-    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet of item, annotator, label.")],
+    file: Annotated[UploadFile, File(description=_VOTES_FILE)],
     dry_run: Annotated[bool, Form(description="Check the file; store nothing.")] = False,
-) -> ImportView:
-    """Import votes of another tool. If one line cannot be used, nothing is stored."""
+) -> ImportReport:
+    """Import votes of another tool: what became of each line, of at most 1,000. If one cannot be used, nothing is stored."""
     with upload_folder() as folder:
-        counts = exchange.import_votes(ws, campaign, saved(folder, file), dry_run=dry_run)
-    return ImportView(counts=counts, dry_run=dry_run)
+        report = importing.import_votes(ws, campaign, _unpacked(saved(folder, file)), dry_run=dry_run)
+    return replace(report, lines=report.lines[:MOST_LINES])
+
+
+def _unpacked(path: Path) -> Path:
+    """The file of answers in a zip, as `export_dataset` gives it; other files as they are."""
+    if not is_zip(path):
+        return path
+    folder = unpack(path, path.parent)
+    inside = [folder, *sorted(one for one in folder.iterdir() if one.is_file())]
+    found = next((one for one in inside if sniff(one) is not None), None)
+    if found is None:
+        why = f"{path.name} holds no file of a tool that is known here; unpack it and send the file with the answers"
+        raise InvalidInputError(why, code="votes")
+    return found
 
 
 @routes.get(

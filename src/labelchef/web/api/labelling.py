@@ -1,25 +1,15 @@
 """Labelling: next items, votes, undo, skip, and the images of items."""
 
-import io
-import struct
-from functools import lru_cache
-from pathlib import Path
-
 from fastapi import Response
 
 from labelchef.domain.campaigns import Task
-from labelchef.domain.errors import NotFoundError
 from labelchef.services.labelling import tasks, votes
 from labelchef.web.forms import CampaignPath, ItemPath, NextForm, SkipForm, UndoForm, VoteForm
+from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.policies import ITEM, Api, Member, Store
-from labelchef.web.problems import WebError
-from labelchef.web.shield import FILE_POLICY
 from labelchef.web.views import NextView, VotedView, next_view, task_view
 
 routes = Api("labelling", "/campaigns/{campaign}")
-SAFE_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
-_MOST_PIXELS = 100_000_000
-_MOST_BYTES = 64 * 2**20
 
 
 @routes.post("/next")
@@ -79,31 +69,4 @@ def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Task
 )
 def item_image(campaign: CampaignPath, item: ItemPath, _: Member, ws: Store) -> Response:
     """The image of an item. Its type comes from its content, not from the name of the file."""
-    path = tasks.media(ws, campaign, item)
-    try:
-        stat = path.stat()
-        kind = _kind(path, stat.st_mtime_ns, stat.st_size)
-        content = path.read_bytes()
-    except OSError:
-        raise NotFoundError(f"the image of item {item!r} is not in the campaign's folder", code="image") from None
-    headers = {"Cache-Control": "private, max-age=86400", "Content-Security-Policy": FILE_POLICY}
-    return Response(content, media_type=kind, headers={**headers, "Content-Disposition": "inline"})
-
-
-@lru_cache(maxsize=4096)
-def _kind(path: Path, _modified: int, size: int) -> str:
-    from PIL import Image
-
-    refused = WebError(415, f"{path.name} is not a PNG, JPEG, GIF or WebP image that can be shown", code="image")
-    if size > _MOST_BYTES:
-        raise refused
-    content = path.read_bytes()
-    try:
-        with Image.open(io.BytesIO(content), formats=list(SAFE_TYPES)) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise refused
-            kind = SAFE_TYPES[str(image.format)]
-            image.verify()
-    except (OSError, Image.DecompressionBombError, SyntaxError, ValueError, EOFError, KeyError, struct.error):
-        raise refused from None
-    return kind
+    return image_response(tasks.media(ws, campaign, item), f"item {item!r}")

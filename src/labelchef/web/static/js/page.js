@@ -1,6 +1,6 @@
 // On every page: theme, sign-out, forms that call the API, local times, parts that are updated.
 import { call } from "./api.js";
-import { $, $$, toast } from "./dom.js";
+import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
 
 $("#theme")?.addEventListener("click", () => {
@@ -20,7 +20,7 @@ document.addEventListener("click", (event) => {
  * The values of a form as JSON: numbers as numbers, ticks as true and false. An empty field is left out, or sends what its
  * data-empty holds. A name with a dot, such as settings.budget, is a value inside an object.
  */
-function values(form) {
+export function values(form) {
   const body = {};
   for (const field of form.elements) {
     if (!field.name || field.disabled || field.type === "file" || (field.type === "radio" && !field.checked)) continue;
@@ -79,7 +79,17 @@ const AFTER = {
     form.reset();
     renew();
   },
-  import: (form, answer) => tell(form, `${answer.dry_run ? "Would store" : "Stored"}: ${Object.entries(answer.counts).map(([name, n]) => `${n} ${name}`).join(", ")}.`, "good"),
+  import: (form, answer) => {
+    const { read, ...became } = answer.counts;
+    const parts = Object.entries(became).map(([name, n]) => `${n} ${name}`).join(", ");
+    tell(form, `${answer.dry_run ? "Nothing is stored yet. Of" : "Of"} ${read} lines: ${parts || "nothing to do"}.`, "good");
+    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "wrap" : "right" }, String(value)));
+    const rows = answer.lines.map((one) => el("tr", {}, ...cells(one)));
+    const head = ["Line", "Item", "Who", answer.dry_run ? "Would be" : "Became"].map((word, k) => el("th", { scope: "col", class: k ? null : "right" }, word));
+    const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));
+    const more = read > answer.lines.length ? el("p", { class: "soft small" }, `The first ${answer.lines.length} of ${read} lines are shown.`) : null;
+    $("#imported").replaceChildren(...[...answer.notes.map((note) => el("p", { class: "soft small" }, note)), el("div", { class: "scroll rows", tabindex: "0", role: "region", "aria-label": "What became of each line" }, table), more].filter(Boolean));
+  },
   replay: (form, answer) => tell(form, answer.message, answer.agrees ? "good" : "bad"),
 };
 

@@ -1,0 +1,155 @@
+"""Work on intakes in the background: one thread for each, and how far it is.
+
+A new piece of work supersedes what another thread still does for the same intake: that thread ends when it tells its progress
+next, and what came of it is dropped. Joined rows stay in memory for a few intakes; the others are read again when needed.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.errors import LabelchefError
+from labelchef.domain.intake import IntakeState, Preview, Progress, Working
+from labelchef.intake.raw import Raw
+from labelchef.services.workspace import Workspace
+from labelchef.sources.interactive import Proposals
+from labelchef.sources.rules import RuleBoard
+
+PATIENCE = 0.7
+"""Seconds that an answer waits for the work: small files are read at once."""
+_GRACE = 5.0
+"""Seconds that a thread gets to end."""
+_IN_MEMORY = 2
+_log = logging.getLogger("labelchef.intake")
+_turn = threading.Lock()
+
+
+class SupersededError(Exception):
+    """Raised in a thread whose work nobody wants any more."""
+
+
+@dataclass
+class Bench:
+    """What is kept to try rules on the rows quickly; `lock` is held meanwhile."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    board: RuleBoard | None = None
+    proposals: dict[str, Proposals] = field(default_factory=dict)
+    """Column of text → the rules that are proposed for it."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What reading gave."""
+
+    raw: Raw | None
+    """The rows with the votes of the files; None where they are no longer in memory."""
+    preview: Preview | None = None
+    """None until it is made, right after the rows."""
+    media: Path | None = None
+    """The folder that images are in."""
+    images: frozenset[str] = frozenset()
+    """The images that the preview shows."""
+    bench: Bench = field(default_factory=Bench)
+
+
+Outcome: TypeAlias = Read | CampaignSummary
+Work: TypeAlias = Callable[[Progress], Outcome]
+
+
+@dataclass
+class Job:
+    """What this process knows of an intake."""
+
+    turn: int = 0
+    """Which thread's work counts."""
+    state: IntakeState = IntakeState.READY
+    working: Working | None = None
+    problem: str | None = None
+    read: Read | None = None
+    thread: threading.Thread | None = None
+
+
+def find(ws: Workspace, intake: str) -> Job | None:
+    """A copy of what is known of an intake; None where nothing was done with it since the server started."""
+    with _turn:
+        job = ws.intakes.get(intake)
+        return None if job is None else replace(job)
+
+
+def begin(ws: Workspace, intake: str, state: IntakeState, work: Work, *, patience: float = PATIENCE) -> None:
+    """Start a thread for the work, and wait a moment for it."""
+    with _turn:
+        job = ws.intakes.pop(intake, None) or Job()
+        ws.intakes[intake] = job  # the last in the order
+        job.turn += 1
+        job.state, job.working, job.problem = state, None, None
+        thread = threading.Thread(
+            target=_run, args=(ws, job, job.turn, work), name=f"labelchef-intake-{intake}", daemon=True
+        )
+        job.thread = thread
+    thread.start()
+    thread.join(patience)
+
+
+def drop(ws: Workspace, intake: str) -> None:
+    """Let go of an intake; a thread that works on it ends."""
+    with _turn:
+        job = ws.intakes.pop(intake, None)
+        if job is not None:
+            job.turn += 1
+
+
+def close(ws: Workspace) -> None:
+    """End all work; nothing on the disk is changed by it."""
+    with _turn:
+        jobs = list(ws.intakes.values())
+        ws.intakes.clear()
+        for job in jobs:
+            job.turn += 1
+    for job in jobs:
+        if job.thread is not None:
+            job.thread.join(_GRACE)
+
+
+def _run(ws: Workspace, job: Job, turn: int, work: Work) -> None:
+    def progress(what: str, done: int, total: int) -> None:
+        if job.turn != turn:
+            raise SupersededError
+        job.working = Working(what, done, total)
+
+    outcome: Outcome | None = None
+    problem = None
+    try:
+        outcome = work(progress)
+    except SupersededError:
+        return
+    except LabelchefError as error:
+        problem = str(error)
+    except MemoryError:
+        problem = "the files need more memory than the server has; leave out rows or columns, or use a larger machine"
+    except OSError as error:
+        problem = f"a file cannot be read or written: {error}; check the server's disk and its rights"
+    except Exception:
+        _log.exception("the work on an intake failed")
+        problem = "the server failed with an unexpected error; the details are in its log"
+    with _turn:
+        if job.turn == turn:
+            _keep(ws, job, outcome, problem)
+
+
+def _keep(ws: Workspace, job: Job, outcome: Outcome | None, problem: str | None) -> None:
+    was, job.working, job.problem = job.state, None, problem
+    job.state = IntakeState.MADE if isinstance(outcome, CampaignSummary) else IntakeState.READY
+    if isinstance(outcome, Read) or was is IntakeState.READING:
+        job.read = outcome if isinstance(outcome, Read) else None
+    if job.state is IntakeState.MADE:
+        job.read = None
+    held = [one for one in ws.intakes.values() if one.read is not None and one.read.raw is not None]
+    for one in held[:-_IN_MEMORY]:
+        assert one.read is not None, "filtered above"
+        one.read = replace(one.read, raw=None, bench=Bench())

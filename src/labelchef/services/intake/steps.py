@@ -1,0 +1,344 @@
+"""What people do with files before they are a campaign: upload them, look, correct, create.
+
+What `folders` keeps is enough to go on: after a restart the files are read again, and encoders find their cache.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from labelchef.campaign.start import check_choices
+from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError
+from labelchef.domain.intake import (
+    ColumnRole,
+    FileRole,
+    Intake,
+    IntakeState,
+    Plan,
+    Preview,
+    Progress,
+    Severity,
+    WaitingFiles,
+)
+from labelchef.domain.settings import Settings
+from labelchef.encoders.specs import AUTO
+from labelchef.intake.detecting import Given, detect
+from labelchef.intake.joining import join
+from labelchef.intake.looking import preview
+from labelchef.intake.raw import Raw
+from labelchef.intake.voting import with_sources
+from labelchef.services.intake import folders, jobs
+from labelchef.services.intake.folders import Record
+from labelchef.services.intake.jobs import Read
+from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
+from labelchef.services.shared import moment, writing_to
+from labelchef.services.starting import start_campaign
+from labelchef.services.workspace import Workspace
+from labelchef.sources.rules import rule_values
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a user says of the files; None, or nothing said of a file, leaves it as it is."""
+
+    roles: Mapping[str, FileRole] = field(default_factory=dict)
+    """Path → role."""
+    columns: Mapping[str, Mapping[str, ColumnRole]] = field(default_factory=dict)
+    """Path → column → role."""
+    by_position: bool | None = None
+    classes: tuple[str, ...] | None = None
+    """The classes in their order; an empty tuple for those that occur."""
+
+
+def start(ws: Workspace, files: Iterable[tuple[str, IO[bytes]]], by: str) -> Intake:
+    """Keep uploaded files (name, content) and begin to read them. If one cannot be kept, none is."""
+    intake, record = folders.new_folder(ws), Record(by, time.time())
+    try:
+        _keep(ws, intake, record, files)
+        folders.write(ws, intake, record)
+    except BaseException:
+        folders.forget(ws, intake)
+        raise
+    return _reading(ws, intake)
+
+
+def start_from_folder(ws: Workspace, folder: Path, by: str) -> Intake:
+    """Begin to read a folder of the server; nothing of it is copied or changed."""
+    if not folder.is_dir():
+        raise InvalidInputError(f"there is no folder {folder} on the server; check the path", code="file")
+    intake = folders.new_folder(ws)
+    folders.write(ws, intake, Record(by, time.time(), folder=str(folder.resolve())))
+    return _reading(ws, intake)
+
+
+def add(ws: Workspace, intake: str, files: Iterable[tuple[str, IO[bytes]]]) -> Intake:
+    """Keep more files; one with a known name replaces it. Then all are read again."""
+    record = _changeable(ws, intake)
+    if record.folder is not None:
+        why = "this is a folder of the server; put the files there, or start over and upload all of them"
+        raise ConflictError(why, code="intake_state")
+    _keep(ws, intake, record, files)
+    return _reading(ws, intake)
+
+
+def _keep(ws: Workspace, intake: str, record: Record, files: Iterable[tuple[str, IO[bytes]]]) -> None:
+    folder = folders.files_of(ws, intake, record)
+    with writing_to(folder, "the upload was not stored. Make room and send it again", code="folder"):
+        folders.keep(folder, files)
+
+
+def look(ws: Workspace, intake: str) -> Intake:
+    """An intake as it stands; after a restart, its files are read again."""
+    record = folders.read(ws, intake)
+    if record.campaign is None and jobs.find(ws, intake) is None:
+        return _reading(ws, intake)
+    return _answer(ws, intake)
+
+
+def list_intakes(ws: Workspace) -> list[WaitingFiles]:
+    """The files that are no campaign yet, newest first."""
+    folders.forget_old(ws)
+    found = []
+    for intake in folders.ids(ws):
+        with contextlib.suppress(NotFoundError):  # deleted meanwhile
+            record = folders.read(ws, intake)
+            if record.campaign is None:
+                names = folders.names(ws, intake, record)
+                found.append(WaitingFiles(intake, record.by, moment(record.created_at), names))
+    return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+
+def correct(ws: Workspace, intake: str, said: Correction) -> Intake:
+    """Use files and columns as the user says, and read them again. A new role of a file undoes what was said of its columns."""
+    with folders.changing:
+        record = _changeable(ws, intake)
+        _check(record.plan, said)
+        columns = {path: roles for path, roles in record.columns.items() if path not in said.roles}
+        for path, roles in said.columns.items():
+            columns[path] = {**columns.get(path, {}), **roles}
+        changed = replace(
+            record,
+            roles={**record.roles, **said.roles},
+            columns=columns,
+            by_position=record.by_position if said.by_position is None else said.by_position,
+            classes=record.classes if said.classes is None else said.classes or None,
+        )
+        folders.write(ws, intake, changed)
+    return _reading(ws, intake)
+
+
+def _check(plan: Plan | None, said: Correction) -> None:
+    known = {} if plan is None else {one.path: one for one in plan.files}
+    unknown = [path for path in (*said.roles, *said.columns) if path not in known]
+    if not unknown:
+        unknown = [name for path, roles in said.columns.items() for name in roles if name not in known[path].columns]
+    if unknown:
+        why = f"there is no file or column {unknown[0]!r} among these files; the answer to the upload names all of them"
+        raise InvalidInputError(why, code="file")
+    if FileRole.FUNCTIONS in said.roles.values():
+        raise InvalidInputError(folders.NO_CODE, code="code")
+
+
+def keep_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> Intake:
+    """Use these rules of the page, in place of those before. They are sources like those of the files."""
+    with folders.changing:
+        record = _changeable(ws, intake)
+        _, raw = read_rows(ws, intake)
+        made = rules_of(rules, raw.classes)
+        check_names(made, raw)
+        folders.write(ws, intake, replace(record, rules=tuple(rule_values(one) for one in made)))
+    jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read_rules(ws, intake, progress))
+    return _answer(ws, intake)
+
+
+def create(
+    ws: Workspace, intake: str, name: str, settings: Settings, by: str, *, encoders: Sequence[str] = (AUTO,)
+) -> Intake:
+    """Begin to make the campaign. `look` says how far it is and, at last, the campaign's slug."""
+    _changeable(ws, intake)
+    check_choices(settings)
+    job = jobs.find(ws, intake)
+    shown = None if job is None or job.state is not IntakeState.READY or job.read is None else job.read.preview
+    if shown is None:
+        raise ConflictError("the files are not read, or cannot be; look at the preview first", code="not_ready")
+    if not shown.usable:
+        first = next(one.message for one in shown.findings if one.severity is Severity.ERROR)
+        raise ConflictError(f"no campaign can be made of these files yet: {first}", code="not_ready")
+
+    def make(read: Raw, progress: Progress) -> CampaignSummary:
+        return start_campaign(ws, name, read, settings, by, specs=encoders, progress=progress)
+
+    jobs.begin(ws, intake, IntakeState.CREATING, lambda progress: _make(ws, intake, make, progress))
+    return _answer(ws, intake)
+
+
+def delete(ws: Workspace, intake: str) -> None:
+    """Delete an intake with its uploaded files; what is being done with it ends."""
+    folders.folder_of(ws, intake)
+    jobs.drop(ws, intake)
+    folders.forget(ws, intake)
+
+
+def _changeable(ws: Workspace, intake: str) -> Record:
+    """The record of an intake that may be changed now."""
+    record, job = folders.read(ws, intake), jobs.find(ws, intake)
+    if record.campaign is not None or (job is not None and job.state is IntakeState.CREATING):
+        state = "made" if record.campaign is not None else "being made"
+        raise ConflictError(f"the campaign is {state}; its files can no longer be changed", code="intake_state")
+    return record
+
+
+def _answer(ws: Workspace, intake: str) -> Intake:
+    record, job = folders.read(ws, intake), jobs.find(ws, intake)
+    state = IntakeState.READY if job is None else job.state
+    return Intake(
+        id=intake,
+        by=record.by,
+        created_at=moment(record.created_at),
+        state=IntakeState.MADE if record.campaign is not None else state,
+        plan=record.plan,
+        preview=None if job is None or job.read is None else job.read.preview,
+        working=None if job is None else job.working,
+        problem=None if job is None else job.problem,
+        campaign=record.campaign,
+        rules=record.rules,
+    )
+
+
+def _reading(ws: Workspace, intake: str) -> Intake:
+    jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read(ws, intake, progress))
+    return _answer(ws, intake)
+
+
+def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
+    """Detect roles, apply what the user said, join. The plan is kept even where the rows cannot be joined."""
+    record = folders.read(ws, intake)
+    root = folders.files_of(ws, intake, record)
+    with _told_without(root):
+        if record.folder is None:
+            folders.unpack(root, progress)
+        plan = _planned(root, record, progress)
+        with folders.changing:
+            progress("reading", 0, 0)  # ends here if another reading has begun
+            folders.write(ws, intake, replace(folders.read(ws, intake), plan=_renamed(plan, root)))
+        return _looked_at(_joined(plan, progress), plan, record, root)
+
+
+def _joined(plan: Plan, progress: Progress) -> Read:
+    """The rows of the files, with the votes of rules that are among them."""
+    if plan.of(FileRole.FUNCTIONS):
+        raise InvalidInputError(folders.NO_CODE, code="code")
+    return Read(with_sources(join(plan, progress=progress), plan, progress=progress))
+
+
+def _read_rules(ws: Workspace, intake: str, progress: Progress) -> Read:
+    """Use other rules on rows that are in memory."""
+    record, job = folders.read(ws, intake), jobs.find(ws, intake)
+    if job is None or job.read is None or job.read.raw is None:
+        return _read(ws, intake, progress)
+    root = folders.files_of(ws, intake, record)
+    with _told_without(root):
+        return _looked_at(job.read, _planned(root, record, progress), record, root)
+
+
+def _looked_at(read: Read, plan: Plan, record: Record, root: Path) -> Read:
+    """With the preview of the rows and of the votes that the page's rules give them."""
+    assert read.raw is not None, "just read"
+    raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
+    found = preview(plan, raw)
+    images = {row.content.get(name) for row in found.rows for name in raw.columns(ColumnRole.IMAGE)}
+    shown = frozenset(name for name in images if name)
+    return replace(read, preview=_shown(found, root), media=raw.media, images=shown)
+
+
+def _planned(root: Path, record: Record, progress: Progress) -> Plan:
+    """How the files are used: as the user said, else as detected."""
+    given = Given(
+        classes=record.classes,
+        by_position=record.by_position,
+        roles={_absolute(path, root): role for path, role in record.roles.items()},
+        column_roles={_absolute(path, root): roles for path, roles in record.columns.items()},
+    )
+    place = folders.entered(root)
+    return detect([place, *folders.rules_files(place)], given, progress)
+
+
+def _make(
+    ws: Workspace, intake: str, make: Callable[[Raw, Progress], CampaignSummary], progress: Progress
+) -> CampaignSummary:
+    """Encode, store, and let go of what was uploaded. Encoders keep what they computed, so a second attempt goes on."""
+    record, job = folders.read(ws, intake), jobs.find(ws, intake)
+    root = folders.files_of(ws, intake, record)
+    read = None if job is None else job.read
+    with _told_without(root):
+        if read is None or read.raw is None:
+            read = _joined(_planned(root, record, progress), progress)
+        assert read.raw is not None, "just joined"
+        raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
+        made = make(raw, progress)
+    with folders.changing:
+        folders.write(ws, intake, replace(record, campaign=made.slug))
+    folders.forget_files(ws, intake)
+    return made
+
+
+def image(ws: Workspace, intake: str, name: str) -> Path:
+    """The file of an image that is in the preview; others are not given out."""
+    folders.folder_of(ws, intake)
+    job = jobs.find(ws, intake)
+    read = None if job is None else job.read
+    if read is not None and read.media is not None and name in read.images:
+        path = (read.media / name).resolve()
+        if path.is_relative_to(read.media.resolve()) and path.is_file():
+            return path
+    raise NotFoundError(f"there is no image {name[:100]!r} in the preview", code="image")
+
+
+def _renamed(plan: Plan, root: Path) -> Plan:
+    """The plan with paths relative to the folder of the files."""
+    return replace(plan, files=tuple(replace(one, path=_relative(one.path, root)) for one in plan.files))
+
+
+def _relative(path: str, root: Path) -> str:
+    """A path of a plan below the folder of the files: '.' is the folder itself, '#train' a part of it.
+
+    >>> [_relative(path, Path("/home/a")) for path in ("/home/a/b.csv", "/home/a", "/home/a#train")]
+    ['b.csv', '.', '#train']
+    """
+    return path.removeprefix(str(root)).removeprefix("/") or "."
+
+
+def _absolute(path: str, root: Path) -> str:
+    """What `_relative` was made of.
+
+    >>> [_absolute(path, Path("/home/a")) for path in ("b.csv", ".", "#train")]
+    ['/home/a/b.csv', '/home/a', '/home/a#train']
+    """
+    return str(root) if path == "." else f"{root}{path}" if path.startswith("#") else f"{root}/{path}"
+
+
+def _shown(found: Preview, root: Path) -> Preview:
+    """The preview without names of the server's folders."""
+    findings = tuple(
+        replace(one, message=_without(one.message, root), examples=tuple(_without(text, root) for text in one.examples))
+        for one in found.findings
+    )
+    return replace(found, plan=_renamed(found.plan, root), findings=findings)
+
+
+def _without(text: str, root: Path) -> str:
+    return text.replace(f"{root}/", "").replace(str(root), "the files")
+
+
+@contextlib.contextmanager
+def _told_without(root: Path) -> Iterator[None]:
+    """Errors name files as the user knows them."""
+    try:
+        yield
+    except LabelchefError as error:
+        error.args = (_without(str(error), root), *error.args[1:])
+        raise

@@ -1,0 +1,175 @@
+"""Files on their way to a campaign: upload, look, correct, create."""
+
+from typing import IO, Annotated
+
+from fastapi import File, Path, Query, Response, UploadFile
+from fastapi.responses import PlainTextResponse
+
+from labelchef.domain.campaigns import Page
+from labelchef.domain.intake import WaitingFiles
+from labelchef.domain.settings import Settings
+from labelchef.services.intake import rules, steps, suggesting
+from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
+from labelchef.web.images import SAFE_TYPES, image_response
+from labelchef.web.paging import Cursor, Limit, part_of
+from labelchef.web.policies import Api, Lead, Options, Store
+from labelchef.web.problems import Case
+from labelchef.web.uploads import UploadRoute, told_as_store_errors
+from labelchef.web.views import IntakeView, RulesView, SuggestionView
+
+routes = Api("intakes", "/intakes")
+IntakePath = Annotated[str, Path(description="Id of the intake.", max_length=200)]
+Files = Annotated[list[UploadFile], File(description="The files; a name may hold folders, as 'photos/cat/1.png'.")]
+_NO_INTAKE: Case = (404, "intake", "no such intake: it was deleted, or is too old")
+_STATE: Case = (409, "intake_state", "the campaign is made or being made, or the files are a folder of the server")
+_TOO_MANY: Case = (409, "intakes", "too many uploads wait to be made into campaigns")
+_FILE: Case = (422, "file", "a file or column is not there, or its name cannot be used")
+_CODE: Case = (422, "code", "a file holds code, which is never run here; the detail names the command that takes it")
+
+
+_NOT_READ: Case = (409, "not_ready", "the files are not read just now")
+_RULE: tuple[Case, ...] = (
+    (422, "rule", "a rule lacks something, or votes for a class that is not there"),
+    (422, "rules", "two rules of one name, or too many"),
+    (422, "rule_pattern", "a pattern that is no regular expression"),
+    (422, "rule_time", "a pattern that takes too long"),
+)
+
+
+_SUGGESTION: tuple[Case, ...] = (
+    (422, "file", "no such column of text"),
+    (422, "no_rules", "no word is in enough rows, or all rules are answered"),
+    (422, "classes", "fewer than two classes"),
+)
+
+
+@routes.get("")
+def list_intakes(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[WaitingFiles]:
+    """Files that are no campaign yet, newest first. They are deleted when nobody has touched them for two weeks."""
+    found = steps.list_intakes(ws)
+    return part_of(found, lambda one: (one.created_at.timestamp(), one.id), after, limit, falling=True)
+
+
+@routes.post("", _FILE, _CODE, _TOO_MANY, status_code=201, route_class_override=UploadRoute)
+def start(files: Files, who: Lead, ws: Store) -> IntakeView:
+    """Upload the files of a campaign, all formats, zip archives too. What each is used for is detected; `state` says when."""
+    with told_as_store_errors():
+        return IntakeView.of(steps.start(ws, _named(files), who.name))
+
+
+@routes.post(
+    "/from-folder",
+    _FILE,
+    _TOO_MANY,
+    (403, "folder", "folders outside of the import root are not read"),
+    status_code=201,
+)
+def start_from_folder(form: IntakeFolderForm, who: Lead, ws: Store, options: Options) -> IntakeView:
+    """Read a folder of the server instead of uploaded files."""
+    folder = options.folder_to_read(form.folder)
+    return IntakeView.of(steps.start_from_folder(ws, folder, who.name))
+
+
+@routes.get("/{intake}", _NO_INTAKE)
+def look(intake: IntakePath, _: Lead, ws: Store) -> IntakeView:
+    """How the files are used, the first joined rows, what was found, and how far the work is."""
+    return IntakeView.of(steps.look(ws, intake))
+
+
+@routes.post("/{intake}/files", _NO_INTAKE, _STATE, _FILE, _CODE, route_class_override=UploadRoute)
+def add(intake: IntakePath, files: Files, _: Lead, ws: Store) -> IntakeView:
+    """Upload more files; one with the name of another replaces it."""
+    with told_as_store_errors():
+        return IntakeView.of(steps.add(ws, intake, _named(files)))
+
+
+@routes.patch("/{intake}", _NO_INTAKE, _STATE, _FILE, _CODE)
+def correct(intake: IntakePath, form: CorrectionForm, _: Lead, ws: Store) -> IntakeView:
+    """Use files and columns in another way; what is left out stays as it is. The files are read again."""
+    return IntakeView.of(steps.correct(ws, intake, form.correction()))
+
+
+@routes.post("/{intake}/rules", _NO_INTAKE, _NOT_READ, *_RULE)
+def try_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store) -> RulesView:
+    """Try rules without code while they are typed: where they vote, how often they are right, where they differ."""
+    return RulesView.of(rules.try_rules(ws, intake, form.values()))
+
+
+@routes.put("/{intake}/rules", _NO_INTAKE, _STATE, _NOT_READ, *_RULE)
+def keep_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store) -> IntakeView:
+    """Use these rules, in place of those before: each is a source."""
+    return IntakeView.of(steps.keep_rules(ws, intake, form.values()))
+
+
+@routes.get(
+    "/{intake}/rules.toml",
+    _NO_INTAKE,
+    response_class=PlainTextResponse,
+    responses={200: {"description": "The file.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def rules_file(intake: IntakePath, _: Lead, ws: Store) -> Response:
+    """The rules of the page as a file, for `labelchef init … --rules`."""
+    headers = {"Content-Disposition": 'attachment; filename="rules.toml"'}
+    return PlainTextResponse(rules.rules_file(ws, intake), headers=headers)
+
+
+@routes.get("/{intake}/suggestion", _NO_INTAKE, _NOT_READ, *_SUGGESTION)
+def suggestion(
+    intake: IntakePath,
+    _: Lead,
+    ws: Store,
+    column: Annotated[str, Query(description="A column of text.", max_length=500)],
+) -> SuggestionView:
+    """A rule that may be useful: a word and a class. The first answer takes seconds."""
+    return SuggestionView.of(suggesting.suggest(ws, intake, column))
+
+
+@routes.post("/{intake}/suggestion", _NO_INTAKE, _NOT_READ, (422, "unknown_rule", "no such rule"), *_SUGGESTION)
+def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) -> SuggestionView:
+    """Say whether the rule is useful, and get the next one. A useful rule is added by `PUT …/rules`."""
+    found = suggesting.answer(ws, intake, form.column, form.word, form.label, form.useful)
+    return SuggestionView.of(found)
+
+
+@routes.post(
+    "/{intake}/create",
+    _NO_INTAKE,
+    _STATE,
+    (409, "not_ready", "the files are not read yet, or something in them must be mended first"),
+    (422, "selector", "no such selector"),
+    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
+    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
+    status_code=202,
+)
+def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> IntakeView:
+    """Make the campaign, in the background: encoding may take minutes. `campaign` is its slug once `state` is 'made'."""
+    settings = Settings.of(form.settings.given())
+    return IntakeView.of(steps.create(ws, intake, form.name, settings, who.name, encoders=form.encoders))
+
+
+@routes.delete("/{intake}", _NO_INTAKE, status_code=204)
+def delete(intake: IntakePath, _: Lead, ws: Store) -> None:
+    """Delete the uploaded files."""
+    steps.delete(ws, intake)
+
+
+@routes.get(
+    "/{intake}/image",
+    _NO_INTAKE,
+    (404, "image", "no such image in the preview"),
+    (415, "image", "not an image of a supported type"),
+    response_class=Response,
+    responses={200: {"description": "The image.", "content": {kind: {} for kind in SAFE_TYPES.values()}}},
+)
+def image(
+    intake: IntakePath,
+    _: Lead,
+    ws: Store,
+    path: Annotated[str, Query(description="The image as the preview names it.", max_length=1000)],
+) -> Response:
+    """An image of the preview."""
+    return image_response(steps.image(ws, intake, path), f"{path!r}")
+
+
+def _named(files: list[UploadFile]) -> list[tuple[str, IO[bytes]]]:
+    return [(one.filename or "", one.file) for one in files]
