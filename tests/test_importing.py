@@ -112,7 +112,9 @@ def test_labels_of_another_tool(ws: Workspace, tmp_path: Path) -> None:
     assert found.counts == {"read": 60, "decided": 58, "waits for more votes": 2}
     assert found.notes == ("answers without a label (skipped, or ambiguous), left out: 60",)
     assert {one.person for one in status(ws, campaign).people} == {"ada"}
-    strange = prodigy.write(RecordSet.of([Record("1", {"t": "x"}, answers={"ada": "tofu"})]), tmp_path / "strange.jsonl")
+    strange = prodigy.write(
+        RecordSet.of([Record("1", {"t": "x"}, answers={"ada": "tofu"})]), tmp_path / "strange.jsonl"
+    )
     with pytest.raises(InvalidInputError, match="record 1: label is 'tofu'"):
         import_votes(ws, campaign, strange)
     with pytest.raises(InvalidInputError, match="holds no answer of a person"):

@@ -168,7 +168,9 @@ class _Import:
                 if sample is None and line.item not in trusted:
                     raise InvalidInputError(f"there is no item {line.item!r} in this campaign", code="votes")
             except LabelchefError as error:
-                raise InvalidInputError(f"{self.unit} {line.number}: {error}. Nothing was stored", code="votes") from None
+                raise InvalidInputError(
+                    f"{self.unit} {line.number}: {error}. Nothing was stored", code="votes"
+                ) from None
             who = (line.annotator, line.item)
             if sample is None or sample.label is not None:
                 known[who] = line
