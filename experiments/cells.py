@@ -99,7 +99,7 @@ def code_digest() -> str:
 
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run a cell; its result as plain JSON. The same wherever and in whatever order it runs, times apart."""
-    from experiments import embedding, networks, peers, selectors, timings
+    from experiments import automatic, embedding, networks, peers, selectors, timings
 
     kinds = {
         "campaign": campaign,
@@ -108,6 +108,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "board": peers.our_campaign,
         "selectors": selectors.study,
         "tsne": embedding.measure,
+        "automatic": automatic.measure,
         "selection": timings.selection,
         "construction": timings.construction,
     }

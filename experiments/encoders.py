@@ -7,7 +7,6 @@ labels; test samples are seen by nobody before the end. Encoders are fitted on t
 
     tfidf            labelchef, `--encoder tfidf`: words and characters
     both             labelchef, TF-IDF beside MiniLM, weighed by cross-validation
-    both, equal      the same, all weights 1
     LR on TF-IDF     scikit-learn: TfidfVectorizer and LogisticRegression on the trusted samples, as they come
     LR-CV on TF-IDF  words in ones and twos, sublinear, C by cross-validated macro-F1
     LR-CV on MiniLM  LogisticRegression on the embeddings, C by cross-validated macro-F1
@@ -43,7 +42,7 @@ from labelchef.cleaner import LabelCleaner
 from labelchef.domain.intake import ColumnRole, Progress, no_progress
 from labelchef.domain.settings import Settings
 from labelchef.encoders.fitted import Encoded, fit_encoder
-from labelchef.encoders.protocol import Block, Content, Encoder, State
+from labelchef.encoders.protocol import Block, Content, State
 from labelchef.intake.weighing import weigh
 
 TEXTS = {
@@ -123,20 +122,20 @@ def problem(name: str, seed: int, n_trusted: int) -> Problem:
     return Problem(texts, columns, pool.X, rows, pool.y, votes, votes_val, pool.n_classes)
 
 
-def ours(p: Problem, seed: int, *, minilm: bool) -> list[dict[str, Any]]:
-    """labelchef with blocks weighed and with all weights 1."""
+def ours(p: Problem, seed: int) -> list[dict[str, Any]]:
+    """labelchef with TF-IDF alone, and beside MiniLM."""
     fitted_on = p.texts.iloc[np.concatenate([p.rows.train, p.rows.val])].reset_index(drop=True)
-    more: list[Encoder] = [Stored(p.E)] if minilm else []
+    roles = dict.fromkeys(p.columns, ColumnRole.TEXT)
     began = time.perf_counter()
-    encoded = fit_encoder(Content(fitted_on), dict.fromkeys(p.columns, ColumnRole.TEXT), ["tfidf", *more], seed=seed)
-    seconds, settings = time.perf_counter() - began, Settings(seed=seed)
+    encoded = fit_encoder(Content(fitted_on), roles, ["tfidf", Stored(p.E)], seed=seed)
+    encoding = time.perf_counter() - began
     given: dict[str, Any] = {"votes": p.votes, "votes_val": p.votes_val, "classes": range(p.n_classes)}
     N, y_val = len(p.rows.train), p.y[p.rows.val]
     X = encoded.X
-    weighing = weigh(encoded, CampaignData.of(X[:N], X_val=X[N:], y_val=y_val, **given), settings)
+    weighing = weigh(encoded, CampaignData.of(X[:N], X_val=X[N:], y_val=y_val, **given), Settings(seed=seed))
+    alone = tuple(float(block.name != "MiniLM") for block in encoded.encoder.blocks)
     found = []
-    equal = (1.0,) * len(encoded.blocks)
-    for which, weights in [("", weighing.weights), *([(", equal", equal)] if minilm else [])]:
+    for method, weights in (("tfidf", alone), ("both", weighing.weights)):
         now: Encoded = encoded.weighted(weights)
         began = time.perf_counter()
         cleaner = LabelCleaner(random_state=seed)
@@ -146,12 +145,13 @@ def ours(p: Problem, seed: int, *, minilm: bool) -> list[dict[str, Any]]:
         assert choice is not None
         found.append(
             {
-                "method": ("both" if minilm else "tfidf") + which,
+                "method": method,
                 "f1": _f1(p, predicted),
                 "weights": list(weights),
+                "trials": [[list(one.weights), round(one.loss, 4)] for one in weighing.trials],
                 "choice": f"{choice.model} {choice.gamma:g}",
-                "encoding": round(seconds, 2),
-                "weighing": round(weighing.seconds, 2) if not which else 0.0,
+                "encoding": round(encoding, 2),
+                "weighing": round(weighing.seconds, 2),
                 "seconds": round(time.perf_counter() - began, 2),
             }
         )
@@ -200,7 +200,7 @@ def run(out: Path, sets: list[str], seeds: int, trusted: list[int]) -> pd.DataFr
                 file = out / f"{name}-{n_trusted}-{seed}.json"
                 if not file.is_file():
                     p = problem(name, seed, n_trusted)
-                    cells = [*theirs(p, seed), *ours(p, seed, minilm=False), *ours(p, seed, minilm=True)]
+                    cells = [*theirs(p, seed), *ours(p, seed)]
                     file.write_text(json.dumps([{"set": name, "trusted": n_trusted, "seed": seed, **c} for c in cells]))
                     print(name, n_trusted, seed, {c["method"]: round(c["f1"], 3) for c in cells}, flush=True)
                 rows += json.loads(file.read_text())

@@ -515,7 +515,9 @@ def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> 
     pd.DataFrame({"id": [f"i{k}" for k in range(30)], "text": ["v"] * 30}).to_json(
         folder / "val_items.jsonl", orient="records", lines=True
     )
-    made = create_from_folder(ws, "Folder", folder, Settings(batch_size=60, budget=None), "lead")
+    with pytest.raises(InvalidInputError, match="--by-position"):  # items have ids, features have none
+        create_from_folder(ws, "Folder", folder, Settings(), "lead")
+    made = create_from_folder(ws, "Folder", folder, Settings(batch_size=60, budget=None), "lead", by_position=True)
     advance(ws, made.slug)
     found = {t.item: t for t in tasks(ws, made.slug, "ann", 60)}
     assert found["i0"].content.image == "deep/a.png"
@@ -530,7 +532,7 @@ def test_a_campaign_from_a_folder_with_images(ws: Workspace, tmp_path: Path) -> 
         items["image"] = [name] * 60
         items.to_csv(folder / "items.csv", index=False)
         with pytest.raises(InvalidInputError):
-            create_from_folder(ws, "Escape", folder, Settings(), "lead")
+            create_from_folder(ws, "Escape", folder, Settings(), "lead", by_position=True)
     (folder / "weak.csv").unlink()
     with pytest.raises(InvalidInputError, match="holds no weak file"):
         create_from_folder(ws, "Half", folder, Settings(), "lead")
@@ -545,11 +547,11 @@ def test_votes_of_sources_outlast_a_restart(ws: Workspace, tmp_path: Path) -> No
     votes = [(f"i{k}", f"worker {j}", CLASSES[y[k]]) for k in range(0, 60, 2) for j in range(1 + k % 3)]
     pd.DataFrame(votes, columns=["task", "worker", "label"]).to_parquet(tmp_path / "source_votes.parquet")
     pd.DataFrame({"worker 2": [CLASSES[k] for k in y[60:]]}).to_csv(tmp_path / "val_source_votes.csv", index=False)
-    made = create_from_folder(ws, "Crowd", tmp_path, Settings(batch_size=2, budget=4), "lead")
+    made = create_from_folder(ws, "Crowd", tmp_path, Settings(batch_size=2, budget=4), "lead", by_position=True)
     advance(ws, made.slug)
     ws.forget(find(ws, made.slug).id)
     kept = data_of(ws, find(ws, made.slug))
-    given = read_files(find_files(tmp_path))
+    given = read_files(find_files(tmp_path, by_position=True))
     assert kept.names.names == sorted(CLASSES)
     for found, expected in ((kept.votes, given.votes), (kept.votes_val, given.votes_val)):
         assert found is not None

@@ -2,19 +2,27 @@
 
 import importlib
 import json
+import threading
+import uuid
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelchef.campaign.dataset import LabelOrigin
 from labelchef.domain.errors import InvalidInputError
-from labelchef.exchange import hugging_face, label_studio, prodigy
+from labelchef.exchange import argilla, cleanlab, crowd_kit, hugging_face, label_studio, prodigy, snorkel
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Prediction, Record, RecordSet, suggesting
+from labelchef.selectors.cleanlab import quietly
 from tests.exchange_support import carried, names, record_sets
 
 with warnings.catch_warnings():  # the library uses what pydantic has deprecated
@@ -87,6 +95,51 @@ def test_datasets_round_trip(made: RecordSet, parquet: bool, tmp_path_factory: p
         made.images,
         made.columns,
     )
+
+
+@settings(ROUND_TRIP, max_examples=30)
+@given(made=record_sets())
+def test_argilla_round_trip(made: RecordSet, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("argilla") / "set"
+    back = check_round_trip("argilla", made, path)
+    others = [name for name in made.columns if name not in (*made.texts, *made.images)]
+    assert (back.classes, back.texts, back.images) == (made.classes, (*made.texts, *others), made.images)
+
+
+@settings(ROUND_TRIP, max_examples=30)
+@given(made=record_sets(full=True))
+def test_cleanlab_round_trip(made: RecordSet, tmp_path: Path) -> None:
+    if len({one.label for one in made.records}) > 1:
+        assert check_round_trip("cleanlab", made, tmp_path / "issues.csv").classes == made.classes
+    else:
+        with pytest.raises(InvalidInputError, match="labels of two classes or more"):
+            cleanlab.write(made, tmp_path / "issues.csv")
+
+
+@ROUND_TRIP
+@given(made=record_sets())
+def test_crowd_kit_round_trip(made: RecordSet, tmp_path: Path) -> None:
+    said = [replace(r, answers={who: label for who, label in r.answers.items() if label}) for r in made.records]
+    answered = replace(made, records=tuple(one for one in said if one.answers))
+    if answered.records:
+        check_round_trip("crowd-kit", answered, tmp_path / "crowd.csv")
+    else:
+        with pytest.raises(InvalidInputError, match="no person has answered"):
+            crowd_kit.write(made, tmp_path / "crowd.csv")
+
+
+@ROUND_TRIP
+@given(made=record_sets())
+def test_snorkel_round_trip(made: RecordSet, tmp_path: Path) -> None:
+    named = [*made.classes, *(one.id for one in made.records), *(who for one in made.records for who in one.votes)]
+    if any(name.endswith("\0") for name in named):
+        with pytest.raises(InvalidInputError, match=r"NUL|no source votes"):
+            snorkel.write(made, tmp_path / "L.npz")
+    elif any(one.votes for one in made.records):
+        assert check_round_trip("snorkel", made, tmp_path / "L.npz").classes == made.classes
+    else:
+        with pytest.raises(InvalidInputError, match="no source votes"):
+            snorkel.write(made, tmp_path / "L.npz")
 
 
 class TestLabelStudio:
@@ -288,6 +341,217 @@ class TestDatasets:
         hugging_face.write(FILMS, tmp_path / "films")
         with pytest.raises(InvalidInputError, match="exists already"):
             hugging_face.write(FILMS, tmp_path / "films")
+
+
+@pytest.fixture
+def argilla_client() -> Iterator[Any]:
+    """Argilla's SDK, signed in: it asks the server who it is before it makes any settings."""
+
+    class Me(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps({"id": str(uuid.uuid4()), "username": "ada", "role": "owner"}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Me) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            library = argilla.require_argilla()
+            library.Argilla(api_url=f"http://127.0.0.1:{server.server_port}", api_key="key")
+            yield library
+        server.shutdown()
+
+
+class TestArgilla:
+    def test_its_sdk_takes_what_we_write(self, argilla_client: Any, tmp_path: Path) -> None:
+        users = {"ada": str(uuid.uuid4())}
+        path = argilla.write(suggesting(FILMS), tmp_path / "films", people=users)
+        found = argilla_client.Settings.from_json(path / ".argilla" / "settings.json")
+        assert [(one.name, one.required) for one in found.fields] == [("review", True)]
+        assert found.questions[0].labels == ["bad", "good"]
+        records = argilla.to_sdk(suggesting(FILMS), people=users)
+        assert [one.id for one in records] == ["8", "007", "9"], "in our order"
+        suggested = next(iter(records[1].suggestions))
+        assert (suggested.value, suggested.score, suggested.agent) == ("good", 0.75, "labelchef")
+        assert [(str(one.user_id), one.value) for one in records[0].responses] == [(users["ada"], "bad")]
+        dataset = argilla_client.Dataset(name="films", settings=found)
+        sent = [argilla_client.Record.from_dict(one.to_dict(), dataset=dataset).api_model() for one in records]
+        assert sent[0].responses[0].values == {"label": {"value": "bad"}}
+        assert sent[1].fields == {"review": "Good,\n“really”"}
+        names = {user: who for who, user in users.items()}
+        back = argilla.of_sdk(records, people=names)
+        assert {one.id: dict(one.answers) for one in back.records} == {
+            "8": {"ada": "bad", "ben": None},
+            "007": {},
+            "9": {},
+        }
+        assert argilla.read(path, people=names).records == back.records
+
+    def test_records_that_its_sdk_wrote(self, argilla_client: Any, tmp_path: Path) -> None:
+        from argilla.records._io import JsonIO
+
+        user, other = uuid.uuid4(), uuid.uuid4()
+        made = [
+            argilla_client.Record(
+                id=f"0{k}",
+                fields={"text": "hi"},
+                suggestions=[argilla_client.Suggestion("topic", "ham", score=0.5, agent="m")],
+                responses=[
+                    argilla_client.Response("topic", "spam", user_id=user),
+                    argilla_client.Response("topic", ["ham", "spam"], user_id=other),
+                ],
+            )
+            for k in range(2)
+        ]
+        path = JsonIO.to_json(made, tmp_path / "records.json")
+        assert sniff(path) == "argilla"
+        found = argilla.read(path, people={str(user): "ada"})
+        assert [(one.id, dict(one.answers)) for one in found.records] == [
+            ("00", {"ada": "spam"}),
+            ("01", {"ada": "spam"}),
+        ]
+        assert found.records[0].predictions == (Prediction("m", "ham", 0.5),)
+        assert found.notes == ("responses with several classes or none, left out: 2",)
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("[]", "no record"),
+            ("{}", "expected a list"),
+            ('[{"fields": {}}]', "has no id"),
+            ('[{"id": "1", "fields": 3}]', "expected an object"),
+            ('[{"id": "1", "fields": {}, "metadata": {"labelchef": "{"}}]', "no JSON"),
+            ('[{"id": "1", "fields": {}, "suggestions": {"a": {}, "b": {}}}]', "questions a, b; name the one"),
+            ('[{"id": "1", "fields": {}, "suggestions": {"a": {"value": "x", "score": "y"}}}]', "score"),
+        ],
+    )
+    def test_refused(self, text: str, told: str, tmp_path: Path) -> None:
+        path = tmp_path / "records.json"
+        path.write_text(text)
+        with pytest.raises(InvalidInputError, match=told):
+            argilla.read(path)
+
+
+class TestTables:
+    """cleanlab, crowd-kit and Snorkel take what we write, and we what they write."""
+
+    def test_aggregators_of_crowd_kit(self, tmp_path: Path) -> None:
+        from crowdkit.aggregation import DawidSkene, MajorityVote
+
+        votes = {"1": "aab", "2": "bba", "3": "aaa", "4": "bbb"}
+        made = RecordSet.of(
+            Record(k, answers=dict(zip(("ada", "ben", "cy"), one, strict=True))) for k, one in votes.items()
+        )
+        table = pd.read_csv(crowd_kit.write(made, tmp_path / "crowd.csv"), dtype=str)
+        majority = {"1": "a", "2": "b", "3": "a", "4": "b"}
+        with warnings.catch_warnings():  # the library uses what pandas has deprecated
+            warnings.simplefilter("ignore")
+            assert MajorityVote().fit_predict(table).to_dict() == majority
+            assert DawidSkene(n_iter=10).fit_predict(table).to_dict() == majority
+
+    def test_a_table_of_crowd_kit_s_own(self, tmp_path: Path) -> None:
+        rows = [("007", "w1", "ham"), ("007", "w2", "spam"), ("007", "w1", "eggs")]
+        path = tmp_path / "crowd.csv"
+        pd.DataFrame(rows, columns=["worker", "task", "label"]).rename(
+            columns={"worker": "task", "task": "worker"}
+        ).to_csv(path, index=False)
+        assert crowd_kit.read(path).records == (Record("007", answers={"w1": "eggs", "w2": "spam"}),)
+        assert crowd_kit.read(path, sources=True).records[0].votes == {"w1": "eggs", "w2": "spam"}
+
+    def test_snorkel_takes_the_matrix(self, tmp_path: Path) -> None:
+        from snorkel.labeling import LFAnalysis
+
+        made = RecordSet.of(
+            [Record("1", votes={"lf a": "ham", "lf b": "spam"}), Record("2", votes={"lf b": "spam"}), Record("3")],
+            ["ham", "spam"],
+        )
+        L = np.load(snorkel.write(made, tmp_path / "L.npz"))["L"]
+        with warnings.catch_warnings():  # the library uses what SciPy will change
+            warnings.simplefilter("ignore")
+            assert LFAnalysis(L).lf_coverages().tolist() == [1 / 3, 2 / 3]
+            assert LFAnalysis(L).lf_conflicts().tolist() == [1 / 3, 1 / 3]
+        np.save(tmp_path / "bare.npy", L)
+        bare = snorkel.read(tmp_path / "bare.npy")
+        assert [dict(one.votes) for one in bare.records] == [{"source 0": "0", "source 1": "1"}, {"source 1": "1"}, {}]
+
+    def test_what_cleanlab_finds(self, tmp_path: Path) -> None:
+        from cleanlab.classification import CleanLearning
+        from sklearn.linear_model import LogisticRegression
+
+        rng = np.random.default_rng(0)
+        y = np.repeat([0, 1], 30)
+        X = rng.normal(size=(60, 2)) + 4.0 * y[:, None]
+        y[5] = 1  # wrong
+        with quietly():
+            learner = CleanLearning(LogisticRegression(), seed=0)
+            issues = learner.find_label_issues(X, y)
+        issues.to_csv(tmp_path / "issues.csv")
+        assert sniff(tmp_path / "issues.csv") == "cleanlab"
+        found = cleanlab.read(tmp_path / "issues.csv")
+        assert [one.id for one in found.records if one.flags] == ["5"]
+        assert found.records[5].label == "1"
+        assert found.records[5].predictions == (Prediction("cleanlab", "0"),)
+        P = LogisticRegression().fit(X, y).predict_proba(X)
+        made = RecordSet.of(
+            [
+                Record(f"0{k}", label="ab"[y[k]], probabilities={"a": float(P[k, 0]), "b": float(P[k, 1])})
+                for k in range(60)
+            ],
+            ["a", "b"],
+        )
+        back = cleanlab.read(cleanlab.write(made, tmp_path / "ours.csv"))
+        assert [one.id for one in back.records if one.flags] == ["05"]
+        with pytest.raises(InvalidInputError, match="record '1' has no label, or not a probability for each class"):
+            cleanlab.write(RecordSet.of([Record("1", label="a")], ["a", "b"]), tmp_path / "no.csv")
+
+    @pytest.mark.parametrize(
+        ("name", "text", "told"),
+        [
+            ("crowd-kit", "", "is empty"),
+            ("crowd-kit", "task,worker\n1,2\n", "expected task, worker, label"),
+            ("crowd-kit", "task,worker,label\n1,2\n", "row 1 has 2 cells"),
+            ("crowd-kit", "task,worker,label\n1,,a\n", "empty cell"),
+            ("crowd-kit", "task,worker,label\n", "no row"),
+            ("crowd-kit", 'task,worker,label\n1,"2', "no CSV"),
+            ("cleanlab", "is_label_issue,given_label,predicted_label,p: a\nTrue,a,a,x\n", "a probability is wrong"),
+            ("cleanlab", "is_label_issue,given_label,predicted_label\nmaybe,a,a\n", "not True or False"),
+            ("snorkel", "no archive", "cannot be read"),
+        ],
+    )
+    def test_refused(self, name: str, text: str, told: str, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_text(text)
+        with pytest.raises(InvalidInputError, match=told):
+            FORMATS[name].read(path)
+
+    @pytest.mark.parametrize(
+        ("arrays", "told"),
+        [
+            ({"L": np.zeros((2, 2))}, "expected whole numbers"),
+            ({"M": np.zeros((2, 2), int)}, "L is none"),
+            ({"L": np.zeros((2, 2), int), "ids": np.array(["a"])}, "1 ids"),
+            ({"L": np.full((2, 2), 3), "classes": np.array(["a"])}, "votes from 3 to 3 and 1 classes"),
+            ({"L": np.zeros((2, 2), int), "sources": np.array(["a", "a"])}, "names a source twice"),
+        ],
+    )
+    def test_matrices_refused(self, arrays: dict[str, Any], told: str, tmp_path: Path) -> None:
+        np.savez(tmp_path / "L.npz", **arrays)
+        with pytest.raises(InvalidInputError, match=told):
+            snorkel.read(tmp_path / "L.npz")
+
+
+def test_no_file_of_one_tool_is_taken_for_another(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("item,annotator,label\n1,ada,ham\n")
+    (tmp_path / "rows.jsonl").write_text('{"id": "1", "text": "x", "label": "ham"}\n')
+    (tmp_path / "rows.json").write_text('[{"id": "1", "data": "x"}]')
+    (tmp_path / "binary.json").write_bytes(bytes(range(256)))
+    for name in ("table.csv", "rows.jsonl", "rows.json", "binary.json", "none"):
+        assert sniff(tmp_path / name) is None, name
 
 
 def test_records_are_checked() -> None:

@@ -92,8 +92,8 @@ def test_without_weak_labels_l2_has_the_least_held_out_loss(seed: int) -> None:
     rng = np.random.default_rng([3, seed])
     y = rng.integers(0, 3, 190)
     X = rng.normal(size=(190, 5)) + 1.2 * rng.normal(size=(3, 5))[y]
-    given = {"Y_weak": np.full((150, 3), 1 / 3), "X_val": X[150:], "y_val": y[150:]}
-    cleaner = LabelCleaner(sources="none", random_state=seed).fit(X[:150], **given)
+    data = {"X": X[:150], "Y_weak": np.full((150, 3), 1 / 3), "X_val": X[150:], "y_val": y[150:]}
+    cleaner = fitted(data, sources="none", random_state=seed)
     scale, Z, y = float((X**2).sum(axis=1).mean()), np.hstack([X[150:], np.ones((40, 1))]), y[150:]
     plain, tempered = [], []
     for relative in learning.RELATIVE:

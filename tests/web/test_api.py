@@ -365,13 +365,14 @@ def upload_files(folder: Path) -> dict[str, Path]:
     """Files of a small campaign."""
     data = small_data()
     folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "features.npy", data.X)
+    assert data.contents.items is not None
+    ids = data.contents.items["id"].astype(str).tolist()
+    np.savez(folder / "features.npz", ids=np.array(ids), X=data.X)
     np.save(folder / "val_features.npy", data.validation[0])
     names = [str(name) for name in data.names.names]
-    header = ",".join(names)
-    (folder / "weak.csv").write_text(header + "\n" + "\n".join(",".join(map(str, row)) for row in data.weak))
+    rows = [",".join(map(str, (key, *row))) for key, row in zip(ids, data.weak, strict=True)]
+    (folder / "weak.csv").write_text("\n".join([",".join(["id", *names]), *rows]))
     (folder / "val_labels.csv").write_text("label\n" + "\n".join(names[k] for k in data.validation[1]))
-    assert data.contents.items is not None
     data.contents.items.to_csv(folder / "items.csv", index=False)
     return {name.stem: name for name in folder.iterdir()}
 
@@ -399,9 +400,9 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     assert (unread.status_code, unread.json()["errors"][0]["where"]) == (422, "body.settings")
     broken = [("features", ("features.npy", b"no array")) if n == "features" else (n, f) for n, f in files]
     assert lead.client.post("/api/campaigns", files=broken, data=form).status_code == 422
-    escaping = [("features", ("../../features.npy", f[1])) if n == "features" else (n, f) for n, f in files]
+    escaping = [("features", ("../../features.npz", f[1])) if n == "features" else (n, f) for n, f in files]
     assert lead.client.post("/api/campaigns", files=escaping, data=form).status_code == 201
-    assert not (ws.home.parent / "features.npy").exists()
+    assert not (ws.home.parent / "features.npz").exists()
 
 
 def test_a_campaign_from_uploaded_votes_of_sources(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
@@ -410,14 +411,17 @@ def test_a_campaign_from_uploaded_votes_of_sources(ws: Workspace, as_person: Sig
     names = [str(name) for name in small_data().names.names]
     votes = "\n".join(["rule,llm", *(f"{names[k % 3]},{names[k % 2]}" for k in range(len(small_data().X)))])
     files["source_votes"] = ("votes.csv", votes.encode())
-    made = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    nameless = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    assert (nameless.status_code, nameless.json()["code"]) == (422, "ids")  # votes without ids, features with them
+    sent = {"name": "Sources", "by_position": "true"}
+    made = lead.client.post("/api/campaigns", files=files, data=sent)
     assert made.status_code == 201, made.text
     kept = data_of(ws, find(ws, made.json()["slug"]))
     assert kept.votes is not None
     assert kept.votes.names == ("rule", "llm")
     assert kept.names.names == sorted(names)
     files["val_source_votes"] = ("votes.csv", b"rule,other\n")
-    refused = lead.client.post("/api/campaigns", files=files, data={"name": "Sources"})
+    refused = lead.client.post("/api/campaigns", files=files, data=sent)
     assert (refused.status_code, refused.json()["code"]) == (422, "votes")
     assert "votes_val has" in refused.json()["detail"]
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
     REQUIRED,
@@ -22,6 +23,7 @@ from labelchef.cli.options import (
     setting_options,
     takes,
 )
+from labelchef.cli.predicting import predict
 from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
@@ -128,7 +130,7 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in (init, *COMMANDS):
+for _command in (init, predict, ask_llm, *COMMANDS):
     app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
 app.add_typer(users, name="users")
 

@@ -29,6 +29,7 @@ from labelchef.domain.settings import Settings
 
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
+_AUTO = "A source made from the trusted rows: snuba, snuba-together or affinity (images); may be given again."
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
@@ -58,6 +59,10 @@ def init(
     embeddings: Annotated[Files, typer.Option(help="Numbers for each row that the model learns from.")] = None,
     rules: Annotated[Files, typer.Option(help="Rules without code, .toml or .json.")] = None,
     functions: Annotated[Files, typer.Option(help="Labelling functions, a Python file. It is executed.")] = None,
+    auto: Annotated[Columns, typer.Option(help=_AUTO)] = None,
+    llm: Annotated[
+        Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")
+    ] = None,
     images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
     classes: Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")] = None,
     by_position: ByPosition = False,
@@ -79,7 +84,7 @@ def init(
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
 
-    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, images, sql]
+    raw_files = [data, votes, trusted, test, probabilities, embeddings, rules, functions, llm, images, sql]
     if name is None and (any(raw_files) or arrays or folder is not None):
         raise InvalidInputError("files were given, but no name; expected labelchef init NAME FILES …", code="name")
     if (sql is None) != (query is None):
@@ -117,6 +122,7 @@ def init(
         features=_all(embeddings),
         rules=_all(rules),
         functions=_all(functions),
+        llm=_all(llm),
         media=_all(images),
         classes=_named(classes) or None,
         by_position=by_position,
@@ -124,8 +130,8 @@ def init(
     sources: list[Path | str | SqlQuery] = list(data or [])
     if sql is not None and query is not None:
         sources.append(SqlQuery(sql, query))
-    with _Bar() as bar:
-        looked = look(sources, given, rows=_PREVIEW, progress=bar.tell)
+    with WorkBar() as bar:
+        looked = look(sources, given, automatic=auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell)
     _show(looked.preview)
     if not looked.preview.usable:
         wrong = next(one for one in looked.preview.findings if one.severity is Severity.ERROR)
@@ -133,7 +139,7 @@ def init(
     if dry_run:
         return
     with workspace(home, database, make=True) as ws:
-        with _Bar() as bar:
+        with WorkBar() as bar:
             specs = encoder or ["auto"]
             made = start_campaign(ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell)
         _made(made, home)
@@ -224,7 +230,7 @@ def _named(values: str | None) -> tuple[str, ...]:
     return tuple(one.strip() for one in (values or "").split(",") if one.strip())
 
 
-class _Bar:
+class WorkBar:
     """A progress bar on a terminal; nothing elsewhere."""
 
     def __init__(self) -> None:
@@ -232,7 +238,7 @@ class _Bar:
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("reading", total=None)
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "WorkBar":
         self._bar.start()
         return self
 

@@ -35,7 +35,8 @@ Person = Annotated[
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 users = typer.Typer(help="Accounts: add, list, deactivate, token.", no_args_is_help=True)
-_EXPORT_OUT = "File to write: .csv, .jsonl or .parquet; for a model .npz or .onnx; for a report .html."
+_EXPORT_OUT = "File to write: .csv, .json, .jsonl, .parquet, .xlsx, …; for a model .npz or .onnx; for a report .html."
+_FORMAT = "Of a data set for another tool: label-studio, prodigy, argilla, …; the default is the ending of the file."
 _WHAT = (
     "dataset: every row with content, final label, where it comes from and what is in doubt; predictions: what the final model "
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
@@ -133,6 +134,7 @@ def export(
     out: Annotated[Path, typer.Option(help=_EXPORT_OUT)],
     ws: "Workspace",
     what: Annotated[str, typer.Option(help=_WHAT)] = "dataset",
+    format: Annotated[str | None, typer.Option(help=_FORMAT)] = None,
 ) -> None:
     """Write the data set, predictions, the final model, all votes or the report to a file."""
     from labelchef.services import exchange, take_home
@@ -147,7 +149,10 @@ def export(
     }
     if what not in writers:
         raise InvalidInputError(f"what is {what!r}; expected one of: {', '.join(writers)}", code="what")
-    console.print(f"{what}: {writers[what](ws, campaign, out).resolve()}")
+    if format is not None and what != "dataset":
+        raise InvalidInputError(f"--format is for a data set; {what} is written by the ending of --out", code="format")
+    written = take_home.export_dataset(ws, campaign, out, format) if format else writers[what](ws, campaign, out)
+    console.print(f"{what}: {written.resolve()}")
 
 
 @takes(ws=workspace_options())

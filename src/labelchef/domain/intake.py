@@ -36,6 +36,8 @@ class FileRole(StrEnum):
     """Rules without code, see `sources.rules`."""
     FUNCTIONS = "functions"
     """A Python file with labelling functions, see `sources.functions`. It is executed, so it is never detected, only named."""
+    LLM = "llm"
+    """Labels by an LLM, a JSON object a line, with or without probabilities; see `sources.llm`."""
     MEDIA = "media"
     """A folder or archive of images that a column names."""
     IGNORED = "ignored"

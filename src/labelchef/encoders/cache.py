@@ -79,7 +79,7 @@ class RowCache:
             return done
         for path in sorted(self._own.glob("*.npz")):
             try:
-                with np.load(path, allow_pickle=False) as chunk:
+                with path.open("rb") as stream, np.load(stream, allow_pickle=False) as chunk:
                     keys = [row.tobytes() for row in _checked(chunk["keys"], np.uint8, _BYTES)]
                     if not any(key in places and key not in done for key in keys):
                         continue

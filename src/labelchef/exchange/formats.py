@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+from labelchef.exchange.argilla import ARGILLA
+from labelchef.exchange.cleanlab import CLEANLAB
+from labelchef.exchange.crowd_kit import CROWD_KIT
 from labelchef.exchange.hugging_face import HUGGING_FACE
 from labelchef.exchange.label_studio import LABEL_STUDIO
 from labelchef.exchange.prodigy import PRODIGY
 from labelchef.exchange.records import Format, refuse
+from labelchef.exchange.snorkel import SNORKEL
 
-FORMATS = {one.name: one for one in (LABEL_STUDIO, PRODIGY, HUGGING_FACE)}
+FORMATS = {one.name: one for one in (LABEL_STUDIO, PRODIGY, ARGILLA, HUGGING_FACE, CLEANLAB, CROWD_KIT, SNORKEL)}
 """Name → format."""
 
 

@@ -257,12 +257,13 @@ def number(value: object) -> float | None:
     return found
 
 
-def read_text(path: Path, what: str) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark."""
+def read_text(path: Path, what: str, newline: str | None = None) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark; `newline` as in `open`."""
     if not path.is_file():
         refuse(f"{what}: there is no file {path}; check the path")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline=newline) as stream:
+            return stream.read()
     except (OSError, UnicodeDecodeError) as error:
         refuse(f"{what}: {path} cannot be read as text: {error}. Expected UTF-8; export it again")
 

@@ -247,7 +247,7 @@ def _trusted(joined: Joined) -> list[Finding]:
 
 def _votes(joined: Joined) -> list[Finding]:
     found: list[Finding] = []
-    made = [one for role in (FileRole.RULES, FileRole.FUNCTIONS) for one in joined.plan.of(role)]
+    made = [one for role in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM) for one in joined.plan.of(role)]
     if joined.votes.empty:
         if not made:
             found.append(

@@ -24,6 +24,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -31,9 +32,11 @@ import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.foreign import unfold
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
+from labelchef.sources.llm import looks_like_llm_labels
 
 NO_LABEL = frozenset({"", "-1"})
 """Texts that are never a label."""
@@ -107,6 +110,7 @@ class Given:
     features: tuple[Path, ...] = ()
     rules: tuple[Path, ...] = ()
     functions: tuple[Path, ...] = ()
+    llm: tuple[Path, ...] = ()
     media: tuple[Path, ...] = ()
     classes: tuple[str, ...] | None = None
     by_position: bool = False
@@ -152,6 +156,7 @@ def detect(
     for role, named in (
         (FileRole.RULES, given.rules),
         (FileRole.FUNCTIONS, given.functions),
+        (FileRole.LLM, given.llm),
         (FileRole.MEDIA, given.media),
     ):
         others = [one for one in others if one.path not in set(map(str, named))]
@@ -181,7 +186,7 @@ class _Folder:
 def _listed(
     paths: Iterable[Path | str | SqlQuery], role: FileRole | None, into: _Folder, progress: Progress
 ) -> list[tuple[str, FileRole | None]]:
-    """Every table below the paths; archives are unpacked, queries are asked."""
+    """Every table below the paths; archives are unpacked, queries are asked, files of other tools become tables."""
     found: list[tuple[str, FileRole | None]] = []
     for path in paths:
         if isinstance(path, SqlQuery):
@@ -198,15 +203,28 @@ def _listed(
                 f"({', '.join(formats.SUFFIXES)})",
                 code="file",
             )
-        found += [(one, role) for one in inside]
+        for one in inside:
+            found += [(one, role)] if role is not None else _unfolded(one, into)
     return found
+
+
+def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
+    """The tables of a file of another tool, else the file itself."""
+    file, part = formats.locate(path)
+    tables = unfold(file, into() / "unfolded") if part is None and file.suffix.lower() in (".json", ".jsonl") else None
+    if tables is None:
+        return [(path, None)]
+    roles = (tables.items, FileRole.ITEMS), (tables.trusted, FileRole.TRUSTED), (tables.votes, FileRole.VOTES)
+    return [(str(one), role) for one, role in roles if one is not None]
 
 
 def _unread(path: str, told: FileRole | None) -> FilePlan | None:
     """The plan of a file that is no table."""
     file, _ = formats.locate(path)
-    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.MEDIA, FileRole.IGNORED):
+    if told in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM, FileRole.MEDIA, FileRole.IGNORED):
         return FilePlan(path, told, why="given")
+    if told in (None, FileRole.VOTES) and file.is_file() and looks_like_llm_labels(file):
+        return FilePlan(path, FileRole.LLM, why="labels with probabilities of classes")
     if file.is_dir() or told is not None:
         return None
     if file.suffix.lower() == ".py":
@@ -233,14 +251,11 @@ def _words(name: str) -> list[str]:
 
 def numbers_of(column: pd.Series) -> pd.Series:
     """A text column as numbers, NaN for missing ones and for words that mean so; all NaN where any other text is in it."""
-    filled = column.dropna()
-    lower = filled.str.strip().str.lower()
-    values = pd.to_numeric(filled.where(~lower.isin(_MISSING_NUMBERS)), errors="coerce")
-    wrong = values.isna() & ~lower.isin(_MISSING_NUMBERS)
-    if wrong.any():
+    values = pd.to_numeric(column, errors="coerce").astype(np.float64)
+    doubtful = column[values.isna() & column.notna()]
+    if any(value.strip().lower() not in _MISSING_NUMBERS for value in doubtful.unique().tolist()):
         return pd.Series(np.nan, index=column.index, dtype=np.float64)
-    whole = values.astype(np.float64).reindex(column.index)
-    return whole.where(np.isfinite(whole))
+    return values.where(np.isfinite(values))
 
 
 class _Column:
@@ -248,21 +263,41 @@ class _Column:
 
     def __init__(self, name: str, values: pd.Series) -> None:
         self.name, self.words = name, _words(name)
-        filled = values.dropna()
-        self.n, self.n_filled = len(values), len(filled)
-        self.values = filled
-        self.distinct = int(filled.nunique())
-        few = self.distinct <= 200
-        self.kinds: frozenset[str] = frozenset(filled.unique().tolist()) if few else frozenset()
+        self.values = values.dropna()
+        self.n, self.n_filled = len(values), len(self.values)
+        self._all = values
+        self._head = [str(value) for value in self.values.iloc[:2000].tolist()]
+        self.mean_words = self._mean(len(text.split()) for text in self._head)
+        self.mean_length = self._mean(len(text) for text in self._head)
+        self.images = self._mean(text.lower().endswith(formats.IMAGE_SUFFIXES) for text in self._head) > 0.9
+        self.spaced = self._mean(any(map(str.isspace, text)) for text in self._head) > 0.2
+
+    def _mean(self, counts: Iterable[float]) -> float:
+        return sum(counts) / max(1, len(self._head))
+
+    def share(self, pattern: str, some: int = 2000) -> float:
+        """Share of the first values in which a pattern occurs."""
+        found = re.compile(pattern)
+        head = self._head[:some]
+        return sum(found.search(text) is not None for text in head) / max(1, len(head))
+
+    @cached_property
+    def distinct(self) -> int:
+        return int(self.values.nunique())
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
         """The distinct values, where there are at most 200."""
-        self.numbers = numbers_of(values)
-        self.numeric = self.n_filled > 0 and bool(self.numbers.notna().any())
-        head = filled.iloc[:2000]
-        self.mean_words = float(head.str.count(r"\S+").mean()) if len(head) else 0.0
-        self.mean_length = float(head.str.len().mean()) if len(head) else 0.0
-        endings = head.str.lower().str.endswith(formats.IMAGE_SUFFIXES)
-        self.images = bool(len(head)) and float(endings.mean()) > 0.9
-        self.spaced = bool(len(head)) and float(head.str.contains(r"\s").mean()) > 0.2
+        return frozenset(self.values.unique().tolist()) if self.distinct <= 200 else frozenset()
+
+    @cached_property
+    def numbers(self) -> pd.Series:
+        """The values as numbers; all missing if any of them is none."""
+        return numbers_of(self._all)
+
+    @cached_property
+    def numeric(self) -> bool:
+        return bool(self.numbers.notna().any())
 
     @property
     def all_distinct(self) -> bool:
@@ -284,7 +319,7 @@ class _Column:
         if self.row_numbers or not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
             return False
         if not self.numeric:
-            return bool(self.values.iloc[:2000].str.contains(r"\d").mean() > 0.5)
+            return self.share(r"\d") > 0.5
         counted = np.sort(self.numbers.to_numpy())
         return bool(np.array_equal(counted, counted[0] + np.arange(len(counted)))) and len(counted) > 2
 
@@ -292,7 +327,7 @@ class _Column:
     def id_like(self) -> bool:
         return (self.called_id and self.distinct > 0.9 * self.n_filled and not self.fractions) or self.codes
 
-    @property
+    @cached_property
     def fractions(self) -> bool:
         held = self.numbers.dropna()
         return bool((held != held.round()).any())

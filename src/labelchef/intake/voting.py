@@ -1,4 +1,4 @@
-"""Sources that look at the rows themselves: the rules and labelling functions that a plan names vote on every joined row.
+"""Sources beside tables of votes: rules, labelling functions and automatic sources vote on every joined row, LLMs on theirs.
 
 Their votes stand beside those that came as files. A label that is no class of the rows, and a name that another source has
 already, are findings that must be mended first.
@@ -12,16 +12,29 @@ import pandas as pd
 
 from labelchef.domain.intake import FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake.raw import Raw
+from labelchef.sources.automatic import make_votes
 from labelchef.sources.functions import apply_functions, load_functions
+from labelchef.sources.llm import read_llm_labels
 from labelchef.sources.rules import Rule, apply_rules, read_rules
 
+_PROBABILITY = "probability"
 
-def with_sources(raw: Raw, plan: Plan, *, progress: Progress = no_progress) -> Raw:
-    """The same rows with the votes of the rules and functions that the plan names."""
+
+def with_sources(
+    raw: Raw, plan: Plan, automatic: Sequence[str] = (), *, seed: int = 0, progress: Progress = no_progress
+) -> Raw:
+    """The same rows with the votes of the rules and functions that the plan names, and of automatic sources by name."""
     rules = [rule for one in plan.of(FileRole.RULES) for rule in read_rules(Path(one.path))]
     found = raw if not rules else with_rules(raw, rules)
     for one in plan.of(FileRole.FUNCTIONS):
         found = with_functions(found, Path(one.path), progress=progress)
+    for one in plan.of(FileRole.LLM):
+        found = with_llm(found, Path(one.path))
+    if any(one.severity is Severity.ERROR for one in found.findings):
+        return found  # what automatic sources learn from may be wrong
+    for kind in automatic:
+        votes = make_votes(kind, raw, seed=seed, progress=progress)
+        found = with_votes(found, votes, sorted(votes["source"].unique()))
     return found
 
 
@@ -36,6 +49,32 @@ def with_functions(raw: Raw, path: Path, *, progress: Progress = no_progress) ->
     voted = apply_functions(file.functions, rows_of(raw), classes=file.classes or raw.classes, progress=progress)
     names = [one.name for one in file.functions]
     return with_votes(replace(raw, findings=(*raw.findings, *voted.findings)), voted.votes, names)
+
+
+def with_llm(raw: Raw, path: Path) -> Raw:
+    """The same rows with the labels of an LLM in a JSONL file."""
+    read = read_llm_labels(path, classes=raw.classes, strict=False)
+    rows = (raw.train, raw.trusted, *(() if raw.test is None else (raw.test,)))
+    known = read.votes["item"].isin({key for one in rows for key in one.ids})
+    findings = list(raw.findings)
+    others = read.votes["item"][~known].unique()
+    if len(others):
+        findings.append(
+            Finding(
+                "llm-items", Severity.WARNING,
+                f"{path.name}: {len(others)} items are in no other file, such as {str(others[0])!r}; their labels are left out",
+                len(others), tuple(map(str, others[:5])),
+            )
+        )  # fmt: skip
+    if read.n_without:
+        findings.append(
+            Finding(
+                "llm-without-label", Severity.NOTE,
+                f"{path.name}: {read.n_without} of {read.n_lines} lines have no label; they are no votes", read.n_without,
+            )
+        )  # fmt: skip
+    votes = read.votes[known].reset_index(drop=True)
+    return with_votes(replace(raw, findings=tuple(findings)), votes, votes["source"].unique().tolist())
 
 
 def with_votes(raw: Raw, votes: pd.DataFrame, names: Sequence[str]) -> Raw:
@@ -72,6 +111,8 @@ def with_votes(raw: Raw, votes: pd.DataFrame, names: Sequence[str]) -> Raw:
         )  # fmt: skip
     known = votes[votes["label"].isin(raw.classes) & ~votes["source"].isin(taken)]
     together = known if raw.votes.empty else pd.concat([raw.votes, known], ignore_index=True)
+    if _PROBABILITY in together.columns:  # a hard vote among soft ones
+        together = together.assign(**{_PROBABILITY: together[_PROBABILITY].fillna(1.0)})
     return replace(raw, votes=together, findings=tuple(findings))
 
 

@@ -251,10 +251,8 @@ def read_csv(
         if delimiter != "\t":
             raise
         frame = _csv_frame(path, encoding, delimiter, csv.QUOTE_NONE, rows, size, progress)  # quotes are text here
-    if unguard:
-        frame = _unguarded(frame)
     check_names(path, list(frame.columns))
-    return frame, findings
+    return (_unguarded(frame) if unguard else frame), findings
 
 
 def _csv_frame(
@@ -270,8 +268,7 @@ def _csv_frame(
             if len(fields) != expected:
                 raise unusable(
                     f"{path}, line {lines.line_num} has {len(fields)} fields; expected {expected}, as the "
-                    "first line has. "
-                    "The file may be cut off, or a text with a delimiter needs quotes"
+                    "first line has. The file may be cut off, or a text with a delimiter needs quotes"
                 )
             batch.append(fields)
             n_rows += 1
@@ -317,17 +314,17 @@ def _is_number(text: str) -> bool:
 
 
 def _unguarded(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame before formulas were made harmless, where all cells, or all names of columns, may have been."""
     names = [str(name) for name in frame.columns]
-    texts = [frame[name].dropna() for name in names]
-    if not is_guarded(names) or not all(is_guarded(column) for column in texts):
-        return frame
-    changed = {
-        name: column.map(as_written, na_action="ignore").astype("str") if column.str.startswith("'").any() else column
-        for name, column in frame.items()
-    }
-    plain = pd.DataFrame(changed)
-    plain.columns = pd.Index([as_written(name) for name in names], dtype="str")
-    return plain
+    held = [np.asarray(frame[name], dtype=object) for name in names]
+    marked = [any(type(value) is str and value[:1] == "'" for value in values) for values in held]
+    if any(marked) and all(is_guarded(value for value in values if type(value) is str) for values in held):
+        for name, values, changed in zip(names, held, marked, strict=True):
+            if changed:
+                frame[name] = pd.array([as_written(v) if type(v) is str else None for v in values], dtype="str")
+    if is_guarded(names):
+        frame.columns = pd.Index([as_written(name) for name in names], dtype="str")
+    return frame
 
 
 def _encoding(path: Path) -> tuple[str, tuple[Finding, ...]]:

@@ -182,13 +182,21 @@ FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "feather", "xlsx")
 """Of the tables that are written; `labelchef.io.formats` reads all of them back."""
 
 
+def check_format(path: Path, format: str | None = None) -> str:
+    """The format that a table is written in, by its name or the file's ending; said early, before any work is done."""
+    kind = format or path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
+    return kind
+
+
 def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> Path:
     """Write a table whole, in the format of the file's ending or the one named; for CSV see `csv_text`.
 
     What is read back by `formats.read_table` is the same, cell by cell, as text; only CSV, TSV and Excel cannot tell an empty
     text from a missing one.
     """
-    kind = format or path.suffix.lower().removeprefix(".")
+    kind = check_format(path, format)
     writers: dict[str, Callable[[pd.DataFrame, IO[bytes]], object]] = {
         "csv": lambda table, stream: stream.write(csv_text(table).encode()),
         "tsv": lambda table, stream: stream.write(csv_text(table, "\t").encode()),
@@ -198,8 +206,6 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
         "feather": lambda table, stream: table.reset_index(drop=True).to_feather(stream),
         "xlsx": write_sheet,
     }
-    if kind not in FORMATS:
-        raise InvalidInputError(f"format is {kind!r}; expected one of: {', '.join(FORMATS)}", code="format")
     try:
         with whole_file(path) as stream:
             writers[kind](frame, stream)

@@ -78,7 +78,7 @@ class _CleanlabSelector(RankingSelector):
 
     def __post_init__(self) -> None:
         check_whole(self.folds, "folds", 2)
-        require_cleanlab(self.name)
+        require_cleanlab(f"selector {self.name!r}")
 
 
 @dataclass
@@ -188,16 +188,15 @@ def out_of_fold(context: SelectionContext, count: int) -> Float64s:
     return P
 
 
-def require_cleanlab(selector: str) -> None:
+def require_cleanlab(what: str) -> None:
     """Refuse a missing or old cleanlab, without importing it."""
     try:
         version = importlib.metadata.version("cleanlab")
     except importlib.metadata.PackageNotFoundError:
-        raise MissingExtraError(f"selector {selector!r} needs cleanlab; {_REMEDY}", code="cleanlab") from None
+        raise MissingExtraError(f"{what} needs cleanlab; {_REMEDY}", code="cleanlab") from None
     if _release(version) < OLDEST:
         raise MissingExtraError(
-            f"selector {selector!r} needs cleanlab 2.8 or later and found {version}, which is licensed under the AGPL; "
-            f"{_REMEDY}",
+            f"{what} needs cleanlab 2.8 or later and found {version}, which is licensed under the AGPL; {_REMEDY}",
             code="cleanlab",
         )
 

@@ -32,11 +32,17 @@ class Looked:
 
 
 def look(
-    paths: Sequence[Path | str | SqlQuery], given: Given, *, rows: int = 20, progress: Progress = no_progress
+    paths: Sequence[Path | str | SqlQuery],
+    given: Given,
+    *,
+    automatic: Sequence[str] = (),
+    seed: int = 0,
+    rows: int = 20,
+    progress: Progress = no_progress,
 ) -> Looked:
-    """Detect the roles of files and columns, join the rows, and let rules and functions vote."""
+    """Detect the roles of files and columns, join the rows, and let rules, functions and automatic sources vote."""
     plan = detect(paths, given, progress)
-    raw = with_sources(join(plan, progress=progress), plan, progress=progress)
+    raw = with_sources(join(plan, progress=progress), plan, automatic, seed=seed, progress=progress)
     return Looked(plan, raw, preview(plan, raw, rows))
 
 

@@ -11,6 +11,7 @@ from labelchef.campaign.dataset import Part, dataset_frame, settle, votes_on
 from labelchef.campaign.final import final_classifier
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SplitName
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.exchange.formats import FORMATS
 from labelchef.exchange.records import Prediction, Record, RecordSet, suggesting
@@ -35,9 +36,13 @@ def export_dataset(ws: Workspace, campaign: str, path: Path, format: str | None 
 
     `format` is one of tables ('csv', …) or of another tool ('label-studio', …), else by the ending of the file.
     """
+    if format is not None and format not in FORMATS and format not in tables.FORMATS:
+        known = ", ".join((*FORMATS, *tables.FORMATS))
+        raise InvalidInputError(f"format is {format!r}; expected one of: {known}", code="format")
     with writing_to(path, "make room or name another file"):
         if format in FORMATS:
             return FORMATS[format].write(suggesting(records(ws, campaign)), path)
+        tables.check_format(path, format)
         return tables.write_table(dataset(ws, campaign), path, format)
 
 

@@ -315,7 +315,7 @@ def patch_maps(images: NDArray[Any]) -> Maps:
     """Patches of pixels at two scales: of a quarter and of half of the shorter side, every half patch.
 
     >>> [maps.shape for maps in patch_maps(np.zeros((3, 28, 28)))]
-    [(3, 7, 7, 50), (3, 3, 3, 50)]
+    [(3, 8, 8, 50), (3, 3, 3, 50)]
     """
     grey: Floats = np.asarray(images, dtype=np.float32)
     grey = grey.mean(axis=3) if grey.ndim == 4 else grey

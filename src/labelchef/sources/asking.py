@@ -194,14 +194,18 @@ class Asked:
         return votes_of(((item, reply.answer) for item, reply in self.items), self.source)
 
     def write(self, path: Path) -> None:
-        """Write the labels as JSONL, in the form that `sources.llm.read_llm_labels` reads."""
+        """Write the votes as JSONL, a line for each item and class: id, source, label, probability.
+
+        `labelchef init --votes` reads it, and `sources.llm.read_llm_labels`. An answer that names no class is a line without a
+        label that says the problem.
+        """
+        problems = [
+            {"id": item, "source": self.source, "label": None, "probability": None, "problem": why}
+            for item, why in self.unusable
+        ]
+        votes = self.votes.rename(columns={"item": ID}).to_dict("records")
         with whole_file(path) as stream:
-            for item, reply in self.items:
-                values: dict[str, object] = {"id": item, "source": self.source, "label": reply.answer.label}
-                if reply.answer.probabilities is not None:
-                    values["probabilities"] = dict(reply.answer.probabilities)
-                if reply.answer.problem is not None:
-                    values["problem"] = reply.answer.problem
+            for values in (*votes, *problems):
                 stream.write(f"{json.dumps(values, ensure_ascii=False)}\n".encode(errors="replace"))
 
 
@@ -446,7 +450,7 @@ class _Run:
         self._shared = threading.Condition()
         self._ended = threading.Event()
         self._demands = _Demands()
-        self._reserved = 0.0
+        self._reserved, self._under_way = 0.0, 0
         self._next_slot = 0.0
         self._failed_in_a_row = 0
         self._overhead = OVERHEAD
@@ -642,17 +646,19 @@ class _Run:
         ceiling = math.inf if self._limits.max_cost is None else self._limits.max_cost
         with self._shared:
             while self._cache.spent + self._reserved + bound > ceiling:
-                if self._reserved == 0 or self._ended.is_set():
+                if self._under_way == 0 or self._ended.is_set():
                     left = max(0.0, ceiling - self._cache.spent)
                     raise _StopError(
                         f"the next question may cost {bound:.4g}, and {left:.4g} of {ceiling:.4g} are left; raise --max-cost"
                     )
                 self._shared.wait(1.0)
             self._reserved += bound
+            self._under_way += 1
 
     def _release(self, bound: float) -> None:
         with self._shared:
-            self._reserved = max(0.0, self._reserved - bound)
+            self._under_way -= 1
+            self._reserved = self._reserved - bound if self._under_way else 0.0  # no rest of rounding
             self._shared.notify_all()
 
     # the rate

@@ -30,8 +30,12 @@ random, except the order among equals, which is that of the seed.
 
 **Which rule next** (`acquisition`):
 
+    coverage        argmax μ_j³ · new_j                  new_j: rows it matches on which no useful rule votes yet; the default
     active search   argmax μ_j                           (the paper's IWS-AS)
     straddle        argmax 1.96 σ_j − |μ_j − r|          (IWS-LSE), r = 0.5
+
+Active search finds most useful rules, but many of them match the same rows: of 50 rules for comments on videos 47 were useful,
+and all together voted on 16 % of the rows; by `coverage` 33 were useful and voted on 79 %.
 
 A word that has a useful rule is not proposed for other classes. **The final set** is what the person found useful (IWS-AS),
 and with `predicted` also the rules of which μ_j ≥ r is believed, largest μ_j · coverage first, at most so many (IWS-LSE-a, -ac).
@@ -51,7 +55,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.sources.rules import Keyword
 from labelchef.sources.words import Words
 
-ACQUISITIONS = ("active_search", "straddle")
+ACQUISITIONS = ("coverage", "active_search", "straddle")
 THRESHOLD = 0.5
 """r"""
 
@@ -69,7 +73,7 @@ class ProposalOptions:
     """V: the most frequent words, if there are more."""
     dimensions: int = 40
     """k"""
-    acquisition: str = "active_search"
+    acquisition: str = "coverage"
     use_trusted: bool = True
     precision: float = 5.0
     """Λ of the word's part, where an entry of e has the size of 1."""
@@ -167,7 +171,10 @@ class Proposals:
         if not open_.any():
             raise InvalidInputError("every rule has been answered; there is nothing left to propose", code="no_rules")
         mean, spread = self.belief()
-        score = mean if self.options.acquisition == "active_search" else 1.96 * spread - np.abs(mean - THRESHOLD)
+        if self.options.acquisition == "straddle":
+            score = 1.96 * spread - np.abs(mean - THRESHOLD)
+        else:
+            score = mean if self.options.acquisition == "active_search" else mean**3 * self._new()
         score = np.where(open_, score, -np.inf)[self._order]
         return self.proposal(self.rules[int(self._order[int(score.argmax())])], examples)
 
@@ -252,7 +259,8 @@ class Proposals:
             share = _WEIGHTS / _WEIGHTS.sum()
             first = values @ share
             second = np.maximum((values**2) @ share - first**2, 0.0)
-            self._belief = first, np.sqrt(second)
+            # the last bits depend on where arrays lie in memory, and would decide between rules that are equal
+            self._belief = first.round(9), np.sqrt(second).round(9)
         return self._belief
 
     def _prior(self) -> tuple[Float64s, Float64s]:
@@ -306,6 +314,11 @@ class Proposals:
         onehot = np.zeros((len(self.words), len(self.classes)), dtype=np.int64)
         onehot[self._word_of[useful], self._class_of[useful]] = 1
         return np.asarray(self.presence.astype(np.int64) @ onehot)
+
+    def _new(self) -> Ints:
+        """(R,) rows that a rule matches and no useful rule votes on."""
+        left = (self._useful_votes().sum(axis=1) == 0).astype(np.int64)
+        return np.asarray(self.presence.T.astype(np.int64) @ left)[self._word_of]
 
     def _index(self, rule: Keyword) -> int:
         j = self._place.get((rule.words[0] if len(rule.words) == 1 else "", rule.label))

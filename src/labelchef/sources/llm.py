@@ -22,7 +22,8 @@ answers is left out. They are a soft vote.
     {"id": "007", "logprobs": {"spam": -0.2, "ham": -1.7}}             exp, then divided by their sum
 
 `logprob` may stand for `probability`, `item` for `id`; `source` (or `model`) names the source. A label of null is no vote.
-Several lines of one source on one item, as from asking several times, are averaged: (1/k) Σ of their distributions.
+Several lines of one source on one item are one soft vote if they have the probabilities of different labels, which sum to 1.
+Else, as from asking several times, they are averaged: (1/k) Σ of their distributions.
 """
 
 import json
@@ -44,6 +45,7 @@ SOURCE_NAMES = ("source", "model")
 LONGEST_CONTENT = 8000
 """Characters of a row that a question holds."""
 MOST_CLASSES = 500
+_SOFT_NAMES = ("probabilities", "logprobs")
 _SUM_TOLERANCE = 1e-3
 _LARGEST_REQUEST = 1_000_000
 
@@ -312,15 +314,35 @@ class LlmLabels:
 @dataclass
 class _Gathered:
     distributions: dict[tuple[str, str], list[dict[str, float]]] = field(default_factory=dict)
-    partial: list[tuple[tuple[str, str], int, str, float]] = field(default_factory=list)
-    """Votes of which only the probability of the label is known: (item and source), position, label, probability."""
+    partial: dict[tuple[str, str], dict[int, tuple[str, float]]] = field(default_factory=dict)
+    """Item and source → position among its distributions → label and probability, where only these are known."""
 
 
-def read_llm_labels(path: Path, *, source: str | None = None, classes: Sequence[str] | None = None) -> LlmLabels:
+def looks_like_llm_labels(path: Path) -> bool:
+    """Whether the first line of a JSONL file holds what no plain table of votes has: probabilities of classes in an object, or a
+    label with its probability and no column that names sources."""
+    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+        return False
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            values = json.loads(stream.readline(_LARGEST_REQUEST))
+    except (OSError, ValueError, RecursionError):
+        return False
+    if not isinstance(values, dict) or not any(name in values for name in ITEM_NAMES):
+        return False
+    if any(isinstance(values.get(name), dict) for name in _SOFT_NAMES):
+        return True
+    named = any(name in values for name in SOURCE_NAMES)
+    return "label" in values and not named and any(name in values for name in ("probability", "logprob"))
+
+
+def read_llm_labels(
+    path: Path, *, source: str | None = None, classes: Sequence[str] | None = None, strict: bool = True
+) -> LlmLabels:
     """The votes in a JSONL file of labels by an LLM; the module's header has the forms.
 
-    `source` names the source of lines that do not: the file's name by default. `classes` are those that may occur; without them,
-    those that do.
+    `source` names the source of lines that do not: the file's name by default. `classes` are those that may occur, or, without
+    `strict`, some of them.
     """
     known, gathered = set(classes or ()), _Gathered()
     n_lines = n_without = 0
@@ -331,17 +353,30 @@ def read_llm_labels(path: Path, *, source: str | None = None, classes: Sequence[
                     n_lines += 1
                     where = f"{path}, line {number}"
                     if not _gather(
-                        _object(line, where), where, source or path.stem, known, gathered, fixed=classes is not None
+                        _object(line, where),
+                        where,
+                        source or path.stem,
+                        known,
+                        gathered,
+                        fixed=strict and classes is not None,
                     ):
                         n_without += 1
     except (OSError, UnicodeDecodeError) as error:
         raise _wrong(f"{path} cannot be read: {error}") from None
-    for key, position, label, p in gathered.partial:
-        others = known - {label}
-        spread = {name: (1 - p) / len(others) for name in others}
-        gathered.distributions[key][position] = {label: p if others else 1.0, **spread}
-    lengths = [len(one) for one in gathered.distributions.values()]
-    return LlmLabels(_as_votes(gathered.distributions), n_lines, n_without, sum(lengths) - len(lengths))
+    n_averaged = 0
+    for key, listed in gathered.distributions.items():
+        partial = gathered.partial.get(key, {})
+        together = dict(partial.values())
+        if 1 < len(together) == len(listed) and abs(sum(together.values()) - 1) <= _SUM_TOLERANCE:
+            total = sum(together.values())
+            listed[:] = [{label: p / total for label, p in together.items()}]
+            continue
+        n_averaged += len(listed) - 1
+        for position, (label, p) in partial.items():
+            others = known - {label}
+            spread = {name: (1 - p) / len(others) for name in others}
+            listed[position] = {label: p if others else 1.0, **spread}
+    return LlmLabels(_as_votes(gathered.distributions), n_lines, n_without, n_averaged)
 
 
 def _object(line: str, where: str) -> dict[str, Any]:
@@ -384,7 +419,7 @@ def _gather(
     listed.append(soft or {str(label): 1.0})
     p = None if soft else _probability(values, where)
     if p is not None:
-        gathered.partial.append((key, len(listed) - 1, str(label), p))
+        gathered.partial.setdefault(key, {})[len(listed) - 1] = (str(label), p)
     return True
 
 
@@ -413,7 +448,7 @@ def _probability(values: Mapping[str, Any], where: str) -> float | None:
 
 def _distribution(values: Mapping[str, Any], where: str) -> dict[str, float] | None:
     """The probabilities of classes, if they are given."""
-    name = next((name for name in ("probabilities", "logprobs") if values.get(name) is not None), None)
+    name = next((name for name in _SOFT_NAMES if values.get(name) is not None), None)
     if name is None:
         return None
     given = values[name]

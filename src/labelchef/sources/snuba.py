@@ -345,7 +345,7 @@ def folds(y: Ints, k: int, seed: int) -> Ints:
     """(m,) the fold 0 … k−1 of every row; rows of one class are spread evenly over the folds.
 
     >>> folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
-    [1, 0, 0, 1, 0, 1]
+    [0, 0, 1, 1, 1, 0]
     """
     rng = np.random.default_rng([seed, 32])
     order = rng.permutation(len(y))

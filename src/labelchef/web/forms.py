@@ -304,7 +304,7 @@ class CampaignForm(Form):
     """A campaign from uploaded files; the parts of the files are the fields of `CampaignFiles`."""
 
     name: Name
-    by_position: bool = False
+    by_position: Json[bool] = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
 
     def files(self) -> dict[str, list[UploadFile]]:

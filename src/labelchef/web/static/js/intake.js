@@ -6,7 +6,7 @@ import { startRules } from "./rules.js";
 
 const FILE_ROLES = {
   items: "Items: one row each", trusted: "Labels you trust", test: "Test labels, for the last measurement", votes: "Votes of sources",
-  weak: "Probabilities by class", features: "Embeddings", rules: "Rules", media: "Images", ignored: "Not used",
+  weak: "Probabilities by class", features: "Embeddings", rules: "Rules", llm: "LLM labels", media: "Images", ignored: "Not used",
 };
 const COLUMN_ROLES = {
   id: "id", text: "text", image: "image", feature: "feature of the model", shown: "shown only", label: "label you trust", source: "a source’s vote",
