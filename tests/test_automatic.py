@@ -146,10 +146,10 @@ def test_more_classes_are_one_against_the_rest() -> None:
         assert set(written.train[:, j].tolist()) <= {-1, one.positive}
 
 
-def noise(seed: int, m: int = 100, p: int = 300) -> tuple[snuba.Primitives, NDArray[np.int64]]:
+def noise(seed: int, m: int = 100, p: int = 200) -> tuple[snuba.Primitives, NDArray[np.int64]]:
     """Words that have nothing to do with the class."""
     rng = np.random.default_rng(seed)
-    X = (rng.random((m + 500, p)) < 0.1).astype(np.uint8)
+    X = (rng.random((m + 200, p)) < 0.1).astype(np.uint8)
     return snuba.Primitives(tuple(f"w{k}" for k in range(p)), X[:m], X[m:], np.ones(p, dtype=bool)), rng.integers(
         0, 2, m
     )
@@ -161,7 +161,7 @@ def test_votes_on_trusted_rows_are_honest() -> None:
     crossed: list[float] = []
     for seed in range(4):
         primitives, y = noise(seed)
-        written = snuba.write_heuristics(primitives, y, CLASSES, seed=seed)
+        written = snuba.write_heuristics(primitives, y, CLASSES, snuba.SnubaOptions(most=8), seed=seed)
         for said, kept in ((written.run.votes(primitives.trusted), own), (written.trusted, crossed)):
             rows, sources = np.nonzero(said >= 0)
             kept.append(float((said[rows, sources] == y[rows]).mean()))

@@ -66,8 +66,8 @@ def measure(name: str, seed: int, n_trusted: int) -> dict[str, Any]:
         "LR, trusted only": _plain(p, p.rows.val, p.y[p.rows.val]),
         "LR-CV, trusted only": next(one["f1"] for one in theirs(p, seed) if one["method"] == "LR-CV on TF-IDF"),
         "LR, rules' majority": _plain(p, *_majority(p, votes)),
-        "without rules": ours(replace(p, votes=silent, votes_val=None), seed, minilm=False)[0]["f1"],
-        "with rules": ours(with_rules, seed, minilm=False)[0]["f1"],
+        "without rules": ours(replace(p, votes=silent, votes_val=None), seed)[0]["f1"],
+        "with rules": ours(with_rules, seed)[0]["f1"],
     }
 
 
