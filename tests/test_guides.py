@@ -139,7 +139,7 @@ def test_the_commands_of_a_guide(name: str, tmp_path: Path) -> None:
         )
         assert done.returncode == 0, (command, done.stdout, done.stderr)
     for file in tmp_path.glob("dataset.*"):
-        frame = pd.read_excel(file) if file.suffix == ".xlsx" else pd.read_csv(file, dtype=str)
+        frame = pd.read_excel(file, engine="openpyxl") if file.suffix == ".xlsx" else pd.read_csv(file, dtype=str)
         assert frame["label"].notna().all()
     predicted = tmp_path / "predictions.csv"
     if any("predict" in command for command in wanted):

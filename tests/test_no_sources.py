@@ -12,6 +12,7 @@ def test_trusted_samples_and_answers_are_enough() -> None:
     cleaner = LabelCleaner(budget=20, batch_size=10).fit(X[:300], X_val=X[300:], y_val=y[300:], classes=[0, 1, 2])
     result = cleaner.run(lambda batch: y[batch.indices])
     assert result.stopped_because == "budget spent"
+    assert cleaner.choice_ is not None
     assert cleaner.choice_.gamma == 0.0
     assert len(cleaner.sources_) == 0
     last = result.history.iloc[-1]

@@ -1,7 +1,9 @@
 """What people take home: the whole data set, predictions, the report with what people saw."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,24 +13,28 @@ from PIL import Image
 from labelchef.campaign.data import CampaignData, Contents
 from labelchef.campaign.dataset import Part, dataset_frame
 from labelchef.campaign.report import Decided
-from labelchef.model import load_model
+from labelchef.domain.campaigns import Waiting
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.learning import Doubt
+from labelchef.model import load_model
 from labelchef.services import exchange, take_home
+from labelchef.services.labelling.tasks import next_tasks
+from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
+from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.sources import SourceVotes
 from tests.store_support import label_all, make, small_data, truth_of
 
 
 @pytest.fixture
-def ws(tmp_path: Path):
+def ws(tmp_path: Path) -> Iterator[Workspace]:
     with open_workspace(tmp_path / "home") as opened:
         yield opened
 
 
-def sourced_data(n_train: int = 60, n_val: int = 30, **contents: object) -> CampaignData:
+def sourced_data(n_train: int = 60, n_val: int = 30, **contents: Any) -> CampaignData:
     """`small_data` with two sources, of which the second is silent on every third item."""
     plain = small_data(n_train, n_val)
     y = truth_of(n_train + n_val)
@@ -49,11 +55,6 @@ def test_every_row_has_content_label_origin_votes_and_rank(ws: Workspace, tmp_pa
     val_items = pd.DataFrame({"id": [f"v{k}" for k in range(30)], "text": "gold"})
     campaign = make(ws, data=sourced_data(items=items, val_items=val_items))
     truth = truth_of(90)
-    from labelchef.domain.campaigns import Waiting
-    from labelchef.services.labelling.tasks import next_tasks
-    from labelchef.services.labelling.votes import cast_vote
-    from labelchef.services.worker import advance
-
     for _ in range(4):
         for person in ("ann", "ben", "cat"):
             while not isinstance(found := next_tasks(ws, campaign, person, 1), Waiting):

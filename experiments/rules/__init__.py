@@ -64,8 +64,8 @@ def measure(name: str, seed: int, n_trusted: int) -> dict[str, Any]:
         "accuracy": round(facts.n_right / max(1, facts.n_trusted), 4),
         "LR, trusted only": _plain(p, p.rows.val, p.y[p.rows.val]),
         "LR, rules' majority": _plain(p, *_majority(p, votes)),
-        "without rules": ours(replace(p, votes=silent, votes_val=None), seed, minilm=False)[0]["f1"],
-        "with rules": ours(with_rules, seed, minilm=False)[0]["f1"],
+        "without rules": ours(replace(p, votes=silent, votes_val=None), seed)[0]["f1"],
+        "with rules": ours(with_rules, seed)[0]["f1"],
     }
 
 

@@ -196,8 +196,7 @@ def require_cleanlab(what: str) -> None:
         raise MissingExtraError(f"{what} needs cleanlab; {_REMEDY}", code="cleanlab") from None
     if _release(version) < OLDEST:
         raise MissingExtraError(
-            f"{what} needs cleanlab 2.8 or later and found {version}, which is licensed under the AGPL; "
-            f"{_REMEDY}",
+            f"{what} needs cleanlab 2.8 or later and found {version}, which is licensed under the AGPL; {_REMEDY}",
             code="cleanlab",
         )
 
