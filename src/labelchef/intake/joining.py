@@ -28,6 +28,7 @@ from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io import formats
 
 _CONTENT = (ColumnRole.TEXT, ColumnRole.IMAGE, ColumnRole.FEATURE, ColumnRole.SHOWN)
+_ROW_NUMBERS = frozenset({"row", "index", "idx", "position", "line", "nr", "#"})
 _LEARNED = (ColumnRole.TEXT, ColumnRole.IMAGE, ColumnRole.FEATURE)
 
 
@@ -46,6 +47,7 @@ class _Joiner:
     def raw(self, more_votes: pd.DataFrame | None) -> Raw:
         pool = self._items()
         content = self._content_roles(pool)
+        self._tell_row_numbers()
         self._compare_content(pool, content)
         for role, split in ((FileRole.TEST, "test"), (FileRole.TRUSTED, "trusted")):
             self._labelled(pool, content, role, split)
@@ -317,6 +319,19 @@ class _Joiner:
         if learned:
             return learned <= has and (not vectors or one.key is not None)
         return vectors and one.key is not None
+
+    def _tell_row_numbers(self) -> None:
+        """Say where a column that is called as row numbers are is taken for the ids of the items."""
+        ids = {one.key for one in self.matcher.of(FileRole.ITEMS)}
+        for one in self.matcher.files:
+            if one.key is not None and one.key.strip().lower() in _ROW_NUMBERS and ids - {one.key, None}:
+                self.matcher.find(
+                    "row-numbers-as-ids",
+                    Severity.WARNING,
+                    f"{one.title}: {one.key!r} is taken for the ids of items. If it counts rows, nothing is joined rightly: name "
+                    "the column of ids (--id COLUMN), or remove it and use --by-position",
+                    [one.plan.path],
+                )
 
     def _compare_content(self, pool: Pool, content: Mapping[str, ColumnRole]) -> None:
         """Texts and images that a file repeats beside its ids must be those of the items: else the ids mean other items."""
