@@ -12,8 +12,9 @@ from PIL import Image
 
 from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import ColumnRole
+from labelchef.domain.intake import ColumnRole, Plan
 from labelchef.intake.raw import Raw, Rows
+from labelchef.intake.voting import with_sources
 from labelchef.sources import affinity, automatic, interactive, snuba
 from labelchef.sources.rules import Keyword, RuleBoard, apply_rules
 from labelchef.sources.words import Words
@@ -632,6 +633,19 @@ def test_images_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     best = votes.loc[votes.groupby("item")["probability"].idxmax()].set_index("item")["label"]
     truth = pd.Series([classes[c] for c in y], index=frame["id"])
     assert (best == truth.reindex(best.index)).mean() > 0.7
+
+
+@pytest.mark.parametrize("kind", ["snuba", "snuba-together"])
+def test_where_words_mean_nothing_there_is_no_source_and_people_are_told(kind: str) -> None:
+    texts, _ = comments(300, 0)
+    trusted, labels = comments(60, 1)
+    raw = raw_of(texts, trusted, list(np.random.default_rng(0).permutation(labels)))
+    votes = automatic.make_votes(kind, raw)
+    assert votes.empty
+    assert {"item", "source", "label"} <= set(votes.columns)
+    found = with_sources(raw, Plan(()), [kind])
+    assert [one.code for one in found.findings] == ["automatic_nothing"]
+    assert found.votes.empty
 
 
 def test_what_no_automatic_source_can_use_is_refused() -> None:

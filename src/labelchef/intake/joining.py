@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake import checking
@@ -27,8 +28,6 @@ from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io import formats
 from labelchef.io.formats import Table
 
-WEAK_SOURCE = "weak labels"
-"""The source that probabilities are votes of."""
 VOTE_COLUMNS = ("item", "source", "label")
 PROBABILITY = "probability"
 _CONTENT = (ColumnRole.TEXT, ColumnRole.IMAGE, ColumnRole.FEATURE, ColumnRole.SHOWN)

@@ -34,8 +34,18 @@ def with_sources(
         return found  # what automatic sources learn from may be wrong
     for kind in automatic:
         votes = make_votes(kind, raw, seed=seed, progress=progress)
+        if votes.empty:
+            found = replace(found, findings=(*found.findings, _found_nothing(kind)))
         found = with_votes(found, votes, sorted(votes["source"].unique()))
     return found
+
+
+def _found_nothing(kind: str) -> Finding:
+    return Finding(
+        "automatic_nothing", Severity.WARNING,
+        f"the automatic source {kind!r} adds no votes: on trusted rows that it had not seen it was no better than chance. "
+        "Give more trusted rows (--trusted), or write rules (--rules)",
+    )  # fmt: skip
 
 
 def with_rules(raw: Raw, rules: Sequence[Rule]) -> Raw:
