@@ -1,11 +1,17 @@
 """From raw files to labels and back in a real browser: upload, a correction, rules, create, label, export, import again."""
 
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.intake import Progress
+from labelchef.services.intake import steps
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import live
@@ -170,3 +176,31 @@ def test_images_in_a_folder_fit_a_phone(ws: Workspace, base: str, opened: Open, 
     page.goto("/new")
     page.get_by_role("link", name="pets").click()  # files that wait can be taken up again
     page.wait_for_selector("#rows img.thumb")
+
+
+def test_the_page_says_how_far_the_work_is_and_why_it_failed(
+    ws: Workspace, base: str, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+
+    def slowly(*_: Any, progress: Progress, **__: Any) -> None:
+        progress("encoding texts", 1200, 4000)
+        assert go_on.wait(30)
+        raise InvalidInputError("the encoder needs sentence-transformers; pip install 'labelchef[text]'", code="text")
+
+    monkeypatch.setattr(steps, "start_campaign", slowly)
+    page = opened(base)
+    enter(ws, page, "/new")
+    choose(page, stored(tmp_path, tweet_files()))
+    page.get_by_role("button", name="Create the campaign").click()
+    expect(page.locator("#create .told")).to_have_text("encoding texts: 1,200 of 4,000")
+    assert page.locator("#making").evaluate("bar => bar.value / bar.max") == 0.3
+    expect(page.get_by_label("Use of tweets.csv", exact=True)).to_be_disabled()
+    page.reload()  # the work goes on without the page
+    expect(page.locator("#create .told")).to_have_text("encoding texts: 1,200 of 4,000")
+    if os.environ.get("LABELCHEF_SCREENSHOTS"):
+        page.screenshot(path=Path(os.environ["LABELCHEF_SCREENSHOTS"]) / "creating.png", full_page=True)
+    go_on.set()
+    expect(page.locator("#create .told")).to_contain_text("labelchef[text]")
+    expect(page.get_by_role("button", name="Create the campaign")).to_be_enabled()
+    expect(page.get_by_label("Use of tweets.csv", exact=True)).to_be_enabled()

@@ -23,6 +23,7 @@ from labelchef.domain.intake import ColumnRole, FileRole, Plan, Progress
 from labelchef.io import archives
 from labelchef.io.archives import is_zip
 from labelchef.io.artefacts import write_json
+from labelchef.io.formats import MOST_BYTES
 from labelchef.services.shared import writing_to
 from labelchef.services.workspace import Workspace
 
@@ -174,7 +175,8 @@ def names(ws: Workspace, intake: str, record: Record) -> tuple[str, ...]:
     """What an intake consists of, for a list: the server's folder, or the first names of what was uploaded."""
     if record.folder is not None:
         return (record.folder,)
-    return tuple(sorted(entry.name for entry in os.scandir(files_of(ws, intake, record))))[:_LISTED]
+    folder = files_of(ws, intake, record)
+    return tuple(sorted(one.name for one in folder.iterdir()))[:_LISTED] if folder.is_dir() else ()
 
 
 def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]]) -> None:
@@ -217,7 +219,7 @@ def rules_files(folder: Path) -> list[Path]:
 def unpack(folder: Path, progress: Progress) -> None:
     """Unpack the zip files among what was uploaded, each into a folder of its name."""
     for archive in sorted(one for one in folder.iterdir() if one.is_file() and is_zip(one)):
-        archives.unpack(archive, folder, progress)
+        archives.unpack(archive, folder, progress, MOST_BYTES)
         archive.unlink()
 
 

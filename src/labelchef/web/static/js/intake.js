@@ -165,7 +165,8 @@ function show(intake) {
   zone.classList.add("less");
   $("#drop-title").textContent = "Drop more files here, or the same ones again";
   const focused = document.activeElement?.id, making = intake.state === "creating", reading = intake.state === "reading";
-  tell($("#working"), intake.problem && !making ? intake.problem : reading && intake.working ? count(intake.working) : "", intake.problem ? "bad" : "");
+  if (reading) tell($("#working"), intake.working ? count(intake.working) : "Reading…");
+  else tell($("#working"), intake.preview ? "" : intake.problem ?? "", "bad"); // what hinders the making is told beside its button
   progress($("#reading"), reading ? intake.working ?? { total: 0 } : null);
   progress($("#making"), making ? intake.working ?? { total: 0 } : null);
   if (making && intake.working) tell($(".told", create), count(intake.working));
@@ -264,7 +265,8 @@ function look({ preview }) {
   const items = now.files.find((one) => one.role === "items" && !/^[.#]/.test(one.path));
   if (!$("#name").value && items) $("#name").value = items.path.split("/").at(-1).replace(/\.[^.]*$/, "").slice(0, 100);
   if (document.activeElement?.id !== "classes") $("#classes").value = preview.classes.join("\n");
-  if (now.state === "ready") tell($(".told", create), preview.usable ? "" : "First mend what is marked “To mend” above.", preview.usable ? "" : "bad");
+  const hindrance = preview.usable ? now.problem : "First mend what is marked “To mend” above.";
+  if (now.state === "ready") tell($(".told", create), hindrance ?? "", "bad");
 }
 
 /* Create */
@@ -277,7 +279,6 @@ create.addEventListener("submit", async (event) => {
     const { name, settings } = values(create);
     const encoders = $$(".encoders select", create).filter((select) => !select.closest(".field").hidden && select.value).map((select) => select.value);
     await follow(await call("POST", path(now.id, "/create"), { name, settings, ...(encoders.length ? { encoders } : {}) }));
-    if (now.problem) tell(told, now.problem, "bad");
   } catch (problem) {
     tell(told, problem.message, "bad");
   }

@@ -143,7 +143,7 @@ export function startRules({ path, intake, follow }) {
       el("button", { class: "button", type: "button", onclick: () => answer(rule, useful) }, title));
     suggestion.replaceChildren(
       el("p", {}, "If ", el("b", {}, rule.column), " has “", el("mark", {}, word), "”, vote for ", el("b", {}, rule.label), ": is that useful, right clearly more often than not?"),
-      el("p", { class: "soft small" }, `It votes on ${number(matched)} rows (${percent(coverage)}), on ${number(fresh)} of them as the first rule${conflicts ? `, and differs on ${number(conflicts)}` : ""}.${trusted}`),
+      el("p", { class: "soft small" }, `It votes on ${number(matched)} rows (${percent(coverage)})${fresh < matched ? `, on ${number(fresh)} of which no rule you found useful votes` : ""}${conflicts ? `, and differs from such a rule on ${number(conflicts)}` : ""}.${trusted}`),
       el("ul", { class: "near" }, ...texts.map((text) => marked({ text, span: place(text, word), item: "", truth: null }))),
       el("div", { class: "row" }, ...answers, el("span", { class: "soft small" }, answered ? `${answered} answered` : "")));
     answers[0].focus({ preventScroll: true });
