@@ -102,7 +102,11 @@ def test_values_that_were_never_seen_are_missing() -> None:
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(
-        st.one_of(st.none(), st.text(max_size=12), st.integers(), st.floats(), st.booleans()), min_size=1, max_size=30
+        st.one_of(
+            st.none(), st.just(pd.NA), st.just(pd.NaT), st.text(max_size=12), st.integers(), st.floats(), st.booleans()
+        ),
+        min_size=1,
+        max_size=30,
     )
 )
 def test_any_column_can_be_read(values: list[Any]) -> None:

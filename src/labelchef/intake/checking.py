@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.campaign.data import LONGEST_KEY, is_key
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
 from labelchef.intake.raw import ID, Rows
 
 ENOUGH_TRUSTED = 5
 """Trusted rows of a class: below it a warning is given."""
-_LONGEST_ID = 200
 _ORDERS, _BANDS = 32, 8
 _ALIKE = 0.75
 _MOST_TRIPLES = 4_000_000
@@ -107,14 +107,14 @@ def _normal(text: str) -> str:
 
 def _ids(joined: Joined) -> list[Finding]:
     keys = [key for rows in joined.splits.values() for key in rows.ids]
-    wrong = [key for key in keys if not 0 < len(key) <= _LONGEST_ID or not key.isprintable() or key != key.strip()]
+    wrong = [key for key in keys if not is_key(key)]
     if not wrong:
         return []
     return [
         Finding(
             "ids-unusable",
             Severity.ERROR,
-            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {_LONGEST_ID} "
+            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {LONGEST_KEY} "
             "printable characters without "
             "spaces around them. Mend the column, or name another: --id COLUMN",
             len(wrong),
