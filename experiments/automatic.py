@@ -28,6 +28,7 @@ from experiments.stats import estimate
 from experiments.store import Result
 from labelchef import LabelCleaner
 from labelchef.annotators import CallableAnnotator
+from labelchef.encoders.images import has_efficientnet
 from labelchef.sources import affinity, snuba
 from labelchef.sources.automatic import word_primitives
 from labelchef.sources.interactive import ProposalOptions, Proposals
@@ -222,12 +223,8 @@ def _text_sources(task: Task, seed: int) -> dict[str, Votes]:
 
 def _image_sources(task: Task, seed: int) -> dict[str, Votes]:
     each, together = _snuba(task, seed)
-    return {
-        "snuba": each,
-        "snuba-together": together,
-        "affinity, patches": _affinity(task, seed, affinity.patch_maps),
-        "affinity, network": _affinity(task, seed, affinity.conv_maps()),
-    }
+    found = {"snuba": each, "snuba-together": together, "affinity, patches": _affinity(task, seed, affinity.patch_maps)}
+    return found | ({"affinity, network": _affinity(task, seed, affinity.conv_maps())} if has_efficientnet() else {})
 
 
 def _alone(task: Task) -> float:
@@ -286,20 +283,17 @@ _COLUMNS: Mapping[str, str] = {
 
 
 def _cells(plan: Plan) -> list[Cell]:
+    """All sets of a seed before the next seed, so that a run that is cut short has them all."""
     sets = ("digits",) if plan.quick else sets_here()
-    n_test = 200 if plan.quick else 1000
+    n_images = 300 if plan.quick else 500
     return [
         Cell(
-            "automatic",
-            name,
-            seed,
-            kind="automatic",
-            n_train=300 if plan.quick else 1500 if name in TEXTS else 800,
-            n_test=n_test,
+            "automatic", name, seed, kind="automatic", n_train=1500 if name in TEXTS else n_images,
+            n_test=1000 if name in TEXTS else 500,
         )
-        for name in sets
         for seed in range(min(plan.seeds, SEEDS))
-    ]
+        for name in sets
+    ]  # fmt: skip
 
 
 def _report(report: Report, results: list[Result]) -> None:

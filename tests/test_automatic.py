@@ -12,8 +12,9 @@ from PIL import Image
 
 from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.intake import ColumnRole
+from labelchef.domain.intake import ColumnRole, Plan
 from labelchef.intake.raw import Raw, Rows
+from labelchef.intake.voting import with_sources
 from labelchef.sources import affinity, automatic, interactive, snuba
 from labelchef.sources.rules import Keyword, RuleBoard, apply_rules
 from labelchef.sources.words import Words
@@ -146,10 +147,10 @@ def test_more_classes_are_one_against_the_rest() -> None:
         assert set(written.train[:, j].tolist()) <= {-1, one.positive}
 
 
-def noise(seed: int, m: int = 100, p: int = 300) -> tuple[snuba.Primitives, NDArray[np.int64]]:
+def noise(seed: int, m: int = 100, p: int = 200) -> tuple[snuba.Primitives, NDArray[np.int64]]:
     """Words that have nothing to do with the class."""
     rng = np.random.default_rng(seed)
-    X = (rng.random((m + 500, p)) < 0.1).astype(np.uint8)
+    X = (rng.random((m + 200, p)) < 0.1).astype(np.uint8)
     return snuba.Primitives(tuple(f"w{k}" for k in range(p)), X[:m], X[m:], np.ones(p, dtype=bool)), rng.integers(
         0, 2, m
     )
@@ -161,7 +162,7 @@ def test_votes_on_trusted_rows_are_honest() -> None:
     crossed: list[float] = []
     for seed in range(4):
         primitives, y = noise(seed)
-        written = snuba.write_heuristics(primitives, y, CLASSES, seed=seed)
+        written = snuba.write_heuristics(primitives, y, CLASSES, snuba.SnubaOptions(most=8), seed=seed)
         for said, kept in ((written.run.votes(primitives.trusted), own), (written.trusted, crossed)):
             rows, sources = np.nonzero(said >= 0)
             kept.append(float((said[rows, sources] == y[rows]).mean()))
@@ -632,6 +633,19 @@ def test_images_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     best = votes.loc[votes.groupby("item")["probability"].idxmax()].set_index("item")["label"]
     truth = pd.Series([classes[c] for c in y], index=frame["id"])
     assert (best == truth.reindex(best.index)).mean() > 0.7
+
+
+@pytest.mark.parametrize("kind", ["snuba", "snuba-together"])
+def test_where_words_mean_nothing_there_is_no_source_and_people_are_told(kind: str) -> None:
+    texts, _ = comments(300, 0)
+    trusted, labels = comments(60, 1)
+    raw = raw_of(texts, trusted, list(np.random.default_rng(0).permutation(labels)))
+    votes = automatic.make_votes(kind, raw)
+    assert votes.empty
+    assert {"item", "source", "label"} <= set(votes.columns)
+    found = with_sources(raw, Plan(()), [kind])
+    assert [one.code for one in found.findings] == ["automatic_nothing"]
+    assert found.votes.empty
 
 
 def test_what_no_automatic_source_can_use_is_refused() -> None:

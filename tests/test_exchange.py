@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import re
 import threading
 import uuid
 import warnings
@@ -21,7 +23,7 @@ from labelchef.campaign.dataset import LabelOrigin
 from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange import argilla, cleanlab, crowd_kit, hugging_face, label_studio, prodigy, snorkel
 from labelchef.exchange.formats import FORMATS, sniff
-from labelchef.exchange.records import Prediction, Record, RecordSet, suggesting
+from labelchef.exchange.records import ALL, Prediction, Record, RecordSet, suggesting
 from labelchef.selectors.cleanlab import quietly
 from tests.exchange_support import carried, names, record_sets
 
@@ -543,6 +545,82 @@ class TestTables:
         np.savez(tmp_path / "L.npz", **arrays)
         with pytest.raises(InvalidInputError, match=told):
             snorkel.read(tmp_path / "L.npz")
+
+
+_INSTEAD = (
+    b"null",
+    b"{}",
+    b"[]",
+    b"5",
+    b'"x"',
+    b"true",
+    b"[1]",
+    b'{"id": []}',
+    b"1e999",
+    b"NaN",
+    b'"',
+    b"\x00",
+    b"\xff",
+    b",",
+)
+
+
+def mutated(data: bytes, rng: np.random.Generator) -> bytes:
+    """The same bytes with a value replaced, a part cut out or repeated, or the end cut off."""
+    values = list(re.finditer(rb'(?<=[:,\[])\s*("[^"]*"|\[|\{|[0-9.]+|null|[^,\n"]+)', data))
+    at = int(rng.integers(len(data)))
+    match int(rng.integers(6)):
+        case 0:
+            return data[:at]
+        case 1:
+            return data[:at] + data[at + int(rng.integers(1, 20)) :]
+        case 2:
+            return data[:at] + data[: int(rng.integers(1, 40))] + data[at:]
+        case _ if values:
+            chosen = values[int(rng.integers(len(values)))]
+            return data[: chosen.start(1)] + _INSTEAD[int(rng.integers(len(_INSTEAD)))] + data[chosen.end(1) :]
+        case _:
+            return data[:at] + _INSTEAD[int(rng.integers(len(_INSTEAD)))] + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "part"),
+    [
+        ("label-studio", "tasks.json", ""),
+        ("label-studio", "tasks.json", "../tasks.xml"),
+        ("prodigy", "tasks.jsonl", ""),
+        ("argilla", "argilla", "records.json"),
+        ("argilla", "argilla", ".argilla/settings.json"),
+        ("datasets", "films.parquet", ""),
+        ("datasets", "films", "dataset_info.json"),
+        ("datasets", "films", "labelchef.json"),
+        ("cleanlab", "issues.csv", ""),
+        ("crowd-kit", "crowd.csv", ""),
+        ("snorkel", "L.npz", ""),
+    ],
+)
+def test_damaged_files_are_read_or_refused(name: str, file: str, part: str, tmp_path: Path) -> None:
+    sure = [replace(one, label=one.label or "good", probabilities={"bad": 0.5, "good": 0.5}) for one in FILMS.records]
+    path = FORMATS[name].write(replace(FILMS, records=tuple(sure)), tmp_path / file)
+    target = Path(os.path.normpath(path / part))
+    whole, rng, refused = target.read_bytes(), np.random.default_rng(0), 0
+    for _ in range(100):
+        target.write_bytes(mutated(whole, rng))
+        sniff(path)
+        try:
+            FORMATS[name].read(path)
+        except InvalidInputError:
+            refused += 1
+    assert refused > 20
+
+
+def test_the_docs_name_every_format() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "exchange.md").read_text()
+    rows = {cells[1].strip(" `"): line for line in page.splitlines() if len(cells := line.split("|")) == 6}
+    for name, one in FORMATS.items():
+        assert all(f"`{ending}`" in rows[name] for ending in one.endings if ending != "/"), name
+        assert one.extra is None or f"`{one.extra}`" in rows[name], name
+        assert ("everything" in rows[name]) == (one.carries == ALL), name
 
 
 def test_no_file_of_one_tool_is_taken_for_another(tmp_path: Path) -> None:

@@ -13,7 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments import __main__ as command
-from experiments import cells, cnn, data, exp1, networks, paper, peers, regression, running, scoreboard, speed, stats
+from experiments import (
+    automatic,
+    cells,
+    cnn,
+    data,
+    exp1,
+    networks,
+    paper,
+    peers,
+    regression,
+    running,
+    scoreboard,
+    speed,
+    stats,
+)
 from experiments.cells import SAME_BATCHES, Cell, run_cell
 from experiments.plans import Plan
 from experiments.reporting import Report, header
@@ -707,3 +721,21 @@ def test_a_crowd_workers_vote_stands_in_the_workers_column(data_folder: Path) ->
     for item, worker, vote in first.iloc[::331].itertuples(index=False):
         assert np.flatnonzero(table[item] >= 0).tolist() == [workers.index(worker)]
         assert table[item, workers.index(worker)] == vote
+
+
+# automatic sources
+
+
+@pytest.mark.slow
+def test_automatic_sources_are_measured_beside_what_one_has_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "has_efficientnet", lambda: False)
+    monkeypatch.setattr(automatic, "ASKED", 10)
+    result = automatic.measure(Cell("automatic", "digits", 0, kind="automatic", n_train=150, n_test=100))
+    rows = result["rows"]
+    assert list(rows) == ["trusted alone", "no source", "labels asked", "snuba", "snuba-together", "affinity, patches"]
+    assert all(0.3 < values["test"] <= 1 for values in rows.values())
+    assert rows["affinity, patches"]["sources"] == 1
+    assert rows["affinity, patches"]["coverage train"] == 1.0
+    report = Report("automatic", "Automatic")
+    automatic.EXPERIMENTS[0].report(report, [{"cell": {"data": "digits", "seed": seed}, **result} for seed in (0, 1)])
+    assert row_of(report, "LR, trusted only")[1] == f"{rows['trusted alone']['test']:.3f} ± 0.000"

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pandas as pd
 import pytest
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.intake.detecting import Given
+from labelchef.services.starting import look
 from labelchef.sources.functions import apply_functions, load_functions, read_label_matrix
 
 FRAME = pd.DataFrame(
@@ -114,7 +117,8 @@ def test_snorkels_functions_need_class_names(tmp_path: Path) -> None:
     loaded = load_functions(file_of(tmp_path, SNORKEL.replace("CLASSES =", "OTHER =")))
     with pytest.raises(InvalidInputError, match=r"'loves' is one of Snorkel's .* CLASSES = .* or --classes"):
         apply_functions(loaded.functions, FRAME, classes=loaded.classes)
-    loaded = load_functions(file_of(tmp_path, SNORKEL), classes=["ham"])
+    assert load_functions(file_of(tmp_path, SNORKEL), classes=["spam", "ham"]).classes == ("ham", "spam")
+    loaded = load_functions(file_of(tmp_path, SNORKEL.replace("CLASSES =", "OTHER =")), classes=["ham"])
     with pytest.raises(
         InvalidInputError, match=r"'sells' answers 1 on row '007'; expected -1 or the id of a class, 0 to 0"
     ):
@@ -247,3 +251,21 @@ def test_label_matrices_that_say_too_little_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "L.npy", np.array([[None]]), allow_pickle=True)
     with pytest.raises(InvalidInputError, match="it cannot be read"):
         read_label_matrix(tmp_path / "L.npy", IDS)
+
+
+def test_class_ids_of_functions_need_names_on_the_way_into_a_campaign(tmp_path: Path) -> None:
+    pytest.importorskip("snorkel")
+    data = pd.DataFrame(
+        {"id": [str(i) for i in range(20)], "text": ["http win", "I love it"] * 10, "n words": range(20)}
+    )
+    data.to_csv(tmp_path / "data.csv", index=False)
+    pd.DataFrame({"id": data["id"], "label": ["zspam", "ham"] * 10}).head(8).to_csv(tmp_path / "gold.csv", index=False)
+    own = SNORKEL.replace("CLASSES =", "OTHER =").replace('x["n words"] >= 3', "False")
+    path = file_of(tmp_path, own.replace("HAM, SPAM, ABSTAIN = 0, 1, -1", "HAM, SPAM, ABSTAIN = 1, 0, -1"))
+    given = Given(trusted=(tmp_path / "gold.csv",), functions=(path,))
+    with pytest.raises(InvalidInputError, match="name the classes in their order"):
+        look([tmp_path / "data.csv"], given)  # the alphabetical order would turn every vote around
+    looked = look([tmp_path / "data.csv"], replace(given, classes=("zspam", "ham")))
+    votes = looked.raw.votes
+    assert set(votes.loc[votes["source"] == "sells", "label"]) == {"zspam"}
+    assert set(votes.loc[votes["source"] == "loves", "label"]) == {"ham"}

@@ -1,5 +1,6 @@
 """Labels of other tools come in, and count at once: on SQLite and PostgreSQL."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange import prodigy
 from labelchef.exchange.records import Record, RecordSet
+from labelchef.services import take_home
 from labelchef.services.campaigns import change_settings, status
 from labelchef.services.importing import import_votes, write_lines
 from labelchef.services.labelling.decisions import ledger, reopen, resolve
@@ -17,8 +19,14 @@ from labelchef.services.people.access import find
 from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
+from labelchef.store.campaign_table import train_items
 from labelchef.store.round_table import last_round, selections_of
 from tests.store_support import CLASSES, label_all, make, tasks, truth_of
+
+
+def keys(ws: Workspace, campaign: str) -> set[str]:
+    with ws.reading() as connection:
+        return {one.key for one in train_items(connection, find(ws, campaign).id)}
 
 
 def write(path: Path, rows: list[tuple[str, str, str]]) -> Path:
@@ -104,6 +112,11 @@ def test_labels_of_another_tool(ws: Workspace, tmp_path: Path) -> None:
     assert found.counts == {"read": 60, "decided": 58, "waits for more votes": 2}
     assert found.notes == ("answers without a label (skipped, or ambiguous), left out: 60",)
     assert {one.person for one in status(ws, campaign).people} == {"ada"}
+    strange = prodigy.write(
+        RecordSet.of([Record("1", {"t": "x"}, answers={"ada": "tofu"})]), tmp_path / "strange.jsonl"
+    )
+    with pytest.raises(InvalidInputError, match="record 1: label is 'tofu'"):
+        import_votes(ws, campaign, strange)
     with pytest.raises(InvalidInputError, match="holds no answer of a person"):
         import_votes(ws, campaign, prodigy.write(RecordSet.of([Record("1", {"t": "x"})]), tmp_path / "none.jsonl"))
     with pytest.raises(InvalidInputError, match="format is 'excel'; expected one of: label-studio"):
@@ -134,4 +147,31 @@ def test_an_item_that_a_lead_took_back_is_decided_by_what_comes_in(ws: Workspace
     label_all(ws, campaign, "ann")
     assert ledger(ws, campaign, kind="decision", item=item).entries[0].label == CLASSES.index("eggs")
     assert item not in handed_out(ws, campaign)
+    assert replay(ws, campaign).agrees
+
+
+def test_a_campaign_is_labelled_in_label_studio(ws: Workspace, tmp_path: Path) -> None:
+    campaign = make(ws, batch_size=2)
+    path = take_home.export_dataset(ws, campaign, tmp_path / "tasks.json", "label-studio")
+    tasks_there = json.loads(path.read_text())
+    assert tasks_there[0]["meta"]["labelchef"]["rank"] == 1, "the most doubtful first"
+    assert tasks_there[0]["predictions"][0]["model_version"] == "labelchef"
+    ids = keys(ws, campaign)
+    done = [task for task in tasks_there if task["data"]["labelchef_id"] in ids][:10]
+    truth = truth_of(90)
+    for task in done:
+        chosen = {"from_name": "label", "to_name": "shown_1", "type": "choices"}
+        chosen["value"] = {"choices": [CLASSES[truth[int(task["data"]["labelchef_id"])]]]}  # type: ignore[assignment]
+        task["annotations"] = [{"completed_by": 2, "result": [chosen], "was_cancelled": False}]
+    path.write_text(json.dumps(tasks_there))
+    found = import_votes(ws, campaign, path, rename={"user 2": "ada"})
+    assert found.format == "label-studio"
+    assert {line.annotator for line in found.lines} == {"ada"}
+    assert len(found.lines) == 10
+    assert {line.outcome.value for line in found.lines} <= {"decided", "complete"}
+    advance(ws, campaign)
+    decided = {e.item: e.label for e in ledger(ws, campaign, kind="decision").entries}
+    assert decided.items() <= {str(k): int(truth[k]) for k in range(60)}.items()
+    assert len(decided) == 10
+    assert status(ws, campaign).summary.spent <= 2
     assert replay(ws, campaign).agrees

@@ -502,3 +502,54 @@ def test_the_preview_shows_joined_rows(tmp_path: Path) -> None:
     assert len(whole.rows) == N
     assert all(len(row.content["text"] or "") <= 300 for row in whole.rows)
     assert not preview(plan, join(detect(write(tmp_path, tweets=items())))).usable
+
+
+def test_the_id_is_the_column_that_other_files_name(tmp_path: Path) -> None:
+    frame = items().rename(columns={"id": "tweet_id"})
+    frame.insert(0, "unit_id", [str(900 - k) for k in range(N)])
+    truth = gold().rename(columns={"id": "tweet_id"})
+    truth.insert(0, "id", [str(k) for k in range(len(truth))])  # numbers of its own rows
+    said = shuffled(long(), 1).rename(columns={"item": "tweet", "label": "sentiment"})
+    plan = detect(write(tmp_path, tweets=frame, votes=said, gold=truth))
+    assert [one.named(ColumnRole.ID) for one in plan.files] == [("tweet_id",), ("tweet",), ("tweet_id",)]
+    found = {key: (*row[:2], {"text": row[2]["text"]}, *row[3:]) for key, row in facts(join(plan)).items()}
+    assert found == expected()
+
+
+def test_a_repeated_customer_is_no_id(tmp_path: Path) -> None:
+    frame = items()[["text"]].assign(
+        customer_id=[str(k // 6) for k in range(N)], gold=[truth_of(k) if k < 20 else "" for k in range(N)]
+    )
+    raw = join(detect(write(tmp_path, reviews=frame)))
+    assert raw.content == {"text": ColumnRole.TEXT, "customer_id": ColumnRole.SHOWN}
+    assert (len(raw.train), len(raw.trusted)) == (40, 20)
+    assert not codes(raw, Severity.ERROR)
+
+
+def test_ids_that_mean_other_items_are_an_error(tmp_path: Path) -> None:
+    wrong = gold().assign(text=[text_of(k + 1) for k in range(20)])
+    raw = join(detect(write(tmp_path, tweets=items(), votes=wide(), gold=wrong)))
+    assert told(raw, "content-differs").severity is Severity.ERROR
+    assert told(raw, "content-differs").count == 20
+    right = join(
+        detect(write(tmp_path, tweets=items(), votes=wide(), gold=gold().assign(text=[text_of(k) for k in range(20)])))
+    )
+    assert facts(right) == expected()
+
+
+def test_a_folder_with_a_table_and_the_images_that_it_names(tmp_path: Path) -> None:
+    folder = images(tmp_path / "all", *(f"pictures/{k}.png" for k in range(40)))
+    frame = pd.DataFrame({"id": [f"k{k}" for k in range(40)], "file": [f"{k}.png" for k in range(40)]})
+    truth = pd.DataFrame({"id": [f"k{k}" for k in range(20)], "label": ["cat", "dog"] * 10})
+    write(folder, pictures=frame, gold=truth)
+    archive = packed(
+        tmp_path / "p.zip", {f"{k}.png": (folder / "pictures" / f"{k}.png").read_bytes() for k in range(40)}
+    )
+    raw = join(detect([folder]))
+    assert raw.media == folder / "pictures"
+    assert raw.content == {"file": ColumnRole.IMAGE}
+    assert (len(raw.train), len(raw.trusted)) == (20, 20)
+    assert "images-missing" not in codes(raw)
+    zipped = join(detect(write(tmp_path, pictures=frame, gold=truth), Given(media=(archive,))))
+    assert zipped.media is not None
+    assert (zipped.media / "7.png").read_bytes() == (folder / "pictures" / "7.png").read_bytes()

@@ -94,7 +94,8 @@ def damaged_frame(frame: pd.DataFrame, rng: Generator) -> pd.DataFrame:
             name = str(rng.choice(frame.columns.to_numpy(dtype=str)))
             frame.loc[frame.index[some], name] = None
         case 8:
-            frame = frame.rename(columns={key: str(rng.choice(["key", "x", "item", "name", "label", "text"]))})
+            names = [name for name in ("key", "x", "item", "name", "label", "text") if name not in frame.columns]
+            frame = frame.rename(columns={key: str(rng.choice(names))})
         case 9:
             frame[key] = [str(value).lstrip("0") for value in frame[key]]
     return frame.reset_index(drop=True)

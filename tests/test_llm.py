@@ -766,3 +766,24 @@ def test_files_of_llm_labels_are_told_from_tables(tmp_path: Path, line: str, is_
     assert looks_like_llm_labels(written(tmp_path, line)) == is_one
     (tmp_path / "x.csv").write_text(line)
     assert not looks_like_llm_labels(tmp_path / "x.csv")
+
+
+@given(data=st.data())
+def test_mutated_files_are_read_or_refused(tmp_path_factory: Any, data: st.DataObject) -> None:
+    text = list(
+        '{"id": "1", "label": "ham", "probability": 0.8}\n{"id": 2, "probabilities": {"ham": 0.25, "spam": 0.75}}\n'
+        '{"item": "3", "logprobs": {"ham": -0.5, "spam": -2}, "model": "m"}\n{"id": "4", "label": null}\n'
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text[at] = data.draw(
+            st.sampled_from(["", '"', "\n", "{", "}", "[", "-", "9", "e", "null", "NaN", "\0", "é", ","])
+        )
+    path = tmp_path_factory.mktemp("llm") / "x.jsonl"
+    path.write_text("".join(text), encoding="utf-8")
+    looks_like_llm_labels(path)
+    try:
+        votes = read_llm_labels(path).votes
+    except InvalidInputError:
+        return
+    assert votes.groupby(["item", "source"])["probability"].sum().to_numpy() == pytest.approx(1.0)

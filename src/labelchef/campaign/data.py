@@ -25,10 +25,11 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.features import as_features
 from labelchef.domain.records import UNRESOLVED
 from labelchef.io import tables
+from labelchef.io.formats import IMAGE_SUFFIXES
 from labelchef.sources import SourceVotes
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_LONGEST_KEY = 200
+LONGEST_KEY = 200
+"""Characters of an id."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) 
     twice = [key for key, times in Counter(keys).items() if times > 1]
     if twice:
         raise InvalidInputError(f"{what}: the id {twice[0]!r} occurs twice; expected distinct ids", code="items")
-    wrong = next((k for k in keys if not 0 < len(k) <= _LONGEST_KEY or not k.isprintable() or k != k.strip()), None)
+    wrong = next((key for key in keys if not is_key(key)), None)
     if wrong is not None:
         raise InvalidInputError(
-            f"{what}: {wrong!r} cannot be an id; expected 1 to {_LONGEST_KEY} printable characters", code="items"
+            f"{what}: {wrong!r} cannot be an id; expected 1 to {LONGEST_KEY} printable characters", code="items"
         )
     for name in _image_names(frame):
         if media is None:
@@ -112,6 +113,11 @@ def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) 
             )
         if not file.is_file() or not file.resolve().is_relative_to(media.resolve()):
             raise InvalidInputError(f"{what}: there is no image {file}; check the media folder", code="media")
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be an id: printable, not empty, not too long, without spaces around it."""
+    return 0 < len(text) <= LONGEST_KEY and text.isprintable() and text == text.strip()
 
 
 def _image_names(frame: pd.DataFrame) -> list[str]:

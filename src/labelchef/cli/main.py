@@ -113,12 +113,13 @@ def demo(
         serve_demo(home, seed=seed, port=port, open_browser=open_browser)
         return
     from labelchef.cli.progress import LiveProgress, show_next_steps, show_outcome
+    from labelchef.io.digits import RULES
     from labelchef.services.demo import demo as service
     from labelchef.services.demo import fresh_folder
 
     fresh_folder(out, report=report)
     console.print(
-        "1 797 handwritten digits; their weak labels come from 20 rules about holes, symmetry and ink.\n"
+        f"1 797 handwritten digits, the votes of {len(RULES)} rules about holes, bays, symmetry and ink, 100 trusted images.\n"
         "Three simulated people (5 % errors) clean the 200 labels that labelchef asks for, ten a round.\n"
     )
     with LiveProgress("f1_macro") as live:

@@ -37,12 +37,13 @@ def serve(
 def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
     """Serve the digits as a campaign, ready to label."""
     _require_serve()
+    from labelchef.io.digits import RULES
     from labelchef.services.demo import demo_campaign
     from labelchef.services.workspace import open_workspace
 
     with open_workspace(home) as ws:
         made = demo_campaign(ws, seed=seed)
-    console.print(f"{made.name}: {made.n_items} handwritten digits with weak labels from 20 rules, in {home}")
+    console.print(f"{made.name}: {made.n_items} handwritten digits with the votes of {len(RULES)} rules, in {home}")
     run_server({"home": home, "port": port}, open_browser=open_browser, path=f"/c/{made.slug}/label")
 
 

@@ -1,11 +1,13 @@
 """All blocks of a campaign side by side, as one fitted encoder that new rows go through too.
 
-    X = [ w_1 s_1 B_1 | … | w_K s_K B_K ]      (n, D) float32,      s_k = 1 / sqrt(g_k · mean squared length of the rows of B_k)
+    X = c [ w_1 s_1 B_1 | … | w_K s_K B_K ]    (n, D) float32,      s_k = 1 / sqrt(g_k · mean squared length of the rows of B_k)
+                                                                    c = 1 / sqrt(Σ_groups w²)
 
 g_k is the number of blocks in the group of block k: words and characters of one text are one group, every other block is one by
 itself. After s_k, every group has rows of mean squared length 1, so none counts more because its numbers are larger or because
-it comes in two parts. The weights w_k say which group counts more because it is of more use; `intake.weighing` chooses them. A
-block of weight 0 is left out.
+it comes in two parts. The weights w_k say which group counts more because it is of more use; `intake.weighing` chooses them.
+With c, the rows of X have mean squared length 1 whatever the weights: weights change what counts against what, not how strong
+the penalty on the bias is against that on the rest. A block of weight 0 is left out.
 
 A fitted encoder is written as one .npz without pickle: `meta`, a text in JSON
 
@@ -195,7 +197,9 @@ class FittedEncoder:
 
     @property
     def _factors(self) -> tuple[float, ...]:
-        return tuple(s * w for s, w in zip(self.scales, self.weights, strict=True))
+        groups = Counter(self.groups)
+        length = sum(w * w / groups[name] for w, name in zip(self.weights, self.groups, strict=True))
+        return tuple(s * w / float(np.sqrt(length)) for s, w in zip(self.scales, self.weights, strict=True))
 
 
 def _block(k: int, one: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FittedBlock:

@@ -51,7 +51,7 @@ class Content:
 
     def texts(self, columns: Sequence[str]) -> list[str]:
         """(n,) the text of every row: its columns, one below the other; a missing value is an empty text."""
-        parts = [["" if one != one or one is None else str(one) for one in self.column(c).tolist()] for c in columns]
+        parts = [_texts(self.column(name)) for name in columns]
         return parts[0] if len(parts) == 1 else ["\n".join(filter(None, row)) for row in zip(*parts, strict=True)]
 
     @classmethod
@@ -64,6 +64,11 @@ class Content:
             )
         frame = pd.concat([part.frame for part in parts], ignore_index=True)
         return cls(frame, np.concatenate(features) if features else None, parts[0].media)
+
+
+def _texts(column: "pd.Series[Any]") -> list[str]:
+    missing = column.isna().tolist()
+    return ["" if lacking else str(value) for value, lacking in zip(column.tolist(), missing, strict=True)]
 
 
 @dataclass(frozen=True)

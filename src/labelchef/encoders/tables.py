@@ -251,13 +251,14 @@ def _canonical(content: Content, columns: tuple[str, ...], dates: tuple[str, ...
             if pd.api.types.is_datetime64_any_dtype(column):
                 days = bool((column.dropna().dt.normalize() == column.dropna()).all())
                 column = column.dt.strftime("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S").astype(object)
-            column = pd.Series([_text(value) for value in column.tolist()], dtype="str")
+            column = column.astype(object)
+            column = pd.Series([_text(value) for value in column.where(column.notna(), None).tolist()], dtype="str")
         made[name] = column
     return pd.DataFrame(made)
 
 
 def _text(value: Any) -> str | None:
-    if value is None or value != value or value is pd.NaT or (isinstance(value, str) and not value.strip()):
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

@@ -16,14 +16,15 @@ Datasets of others are read too: `id` or the row's number, a ClassLabel or a col
 A folder with several splits is one set; records of different splits have the split in the column 'split'.
 """
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelchef.campaign.dataset import LabelOrigin
-from labelchef.domain.errors import MissingExtraError
+from labelchef.domain.errors import LabelchefError, MissingExtraError
 from labelchef.domain.files import whole_file
 from labelchef.exchange.records import (
     ALL,
@@ -60,11 +61,19 @@ _ASIDE = b"labelchef"
 def read(path: Path, *, id_column: str | None = None, label_column: str | None = None) -> RecordSet:
     """The records of a folder saved to disk, or of a Parquet file."""
     library = require_datasets()
-    table, about = _load(library, path)
-    prefix = about.get("prefix")
-    if isinstance(prefix, str):
-        return _read_ours(table, about, prefix, path)
-    return _read_foreign(table, path, id_column, label_column)
+    if not path.exists():
+        refuse(f"{_WHAT}: there is no {path}; check the path")
+    try:
+        table, about = _load(library, path)
+        table.data.table.validate(full=True)  # lengths and offsets of a damaged file: what is read later relies on them
+        prefix = about.get("prefix")
+        if isinstance(prefix, str):
+            return _read_ours(table, about, prefix, path)
+        return _read_foreign(table, path, id_column, label_column)
+    except LabelchefError:
+        raise
+    except Exception as error:  # whatever the libraries meet in a file that is not what its name says
+        refuse(f"{_WHAT}: {path} cannot be read: {error}. Expected a folder of save_to_disk or a .parquet file")
 
 
 def write(given: RecordSet, path: Path) -> Path:
@@ -87,7 +96,8 @@ def write(given: RecordSet, path: Path) -> Path:
         return path
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         refuse(f"{path} exists already; expected a new or empty folder. Name another one")
-    table.save_to_disk(str(path))
+    with _quietly(library):
+        table.save_to_disk(str(path))
     with whole_file(path / _ABOUT) as stream:
         stream.write(json.dumps(about, ensure_ascii=False, indent=1).encode())
     with whole_file(path / "README.md") as stream:
@@ -175,6 +185,18 @@ def require_datasets() -> Any:
     return datasets
 
 
+@contextlib.contextmanager
+def _quietly(library: Any) -> Iterator[None]:
+    """Without the library's progress bars."""
+    shown = not library.are_progress_bars_disabled()
+    library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            library.enable_progress_bars()
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -231,29 +253,18 @@ def _write_parquet(table: "datasets.Dataset", about: Mapping[str, Any], path: Pa
 
 def _load(library: Any, path: Path) -> tuple[Any, dict[str, Any]]:
     """All rows of all splits, and what we know of them."""
-    if not path.exists():
-        refuse(f"{_WHAT}: there is no {path}; check the path")
-    try:
-        if path.is_file():
-            import pyarrow.parquet as parquet
+    if path.is_file():
+        import pyarrow.parquet as parquet
 
-            found = parquet.read_table(path)
-            aside = (found.schema.metadata or {}).get(_ASIDE)
-            return library.Dataset(found), {} if aside is None else as_object(json.loads(aside), f"{path}, {_ASIDE!r}")
-        table = library.load_from_disk(str(path))
-        if isinstance(table, library.DatasetDict):
-            table = _joined(library, table)
-        beside = path / _ABOUT
-        about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
-        return table, as_object(about, str(beside))
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # the libraries' own errors derive from these
-        refuse(f"{_WHAT}: {path} cannot be read: {error}. Expected a folder of save_to_disk or a .parquet file")
+        found = parquet.read_table(path)
+        aside = (found.schema.metadata or {}).get(_ASIDE)
+        return library.Dataset(found), {} if aside is None else as_object(json.loads(aside), f"{path}, {_ASIDE!r}")
+    table = library.load_from_disk(str(path))
+    if isinstance(table, library.DatasetDict):
+        table = _joined(library, table)
+    beside = path / _ABOUT
+    about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    return table, as_object(about, str(beside))
 
 
 def _joined(library: Any, splits: Any) -> Any:
@@ -272,28 +283,24 @@ def _read_ours(table: Any, about: Mapping[str, Any], prefix: str, path: Path) ->
     classes = list(getattr(feature, "names", ()))
     columns = [str(name) for name in about.get("columns", [])]
     records = []
-    try:
-        for row in table:
-            at = {name: row[f"{prefix}{name}"] for name in _OURS}
-            records.append(
-                Record(
-                    id=at["id"],
-                    content={name: row[name] for name in columns},
-                    label=None if at["label"] is None else classes[at["label"]],
-                    probability=at["probability"],
-                    origin=None if at["origin"] is None else LabelOrigin(at["origin"]),
-                    answers={one["annotator"]: one["label"] for one in at["answers"] or ()},
-                    votes={one["source"]: one["label"] for one in at["votes"] or ()},
-                    predictions=tuple(
-                        Prediction(one["model"], one["label"], one["score"]) for one in at["predictions"] or ()
-                    ),
-                    probabilities={one["label"]: one["probability"] for one in at["probabilities"] or ()},
-                    flags=tuple(at["flags"] or ()),
-                    rank=at["rank"],
-                )
+    for row in table:
+        at = {name: row[f"{prefix}{name}"] for name in _OURS}
+        predictions = (Prediction(one["model"], one["label"], one["score"]) for one in at["predictions"] or ())
+        records.append(
+            Record(
+                id=at["id"],
+                content={name: row[name] for name in columns},
+                label=None if at["label"] is None else classes[at["label"]],
+                probability=at["probability"],
+                origin=None if at["origin"] is None else LabelOrigin(at["origin"]),
+                answers={one["annotator"]: one["label"] for one in at["answers"] or ()},
+                votes={one["source"]: one["label"] for one in at["votes"] or ()},
+                predictions=tuple(predictions),
+                probabilities={one["label"]: one["probability"] for one in at["probabilities"] or ()},
+                flags=tuple(at["flags"] or ()),
+                rank=at["rank"],
             )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        refuse(f"{path}, row {len(records)} cannot be read ({error}); expected what labelchef wrote. Export it again")
+        )
     return RecordSet.of(
         records,
         classes,

@@ -20,16 +20,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.campaign.data import LONGEST_KEY, is_key
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
 from labelchef.intake.raw import ID, Rows
 
 ENOUGH_TRUSTED = 5
 """Trusted rows of a class: below it a warning is given."""
-_LONGEST_ID = 200
 _ORDERS, _BANDS = 32, 8
 _ALIKE = 0.75
 _MOST_TRIPLES = 4_000_000
 _SEED = 20
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,14 @@ def _normal(text: str) -> str:
 
 def _ids(joined: Joined) -> list[Finding]:
     keys = [key for rows in joined.splits.values() for key in rows.ids]
-    wrong = [key for key in keys if not 0 < len(key) <= _LONGEST_ID or not key.isprintable() or key != key.strip()]
+    wrong = [key for key in keys if not is_key(key)]
     if not wrong:
         return []
     return [
         Finding(
             "ids-unusable",
             Severity.ERROR,
-            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {_LONGEST_ID} "
+            f"{len(wrong)} ids cannot be used, such as {wrong[0][:60]!r}; expected 1 to {LONGEST_KEY} "
             "printable characters without "
             "spaces around them. Mend the column, or name another: --id COLUMN",
             len(wrong),
@@ -447,9 +448,12 @@ def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
     width = _ORDERS // _BANDS
     twin: dict[int, int] = {}
     for band in range(_BANDS):
-        part = np.ascontiguousarray(signatures[:, band * width : (band + 1) * width])
-        _, first, inverse = np.unique(part, axis=0, return_index=True, return_inverse=True)
-        leader = first[inverse.ravel()]
+        part = signatures[:, band * width : (band + 1) * width]
+        mixed = np.zeros(len(texts), dtype=np.uint64)
+        for values in part.T:
+            mixed = (mixed ^ values) * _MIX
+        _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
+        leader = first[inverse]
         others = np.flatnonzero(leader != np.arange(len(texts)))
         alike = (signatures[others] == signatures[leader[others]]).mean(axis=1) >= _ALIKE
         for row in others[alike].tolist():
@@ -459,25 +463,23 @@ def near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
 
 def _signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
     """(n, 32) MinHash values of the triples of words of each text; a text with fewer than three words is one triple."""
-    codes: dict[str, int] = {}
-    flat: list[int] = []
-    starts: list[int] = []
-    for text in texts:
-        words = text.split()
-        words += ["\0"] * (3 - len(words))
-        starts.append(len(flat))
-        hashed = [codes.setdefault(word, zlib.crc32(word.encode())) for word in words]
-        flat += [
-            a * 0x9E3779B1 ^ b * 0x85EBCA77 ^ c * 0xC2B2AE3D
-            for a, b, c in zip(hashed, hashed[1:], hashed[2:], strict=False)
-        ]
-    triples = np.asarray([value & 0xFFFFFFFFFFFFFFFF for value in flat], dtype=np.uint64)
+    words = [text.split() for text in texts]
+    padded = [line if len(line) >= 3 else [*line, *("\0",) * (3 - len(line))] for line in words]
+    codes, found = pd.factorize(np.array([word for line in padded for word in line], dtype=object))
+    hashed = np.array([zlib.crc32(str(word).encode()) for word in found], dtype=np.uint64)[codes]
+    counts = np.array([len(line) for line in padded])
+    last = np.cumsum(counts)
+    whole = np.ones(len(hashed), dtype=bool)  # a triple begins at every word but the last two of a text
+    whole[last - 1] = whole[last - 2] = False
+    a, b, c = (np.uint64(factor) for factor in (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D))
+    triples = (hashed[:-2] * a ^ hashed[1:-1] * b ^ hashed[2:] * c)[whole[:-2]]
+    starts = np.concatenate([[0], np.cumsum(counts - 2)[:-1]])
     draws = np.random.default_rng(_SEED).integers(1, 1 << 63, size=(_ORDERS, 2), dtype=np.uint64)
     signatures = np.empty((len(texts), _ORDERS), dtype=np.uint64)
     for m, (factor, shift) in enumerate(draws):
         mixed = triples * (factor | np.uint64(1)) + shift
         mixed ^= mixed >> np.uint64(29)
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed *= _MIX
         mixed ^= mixed >> np.uint64(32)
         signatures[:, m] = np.minimum.reduceat(mixed, starts)
     return signatures

@@ -160,7 +160,11 @@ def detect(
         (FileRole.MEDIA, given.media),
     ):
         others = [one for one in others if one.path not in set(map(str, named))]
-        others += [FilePlan(str(formats.locate(path)[0]), role, why="given") for path in named]
+        for one in named:
+            file, _ = formats.locate(one)
+            if role is FileRole.MEDIA and archives.is_zip(file):
+                file = archives.unpack(file, into(), progress)
+            others.append(FilePlan(str(file), role, why="given"))
     if not looks:
         raise InvalidInputError(
             "no file with samples was given; expected at least one: labelchef init NAME data.csv --text COLUMN",
@@ -395,6 +399,10 @@ class _Look:
     def title(self) -> str:
         return Path(self.path).name
 
+    def names_images(self, given: "Given") -> bool:
+        """Whether a column names images."""
+        return any(one.images or name in given.image for name, one in self.columns.items())
+
     def long(self) -> dict[str, ColumnRole] | None:
         """Roles of the columns if this is a long table of votes."""
         names = list(self.columns)
@@ -405,8 +413,13 @@ class _Look:
             return None
         rest = [name for name in names if name != voter]
         vote = next((n for want in _VOTE_NAMES for n in rest if self.columns[n].words[-1:] == [want]), None)
+        if vote is None:
+            vote = next((n for n in rest if self.columns[n].called_label and self.columns[n].few), None)
         rest = [name for name in rest if name != vote]
         item = next((n for want in _ITEM_NAMES for n in rest if want in self.columns[n].words), None)
+        if item is None:  # the column whose values name the most rows
+            plain = [self.columns[n] for n in rest if not self.columns[n].text and not self.columns[n].fractions]
+            item = max(plain, key=lambda one: one.distinct).name if plain else None
         if vote is None or item is None or not self.columns[vote].few:
             return None
         roles = {item: ColumnRole.ID, voter: ColumnRole.VOTER, vote: ColumnRole.VOTE}
@@ -466,6 +479,8 @@ class _Detective:
     def __init__(self, looks: list[_Look], others: list[FilePlan], given: Given) -> None:
         self.looks, self.others, self.given = looks, others, given
         self.findings: list[Finding] = []
+        self.item_ids: frozenset[str] = frozenset()
+        self.item_keys: dict[str, str | None] = {}
         self.classes = self._known_classes()
 
     def plan(self) -> Plan:
@@ -474,6 +489,11 @@ class _Detective:
         items = [look for look in self.looks if look.role is FileRole.ITEMS]
         content: dict[str, ColumnRole] = {}
         plans: dict[str, FilePlan] = {}
+        self.item_keys = {look.path: self._id_column(look) for look in items}
+        named = [
+            look.columns[key].values.tolist() for look in items if (key := self.item_keys[look.path]) in look.columns
+        ]
+        self.item_ids = frozenset(value for values in named for value in values)
         for look in [*items, *(one for one in self.looks if one.role is not FileRole.ITEMS)]:
             assert look.role is not None, "every file has a role by now"
             roles = self._columns(look, content)
@@ -543,6 +563,10 @@ class _Detective:
     # files
 
     def _file_roles(self) -> None:
+        naming = [look for look in self.looks if look.table.media is None and look.names_images(self.given)]
+        for look in self.looks:
+            if look.role is None and look.table.media is not None and naming:
+                look.role, look.why = FileRole.MEDIA, f"the images that {naming[0].title} names"
         for look in self.looks:
             if look.role is None:
                 look.role, look.why = self._file_role(look)
@@ -638,23 +662,39 @@ class _Detective:
     # columns
 
     def _id_column(self, look: _Look) -> str | None:
-        """The column that names the items of a file; None if there is none."""
+        """The column that names the items of a file; None if there is none.
+
+        Of several, the one whose values are ids of the items; while these are not known, the one that other files have too,
+        then the one with the most distinct values.
+        """
         if self.given.id is not None:
             return self.given.id if self.given.id in look.columns else None
         corrected = self.given.column_roles.get(look.path, {})
         told = next((name for name, role in corrected.items() if role is ColumnRole.ID and name in look.columns), None)
         if told is not None:
             return told
-        free = [one for name, one in look.columns.items() if corrected.get(name) is None and not one.text]
-        called = [one for one in free if one.called_id and not one.fractions and one.n_filled > 0]
-        ranked = sorted(called, key=lambda one: (-one.distinct, one.words != ["id"], one.words[-1] != "id"))
-        if ranked:
-            exact = next((one for one in ranked if one.words == ["id"]), None)
-            return (exact or ranked[0]).name
         if look.table.media is not None:
             return "id"
-        codes = [one for one in free if one.codes and not one.images]
-        return codes[0].name if codes else None
+        elsewhere = {name for other in self.looks if other is not look for name in other.columns}
+        free = [one for name, one in look.columns.items() if corrected.get(name) is None and not one.text]
+        called = [one for one in free if one.called_id and not one.fractions and one.n_filled > 0]
+        called = [one for one in called if one.name in elsewhere or one.distinct > 0.5 * one.n_filled]
+        found = called or [one for one in free if one.codes and not one.images][:1]
+        if not found:
+            return None
+        if len(found) == 1:
+            return found[0].name
+
+        def rank(one: _Column) -> tuple[float, bool, bool, int]:
+            return -self._known_ids(one), one.name not in elsewhere, one.words != ["id"], -one.distinct
+
+        return min(found, key=rank).name
+
+    def _known_ids(self, column: _Column) -> float:
+        """Share of a column's values that are ids of items, in tenths; 0 while the items are not known."""
+        if not self.item_ids:
+            return 0.0
+        return round(sum(value in self.item_ids for value in column.values.tolist()) / max(1, column.n_filled), 1)
 
     def _label_column(self, look: _Look) -> str | None:
         """The column with the label of a row; None if there is none."""
@@ -670,6 +710,8 @@ class _Detective:
         named = next((one for one in few if one.called_label), None)
         only = few[0] if len(few) == 1 and len(look.table.columns) <= 3 else None
         found = gold or exact or named or only
+        if found is None and look.told in (FileRole.TRUSTED, FileRole.TEST) and few:
+            found = few[-1]
         return None if found is None else found.name
 
     def _sources(self, look: _Look, key: str | None) -> tuple[str, ...]:
@@ -698,7 +740,7 @@ class _Detective:
         if look.role is FileRole.MEDIA:
             return {}
         roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
-        key = self._id_column(look)
+        key = self.item_keys[look.path] if look.path in self.item_keys else self._id_column(look)
         if look.role is FileRole.VOTES:
             long = look.long()
             if long is not None and not self._wide_told(look):

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake import checking
@@ -27,8 +28,6 @@ from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io import formats
 from labelchef.io.formats import Table
 
-WEAK_SOURCE = "weak labels"
-"""The source that probabilities are votes of."""
 VOTE_COLUMNS = ("item", "source", "label")
 PROBABILITY = "probability"
 _CONTENT = (ColumnRole.TEXT, ColumnRole.IMAGE, ColumnRole.FEATURE, ColumnRole.SHOWN)
@@ -109,6 +108,7 @@ class _Joiner:
     def raw(self, more_votes: pd.DataFrame | None) -> Raw:
         pool = self._items()
         content = self._content_roles(pool)
+        self._compare_content(pool, content)
         for role, split in ((FileRole.TEST, "test"), (FileRole.TRUSTED, "trusted")):
             self._labelled(pool, content, role, split)
         self._own_labels(pool)
@@ -476,6 +476,28 @@ class _Joiner:
             "items: --id COLUMN; or, if these are row numbers counted from 0: --by-position",
             [one.plan.path],
         )
+
+    def _compare_content(self, pool: _Pool, content: Mapping[str, ColumnRole]) -> None:
+        """Texts and images that a file repeats beside its ids must be those of the items: else the ids mean other items."""
+        for one in self.files:
+            if one.key is None or one.plan.role is FileRole.ITEMS or not (pool.named or self.plan.by_position):
+                continue
+            same = [
+                n for n in one.table.frame.columns if content.get(_safe(str(n))) in (ColumnRole.TEXT, ColumnRole.IMAGE)
+            ]
+            shared = [(key, k) for k, key in enumerate(self._item_keys(pool, one)) if key is not None]
+            for name in same:
+                there, here = pool.frame[_safe(name)].tolist(), one.column(name).tolist()
+                differ = [key for key, k in shared if _differ(there[pool.row_of[key]], here[k])]
+                if differ:
+                    grave = len(differ) > 0.1 * len(shared)
+                    self._find(
+                        "content-differs",
+                        Severity.ERROR if grave else Severity.WARNING,
+                        f"{one.title}: for {len(differ)} of {len(shared)} ids its {name!r} is not the one that the items have; "
+                        f"the ids in {one.key!r} may mean other items. Name the right column: --id COLUMN; or remove {name!r}",
+                        sorted(differ),
+                    )
 
     def _tell_unmatched(self, one: _File, keys: Sequence[str], known: set[str]) -> None:
         """Say how many ids of a file are none of the items', and whether another way of writing them would fit."""
@@ -860,7 +882,7 @@ class _Joiner:
                 "contradictory-votes",
                 Severity.WARNING,
                 f"{len(wrong)} times a source says two things of one item; these votes are left out",
-                [f"{source} on {item}" for item, source in zip(wrong["item"], wrong["source"], strict=True)],
+                sorted(f"{source} on {item}" for item, source in zip(wrong["item"], wrong["source"], strict=True)),
             )
             votes = votes[~pairs]
         at = votes["item"].map(pool.row_of)
@@ -1020,6 +1042,11 @@ _WRITINGS: Mapping[str, Callable[[str], str]] = {
     "file endings": lambda key: PurePosixPath(key).stem,
     "folders before the name": lambda key: PurePosixPath(key).name,
 }
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two texts are there and differ by more than spaces."""
+    return isinstance(one, str) and isinstance(other, str) and one.split() != other.split()
 
 
 def _some(values: Iterable[str]) -> str:

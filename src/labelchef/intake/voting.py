@@ -27,15 +27,25 @@ def with_sources(
     rules = [rule for one in plan.of(FileRole.RULES) for rule in read_rules(Path(one.path))]
     found = raw if not rules else with_rules(raw, rules)
     for one in plan.of(FileRole.FUNCTIONS):
-        found = with_functions(found, Path(one.path), progress=progress)
+        found = with_functions(found, Path(one.path), classes=plan.classes, progress=progress)
     for one in plan.of(FileRole.LLM):
         found = with_llm(found, Path(one.path))
     if any(one.severity is Severity.ERROR for one in found.findings):
         return found  # what automatic sources learn from may be wrong
     for kind in automatic:
         votes = make_votes(kind, raw, seed=seed, progress=progress)
+        if votes.empty:
+            found = replace(found, findings=(*found.findings, _found_nothing(kind)))
         found = with_votes(found, votes, sorted(votes["source"].unique()))
     return found
+
+
+def _found_nothing(kind: str) -> Finding:
+    return Finding(
+        "automatic_nothing", Severity.WARNING,
+        f"the automatic source {kind!r} adds no votes: on trusted rows that it had not seen it was no better than chance. "
+        "Give more trusted rows (--trusted), or write rules (--rules)",
+    )  # fmt: skip
 
 
 def with_rules(raw: Raw, rules: Sequence[Rule]) -> Raw:
@@ -43,10 +53,16 @@ def with_rules(raw: Raw, rules: Sequence[Rule]) -> Raw:
     return with_votes(raw, apply_rules(rules, rows_of(raw)), [rule.name for rule in rules])
 
 
-def with_functions(raw: Raw, path: Path, *, progress: Progress = no_progress) -> Raw:
-    """The same rows with the votes of the labelling functions in a Python file, which is executed."""
-    file = load_functions(path)
-    voted = apply_functions(file.functions, rows_of(raw), classes=file.classes or raw.classes, progress=progress)
+def with_functions(
+    raw: Raw, path: Path, *, classes: Sequence[str] | None = None, progress: Progress = no_progress
+) -> Raw:
+    """The same rows with the votes of the labelling functions in a Python file, which is executed.
+
+    `classes` are those that the user named, in the order of their ids. The classes of the rows do not stand in for them: they are
+    in alphabetical order, which ids need not follow.
+    """
+    file = load_functions(path, classes=classes)
+    voted = apply_functions(file.functions, rows_of(raw), classes=file.classes, progress=progress)
     names = [one.name for one in file.functions]
     return with_votes(replace(raw, findings=(*raw.findings, *voted.findings)), voted.votes, names)
 

@@ -206,6 +206,7 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
         "feather": lambda table, stream: table.reset_index(drop=True).to_feather(stream),
         "xlsx": write_sheet,
     }
+    formats.check_names(path, [str(name) for name in frame.columns])
     try:
         with whole_file(path) as stream:
             writers[kind](frame, stream)

@@ -63,7 +63,7 @@ def import_votes(
     lines, found, notes = _lines(path, format)
     lines = [replace(line, annotator=(rename or {}).get(line.annotator, line.annotator)) for line in lines]
     with changing(ws, campaign) as (connection, row), connection.begin_nested() as written:
-        became = _Import(connection, row).take(lines)
+        became = _Import(connection, row, "line" if found == TABLE else "record").take(lines)
         if dry_run:
             written.rollback()
     counts = Counter(one.outcome for one in became)
@@ -130,8 +130,8 @@ class _At:
 class _Import:
     """One import, in its transaction."""
 
-    def __init__(self, connection: Connection, campaign: CampaignRow) -> None:
-        self.connection, self.campaign = connection, campaign
+    def __init__(self, connection: Connection, campaign: CampaignRow, unit: str) -> None:
+        self.connection, self.campaign, self.unit = connection, campaign, unit
         self.classes = campaign_table.classes_of(connection, campaign.id)
 
     def take(self, lines: Sequence[tables.VoteLine]) -> list[ImportedLine]:
@@ -168,7 +168,9 @@ class _Import:
                 if sample is None and line.item not in trusted:
                     raise InvalidInputError(f"there is no item {line.item!r} in this campaign", code="votes")
             except LabelchefError as error:
-                raise InvalidInputError(f"line {line.number}: {error}. Nothing was stored", code="votes") from None
+                raise InvalidInputError(
+                    f"{self.unit} {line.number}: {error}. Nothing was stored", code="votes"
+                ) from None
             who = (line.annotator, line.item)
             if sample is None or sample.label is not None:
                 known[who] = line

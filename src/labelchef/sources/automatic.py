@@ -5,8 +5,16 @@
     affinity          `sources.affinity`: groups of similar images as one source with soft votes
 
 All of them learn from the trusted rows, and their votes there are cross-fitted: every trusted row is voted on by what was made
-without it. Interactive Weak Supervision needs a person: `proposals_of` starts it, `sources.rules.apply_rules` gives the votes of
-the rules that were chosen.
+without it. These votes also decide whether there is a source at all. Of n trusted rows that are voted on, k rightly,
+n_v of them for class v, whose share among the trusted rows is f(v), there are votes only if
+
+    P(Binomial(n, Σ_v n_v f(v) / n) ≥ k) ≤ 0.1          (heuristics of Snuba: what they believe together)
+
+A source that is no better than chance would not only be useless: beside good ones it can make them worse. It is one decision
+for all heuristics, so the votes on trusted rows stay honest.
+
+Interactive Weak Supervision needs a person: `proposals_of` starts it, `sources.rules.apply_rules` gives the votes of the rules
+that were chosen.
 
 The table has the columns item (id), source, label, and probability where votes are soft: then an item and source have a row for
 each class, and their probabilities sum to 1.
@@ -20,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
@@ -39,6 +48,8 @@ AUTOMATIC: Mapping[str, str] = {
 """Name → what it does, for help texts."""
 
 MOST_WORDS = 500
+DOUBT = 0.1
+"""Largest probability that votes on trusted rows are as good by chance."""
 _MOST_VALUES = 20
 _SIDE = 96
 
@@ -104,7 +115,8 @@ def make_votes(
 ) -> pd.DataFrame:
     """The votes of an automatic source on training and trusted rows.
 
-    `blocks` serve Snuba where there is neither text nor a column of a table.
+    `blocks` serve Snuba where there is neither text nor a column of a table. The table is empty where nothing was found that is
+    better than chance.
     """
     if kind not in AUTOMATIC:
         raise InvalidInputError(
@@ -114,7 +126,30 @@ def make_votes(
     if kind == "affinity":
         return _affinity(raw, y, seed, progress)
     written = write_heuristics(primitives_of(raw, blocks), y, raw.classes, seed=seed, progress=progress)
+    if not better_than_chance(written.trusted_beliefs, y):
+        return _nothing(soft=kind != "snuba")
     return votes_of(written, raw) if kind == "snuba" else beliefs_of(written, raw)
+
+
+def better_than_chance(beliefs: Float64s, y: Ints) -> bool:
+    """Whether cross-fitted votes (m, C) on trusted rows of classes y (m,), NaN for none, are better than the class shares.
+
+    >>> y = np.array([0, 1] * 10)
+    >>> better_than_chance(np.eye(2)[y], y), better_than_chance(np.eye(2)[np.zeros(20, dtype=int)], y)
+    (True, False)
+    """
+    heard = ~np.isnan(beliefs).any(axis=1)
+    if not heard.any():
+        return False
+    said = beliefs[heard].argmax(axis=1)
+    shares = np.bincount(y, minlength=beliefs.shape[1]) / len(y)
+    right = int((said == y[heard]).sum())
+    return bool(binom.sf(right - 1, len(said), shares[said].mean()) <= DOUBT)
+
+
+def _nothing(*, soft: bool) -> pd.DataFrame:
+    empty = pd.DataFrame({"item": [], "source": [], "label": []}, dtype="str")
+    return empty.assign(probability=np.zeros(0)) if soft else empty
 
 
 def votes_of(written: Written, raw: RawLike) -> pd.DataFrame:
@@ -291,6 +326,8 @@ def _affinity(raw: RawLike, y: Ints, seed: int, progress: Progress) -> pd.DataFr
     coded = code_affinity(
         FilePictures(tuple(names), raw.media), y, len(raw.classes), maps, AffinityOptions(), seed, progress
     )
+    if not better_than_chance(coded.trusted, y):
+        return _nothing(soft=True)
     ids = [*_ids(raw.train), *_ids(raw.trusted)]
     return soft_votes(ids, "affinity", np.vstack([coded.train, coded.trusted]), raw.classes)
 

@@ -154,7 +154,7 @@ class FunctionFile:
 def load_functions(path: Path, *, classes: Sequence[str] | None = None) -> FunctionFile:
     """Execute a Python file and take the labelling functions out of it, in their order.
 
-    `classes` stands in for `CLASSES` of the file, and counts if both are there.
+    `classes` are those of a file that has no `CLASSES`; where it has, its ids are in that order.
     """
     if path.suffix != ".py" or not path.is_file():
         raise InvalidInputError(f"labelling functions: {path} is no Python file (.py)", code="functions")
@@ -174,7 +174,8 @@ def load_functions(path: Path, *, classes: Sequence[str] | None = None) -> Funct
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInputError(f"{path}: two labelling functions are called {twice!r}; rename one", code="functions")
-    said = classes if classes is not None else getattr(module, CLASSES, None)
+    said = getattr(module, CLASSES, None)
+    said = list(classes) if said is None and classes is not None else said
     return FunctionFile(str(path), tuple(found.values()), None if said is None else _class_names(said, path))
 
 

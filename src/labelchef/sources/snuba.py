@@ -396,6 +396,8 @@ class _Group:
     """Primitives that candidates are made of."""
 
     columns: Ints
+    presence: bool
+    """All of them are 0 or 1."""
     silent_absence: bool
 
 
@@ -493,9 +495,8 @@ class _Synthesis:
     def _pools(self, rows: Bools) -> Iterator[_Pool]:
         """Candidates by class and kind; primitives of presence and others are not mixed."""
         for presence in (True, False):
-            group = _Group(
-                np.flatnonzero(self.primitives.presence == presence), presence and not self.options.absent_votes
-            )
+            columns = np.flatnonzero(self.primitives.presence == presence)
+            group = _Group(columns, presence, presence and not self.options.absent_votes)
             two_sided = self.n_classes == 2 and not group.silent_absence
             for c in [1] if two_sided else range(self.n_classes):
                 target = self.y[rows] == c
@@ -510,16 +511,15 @@ class _Synthesis:
 
     def _stumps(self, rows: Bools, c: int, negative: int | None, group: _Group) -> _Pool:
         """Every primitive by itself, cut where the two sides are purest (Gini); leaves (k + 1)/(n + 2)."""
-        P = self.primitives.trusted
-        columns, models = [], []
+        values = self.primitives.trusted[rows][:, group.columns].astype(np.float64)
         target = self.y[rows] == c
-        for j in group.columns.tolist():
-            values = P[rows, j].astype(np.float64)
+        if group.presence:
+            found = _presence_stumps(values, target)
+        else:
             here = ~np.isnan(values)
-            stump = _best_stump(values[here], target[here])
-            if stump is not None:
-                columns.append((j,))
-                models.append(stump)
+            found = [_best_stump(values[here[:, j], j], target[here[:, j]]) for j in range(values.shape[1])]
+        columns = [(int(j),) for j, stump in zip(group.columns, found, strict=True) if stump is not None]
+        models = [stump for stump in found if stump is not None]
         return self._pool("tree", c, negative, columns, models, group.silent_absence)
 
     def _wider(self, rows: Bools, c: int, negative: int | None, kinds: list[str], group: _Group) -> Iterator[_Pool]:
@@ -551,14 +551,10 @@ class _Synthesis:
         models: Sequence[SmallModel],
         silent_absence: bool,
     ) -> _Pool:
-        tables = []
-        for rows in (self.primitives.trusted, self.scored):
-            table = np.full((len(rows), len(columns)), np.nan)
-            for q, (chosen, model) in enumerate(zip(columns, models, strict=True)):
-                P, speaks = _probability(model, rows[:, list(chosen)], silent_absence)
-                table[speaks, q] = P[speaks]
-            tables.append(table)
-        return _Pool(kind, c, negative, columns, models, silent_absence, tables[0], tables[1])
+        trusted, train = (
+            _probabilities(models, columns, rows, silent_absence) for rows in (self.primitives.trusted, self.scored)
+        )
+        return _Pool(kind, c, negative, columns, models, silent_absence, trusted, train)
 
     def _thresholds(self, pool: _Pool, rows: Bools) -> tuple[Float64s, Float64s]:
         """β (q,) with the best F1 (q,) on the rows; of equal ones the smallest."""
@@ -641,6 +637,32 @@ def _probability(model: SmallModel, values: NDArray[Any], silent_absence: bool) 
     if silent_absence:
         speaks &= values.any(axis=1)
     return model.probability(np.nan_to_num(values)), speaks
+
+
+def _probabilities(
+    models: Sequence[SmallModel], columns: Sequence[tuple[int, ...]], rows: NDArray[Any], silent_absence: bool
+) -> Float64s:
+    """(n, q) P of every model, NaN where it may not speak."""
+    stumps = [model for model in models if isinstance(model, Stump)]
+    if len(stumps) == len(models):  # all at once
+        values = rows[:, [chosen[0] for chosen in columns]].astype(np.float64)
+        cuts, below, above = (np.array([getattr(one, name) for one in stumps]) for name in ("cut", "below", "above"))
+        silent = np.isnan(values) | (values == 0) if silent_absence else np.isnan(values)
+        return np.where(silent, np.nan, np.where(values > cuts, above, below))
+    table = np.full((len(rows), len(columns)), np.nan)
+    for q, (chosen, model) in enumerate(zip(columns, models, strict=True)):
+        P, speaks = _probability(model, rows[:, list(chosen)], silent_absence)
+        table[speaks, q] = P[speaks]
+    return table
+
+
+def _presence_stumps(values: Float64s, target: Bools) -> list[Stump | None]:
+    """The stumps of all columns (m, q) of 0 and 1; None where a column is constant."""
+    m, k = len(values), float(target.sum())
+    n_above, k_above = values.sum(axis=0), target.astype(np.float64) @ values
+    below, above = (k - k_above + 1) / (m - n_above + 2), (k_above + 1) / (n_above + 2)
+    usable = (n_above > 0) & (n_above < m)
+    return [Stump(0.5, float(b), float(a)) if use else None for b, a, use in zip(below, above, usable, strict=True)]
 
 
 def _best_stump(values: Float64s, target: Bools) -> Stump | None:
