@@ -6,6 +6,7 @@ nothing: it takes what is in the files, as dictionaries, and looks up for every 
 so.
 """
 
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -26,7 +27,9 @@ from labelchef.io.tables import FORMATS, csv_text, write_table
 
 N = 14
 WORDS = ("the plane was late and nobody told us about our bags which came days after").split()  # noqa: SIM905
-RUNS, SOME = 2000, 60
+SOME = 60
+RUNS = int(os.environ.get("LABELCHEF_FUZZ", "240"))
+"""Damaged files of each format; LABELCHEF_FUZZ=2000 takes a quarter of an hour."""
 Generator = np.random.Generator
 
 
