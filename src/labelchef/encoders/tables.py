@@ -61,6 +61,7 @@ TRUSTED = (
 """Types, beside those that skops trusts by itself, that a file may hold."""
 _REMEDY = "pip install 'labelchef[tables]'"
 _CHUNK = 20_000
+_HUGE = 1e100  # larger numbers are this one: their squares would be infinite
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ def _as_numbers(column: "pd.Series[Any]") -> Float64s:
     if not (pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column)):
         column = pd.to_numeric(column.astype(object), errors="coerce")
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(values), values, np.nan)
+    return np.where(np.isfinite(values), np.clip(values, -_HUGE, _HUGE), np.nan)
 
 
 def _canonical(content: Content, columns: tuple[str, ...], dates: tuple[str, ...]) -> pd.DataFrame:
@@ -262,4 +263,4 @@ def _text(value: Any) -> str | None:
         return None
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).encode("utf-8", "replace").decode()  # no lone surrogates

@@ -594,7 +594,10 @@ class _Detective:
                 roles[name] = ColumnRole.LABEL
         labels = [n for n, one in free.items() if one.called_label and one.few and roles[n] is ColumnRole.IGNORED]
         if look.table.media is not None and "folder" in free and roles["folder"] is ColumnRole.IGNORED:
-            labels.append("folder")
+            of_classes = not self.classes or bool(
+                self.classes & free["folder"].classes
+            )  # else folders of some other kind
+            labels += ["folder"] if of_classes else []
         if labels and not self.given.labels:
             self._role_of_label(look, roles, labels[0], free[labels[0]])
 
