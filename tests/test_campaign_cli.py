@@ -111,7 +111,7 @@ BAD: dict[str, tuple[list[object], str]] = {
     "label": (["vote", "mails", "0", "tofu"], "label is 'tofu'"),
     "not asked": (["vote", "mails", "OTHER", "ham"], "is not being asked"),
     "two answers": (["vote", "mails", "0", "ham", "--ambiguous"], "expected an item and one of"),
-    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected one of: dataset, predictions, model, votes, labels, report"),
+    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected one of: dataset, predictions, model"),
     "format": (["export", "mails", "--out", "x.doc"], "expected one of: csv"),
     "model": (["export", "mails", "--what", "model", "--out", "x.pkl"], "expected .npz or .onnx for a model"),
     "count": (["next", "mails", "--count", "0"], "n is 0"),
