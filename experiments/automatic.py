@@ -306,6 +306,8 @@ def _report(report: Report, results: list[Result]) -> None:
             for row, values in one["rows"].items()
         ]
     )
+    plain = frame[frame["row"] == "no source"].set_index(["data", "seed"])["test"]
+    frame["gain"] = frame["test"] - plain.reindex(pd.MultiIndex.from_frame(frame[["data", "seed"]])).to_numpy()
     for title, sets in (("Texts", TEXTS), ("Images", IMAGES)):
         part = frame[frame["data"].isin(sets)]
         if part.empty:
@@ -313,13 +315,16 @@ def _report(report: Report, results: list[Result]) -> None:
         names = list(dict.fromkeys(part["data"]))
         report.text(f"## {title}: test macro-F1")
         report.table(["", *names], _lines(part, names, "test", _COLUMNS.get))
+        report.text(f"## {title}: the same less labelchef without a source, seed by seed")
+        report.table(["", *names], _lines(part[part["row"] != "no source"], names, "gain", _COLUMNS.get))
         report.text(f"## {title}: what trusted samples say of the model, less what test samples say")
         judged = part.assign(judged=part["judged"] - part["test"]).dropna(subset="judged")
         report.table(["", *names], _lines(judged, names, "judged", _COLUMNS.get))
         voting = part.dropna(subset="sources")
         report.text(
             f"## {title}: the votes\n\nSources · share of training samples with a vote · votes that are right on training "
-            "samples · the same on trusted samples (cross-fitted for automatic sources); means over seeds."
+            "samples · the same on trusted samples (cross-fitted for Snuba and affinity, not for proposed rules); means over "
+            "seeds."
         )
         report.table(["", *names], _votes(voting, names))
     report.data(frame)
@@ -333,7 +338,7 @@ def _lines(
         line = [name_of(row, row) or row]
         for name in names:
             found = frame.loc[(frame["row"] == row) & (frame["data"] == name), value]
-            line.append(estimate(found).text(3, value == "judged"))
+            line.append(estimate(found).text(3, value != "test"))
         lines.append(line)
     return lines
 

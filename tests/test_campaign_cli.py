@@ -62,7 +62,7 @@ def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     assert "1 unresolved" in labelchef("status", "my-mails", env=home)
     assert "nothing now: budget spent" in labelchef("next", "my-mails", env=home)
     assert "came out as the ledger says" in labelchef("replay", "my-mails", env=home)
-    labelchef("export", "my-mails", "--out", tmp_path / "labels.csv", env=home)
+    labelchef("export", "my-mails", "--what", "labels", "--out", tmp_path / "labels.csv", env=home)
     assert (pd.read_csv(tmp_path / "labels.csv")["source"] == "cleaned").sum() == 1
     labelchef("export", "my-mails", "--what", "votes", "--out", tmp_path / "votes.jsonl", env=home)
     assert len((tmp_path / "votes.jsonl").read_text().splitlines()) == 4
@@ -111,7 +111,7 @@ BAD: dict[str, tuple[list[object], str]] = {
     "label": (["vote", "mails", "0", "tofu"], "label is 'tofu'"),
     "not asked": (["vote", "mails", "OTHER", "ham"], "is not being asked"),
     "two answers": (["vote", "mails", "0", "ham", "--ambiguous"], "expected an item and one of"),
-    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected labels, votes or model"),
+    "what": (["export", "mails", "--out", "x.csv", "--what", "all"], "expected one of: dataset, predictions, model"),
     "format": (["export", "mails", "--out", "x.doc"], "expected one of: csv"),
     "model": (["export", "mails", "--what", "model", "--out", "x.pkl"], "expected .npz or .onnx for a model"),
     "count": (["next", "mails", "--count", "0"], "n is 0"),

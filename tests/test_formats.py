@@ -293,6 +293,10 @@ def test_a_data_set_saved_to_disk(tmp_path: Path) -> None:
     assert formats.read_table(tmp_path / "single").frame["id"].tolist() == ["007", "008"]
     with pytest.raises(InvalidInputError, match="splits"):
         formats.read_table(tmp_path / "d")
+    state = tmp_path / "single" / "state.json"
+    state.write_text(state.read_text().replace("data-00000", "../d/train/data-00000"))
+    with pytest.raises(InvalidInputError, match="expected files in the folder"):
+        formats.read_table(tmp_path / "single")
 
 
 def images(folder: Path, *names: str) -> Path:

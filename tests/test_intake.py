@@ -553,3 +553,12 @@ def test_a_folder_with_a_table_and_the_images_that_it_names(tmp_path: Path) -> N
     zipped = join(detect(write(tmp_path, pictures=frame, gold=truth), Given(media=(archive,))))
     assert zipped.media is not None
     assert (zipped.media / "7.png").read_bytes() == (folder / "pictures" / "7.png").read_bytes()
+
+
+def test_a_column_of_row_numbers_that_matches_ids_is_told(tmp_path: Path) -> None:
+    numbered = items().assign(id=[str(k) for k in range(N)])
+    said = wide().assign(id=[str(k) for k in range(N)]).rename(columns={"id": "index"})
+    raw = join(detect(write(tmp_path, tweets=numbered, votes=said)))
+    assert "--by-position" in told(raw, "row-numbers-as-ids").message
+    same = join(detect(write(tmp_path, tweets=numbered.rename(columns={"id": "index"}), votes=said)))
+    assert "row-numbers-as-ids" not in codes(same)

@@ -6,6 +6,8 @@ nothing: it takes what is in the files, as dictionaries, and looks up for every 
 so.
 """
 
+import os
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +23,13 @@ from labelchef.intake.detecting import Given, detect
 from labelchef.intake.joining import join
 from labelchef.intake.raw import Raw
 from labelchef.io import formats
-from labelchef.io.tables import FORMATS, write_table
+from labelchef.io.tables import FORMATS, csv_text, write_table
 
 N = 14
 WORDS = ("the plane was late and nobody told us about our bags which came days after").split()  # noqa: SIM905
-RUNS, SOME = 2000, 60
+SOME = 60
+RUNS = int(os.environ.get("LABELCHEF_FUZZ", "240"))
+"""Damaged files of each format; LABELCHEF_FUZZ=2000 takes a quarter of an hour."""
 Generator = np.random.Generator
 
 
@@ -255,8 +259,13 @@ def zip_case(folder: Path, k: int) -> str:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if rng.integers(2) else zipfile.ZIP_STORED) as archive:
         for name in FRAMES:
             content = WHOLE["csv", name]
-            archive.writestr(f"{name}.csv", damaged_bytes(content, rng) if rng.random() < 0.1 else content)
-    if rng.random() < 0.9:
+            match int(rng.integers(6)):
+                case 0:
+                    content = damaged_bytes(content, rng)
+                case 1:
+                    content = csv_text(damaged_frame(FRAMES[name](), rng)).encode()
+            archive.writestr(f"{name}.csv", content)
+    if rng.random() < 0.4:
         path.write_bytes(damaged_bytes(path.read_bytes(), rng))
     return outcome([path], Given(unpack_into=folder / f"out{k}"))
 
@@ -265,6 +274,12 @@ def dataset_case(folder: Path, whole: dict[str, bytes], k: int) -> str:
     rng = np.random.default_rng([10, k])
     root = folder / "saved"
     damaged = str(rng.choice(list(whole)))
+    shutil.rmtree(root, ignore_errors=True)
+    if rng.random() < 0.4:
+        import datasets
+
+        datasets.Dataset.from_pandas(damaged_frame(items(), rng)).save_to_disk(root)
+        damaged, whole = "", {}
     for name, content in whole.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(damaged_bytes(content, rng) if name == damaged else content)

@@ -47,8 +47,8 @@ def tweet_files(n: int = 120, trusted: int = 30, *, text: str = "text") -> dict[
     }
 
 
-def image_files(n: int = 40, trusted: int = 12) -> dict[str, bytes]:
-    """photos.csv (id, file), gold.csv, votes.csv (wide), and images/*.png: dark ones and light ones."""
+def image_files(n: int = 40, trusted: int = 12, *, captions: bool = False) -> dict[str, bytes]:
+    """photos.csv (id, image, with `captions` text), gold.csv, votes.csv (wide), and images/*.png: dark ones and light ones."""
     rng = random.Random(2)
     labels = [rng.choice(("dark", "light")) for _ in range(n)]
     files = {}
@@ -58,7 +58,9 @@ def image_files(n: int = 40, trusted: int = 12) -> dict[str, bytes]:
         Image.new("RGB", (24, 24), (shade, shade, rng.randint(0, 255))).save(content, "PNG")
         files[f"images/p{k}.png"] = content.getvalue()
     guess = [label if rng.random() < 0.8 else "dark" for label in labels]
-    files["photos.csv"] = "\n".join(["id,image", *(f"k{k},p{k}.png" for k in range(n))]).encode()
+    said = [f",a picture that {rng.choice(('ann', 'bob'))} took of number {k}" if captions else "" for k in range(n)]
+    head = "id,image,text" if captions else "id,image"
+    files["photos.csv"] = "\n".join([head, *(f"k{k},p{k}.png{said[k]}" for k in range(n))]).encode()
     files["votes.csv"] = "\n".join(["id,lf_1", *(f"k{k},{guess[k]}" for k in range(n))]).encode()
     chosen = rng.sample(range(n), trusted)
     files["gold.csv"] = "\n".join(["id,label", *(f"k{k},{labels[k]}" for k in chosen)]).encode()

@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -259,6 +260,18 @@ def test_images_of_the_preview_are_shown_and_no_other_file(ws: Workspace, lead: 
     answer = lead.get(where, params={"path": shown})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "image/png"
+    made = settled(
+        lead, lead.post(f"/api/intakes/{found['id']}/create", {"name": "Photos", "encoders": ["pixels"]}), 120
+    )
+    assert made["problem"] is None
+    worker.advance(ws, "photos")
+    task = lead.post("/api/campaigns/photos/next").json()["tasks"][0]
+    assert lead.get(task["content"]["image"]).headers["content-type"] == "image/png"
+
+
+def test_files_that_the_preview_does_not_show_are_not_given_out(lead: Person) -> None:
+    found = settled(lead, send(lead, image_files()))
+    where = f"/api/intakes/{found['id']}/image"
     for name in ("photos.csv", "../intake.json", "../../../labelchef.db", "/etc/passwd", "images/nothing.png"):
         assert lead.get(where, params={"path": name}).status_code == 404, name
 
@@ -333,3 +346,23 @@ def test_rules_are_suggested_and_the_answers_are_kept(ws: Workspace, lead: Perso
     ):
         wrong = lead.post(where, body)
         assert (wrong.status_code, wrong.json()["code"]) == (422, code)
+
+
+def test_a_table_becomes_a_campaign(ws: Workspace, lead: Person) -> None:
+    rng = random.Random(3)
+    rows, votes, gold = ["id,age,plan,spent"], ["id,rule_a,rule_b"], ["id,label"]
+    for k in range(80):
+        label = rng.choice(("stays", "leaves"))
+        spent = rng.gauss(80 if label == "stays" else 30, 10)
+        rows.append(f"c{k},{rng.randint(18, 80)},{rng.choice(('basic', 'plus'))},{spent:.2f}")
+        votes.append(f"c{k},{label if rng.random() < 0.8 else 'stays'},{label if rng.random() < 0.7 else ''}")
+        if k < 20:
+            gold.append(f"c{k},{label}")
+    files = {"customers.csv": rows, "votes.csv": votes, "gold.csv": gold}
+    found = settled(lead, send(lead, {name: "\n".join(lines).encode() for name, lines in files.items()}))
+    assert found["preview"]["content"] == {"age": "feature", "plan": "feature", "spent": "feature"}
+    made = settled(lead, lead.post(f"/api/intakes/{found['id']}/create", {"name": "Customers"}), 120)
+    assert made["problem"] is None
+    worker.advance(ws, "customers")
+    task = lead.post("/api/campaigns/customers/next").json()["tasks"][0]
+    assert set(task["content"]["fields"]) == {"age", "plan", "spent"}

@@ -108,7 +108,7 @@ def test_leads_may_call_what_leads_call(
     ws: Workspace, app: FastAPI, as_person: Sign, campaign: CampaignSummary
 ) -> None:
     lead = as_person("lead")
-    files = [(name, io.BytesIO(body)) for name, body in image_files().items()]
+    files = [(name, io.BytesIO(body)) for name, body in image_files(captions=True).items()]
     intake = steps.start(ws, files, "lead").id
     while (found := steps.look(ws, intake)).state is IntakeState.READING:
         time.sleep(0.02)
@@ -116,7 +116,7 @@ def test_leads_may_call_what_leads_call(
     picture = found.preview.rows[0].content["image"]
     for method, path in addressed(app, Policy.LEAD, campaign.slug, intake):
         if method == "GET":
-            query = {"path": picture} if path.endswith("/image") else None
+            query = {"/image": {"path": picture}, "/suggestion": {"column": "text"}}.get(path[path.rfind("/") :])
             assert lead.get(path, params=query).status_code == 200, path
 
 

@@ -19,69 +19,34 @@ is a text or an image, all other columns are features; else they are shown to pe
 
 import atexit
 import difflib
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path, PurePosixPath
-
-import numpy as np
-import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, FileRole, Finding, Plan, Progress, Severity, no_progress
 from labelchef.intake.foreign import unfold
+from labelchef.intake.profiles import (
+    Column,
+    Look,
+    can_be_votes,
+    is_split,
+    len_of,
+    role_by_name,
+    same_values,
+    words_of,
+)
 from labelchef.io import archives, formats, queries
 from labelchef.io.formats import Table
 from labelchef.io.queries import SqlQuery
 from labelchef.sources.llm import looks_like_llm_labels
 
-NO_LABEL = frozenset({"", "-1"})
-"""Texts that are never a label."""
-NO_VOTE = NO_LABEL | {"abstain", "none", "null", "nan", "na", "n/a", "<na>"}
-"""In lower case: texts that are no vote, unless a class is called so."""
-SPLITS: Mapping[str, str] = {
-    **dict.fromkeys(("train", "training", "unlabeled", "unlabelled", "0"), "train"),
-    **dict.fromkeys(("valid", "validation", "val", "dev", "trusted", "gold"), "trusted"),
-    **dict.fromkeys(("test", "holdout", "eval"), "test"),
-}
-"""What the values of a split column stand for."""
-
 _SMALL = 64 << 20
 """Files up to this size are read whole to find out their roles."""
 _SOME = 20_000
 """Rows that are read of larger ones."""
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_FILE_WORDS: Mapping[FileRole, frozenset[str]] = {
-    FileRole.TEST: _set("test holdout eval evaluation"),
-    FileRole.TRUSTED: _set("trusted gold golden dev valid validation val expert experts verified truth"),
-    FileRole.VOTES: _set(
-        "vote votes lf lfs annotation annotations judgment judgments judgement judgements crowd worker workers annotators answers"
-    ),
-    FileRole.WEAK: _set("weak prob probs proba probabilities soft"),
-    FileRole.FEATURES: _set("features feature embeddings embedding emb vectors encoded"),
-    FileRole.ITEMS: _set("items data train training unlabeled unlabelled samples dataset"),
-}
-_ID_NAMES = _set("id key uid uuid guid index idx row item sample example document doc task unit")
-_ITEM_NAMES = ("item", "task", "row", "example", "sample", "unit", "document", "doc", "id", "x")
-_VOTER_NAMES = _set("source worker annotator voter rater labeler labeller lf user performer judge coder")
-_VOTE_NAMES = ("label", "vote", "answer", "class", "judgment", "judgement", "value", "annotation", "rating", "choice")
-_TEXT_NAMES = _set(
-    "text review tweet content body sentence comment message question title description document utterance abstract email "
-    "headline summary post caption transcript prompt"
-)
-_LABEL_NAMES = _set("label labels class category target y sentiment topic intent annotation tag")
-_GOLD_WORDS = _set("gold golden true truth trusted expert verified correct")
-_SOURCE_WORDS = _set("lf vote annotator worker rater source rule llm gpt model heuristic coder judge")
-_NUMBERED = re.compile(r"^(.*?)[_\-. ]?(\d+)$")
-_MISSING_NUMBERS = frozenset({"", "na", "nan", "n/a", "null", "none", "<na>", "-", "?"})
 
 
 @dataclass(frozen=True)
@@ -138,21 +103,21 @@ def detect(
         (FileRole.FEATURES, given.features),
     ):
         found += _listed(named, role, into, progress)
-    looks: list[_Look] = []
+    looks: list[Look] = []
     others: list[FilePlan] = []
     seen: dict[str, int] = {}
     for path, said in found:
         told = given.roles.get(path, said)
         if path in seen:  # named twice: as a file and by an option, which says more
             if told is not None:
-                looks = [_Look(one.table, told) if one.path == path else one for one in looks]
+                looks = [Look(one.table, told) if one.path == path else one for one in looks]
             continue
         seen[path] = 1
         plain = _unread(path, told)
         if plain is not None:
             others.append(plain)
             continue
-        looks.append(_Look(_sample(path, progress), told))
+        looks.append(Look(_sample(path, progress), told))
     for role, named in (
         (FileRole.RULES, given.rules),
         (FileRole.FUNCTIONS, given.functions),
@@ -233,7 +198,7 @@ def _unread(path: str, told: FileRole | None) -> FilePlan | None:
         return None
     if file.suffix.lower() == ".py":
         return FilePlan(path, FileRole.IGNORED, why="Python is only run when named: --functions")
-    if file.suffix.lower() in (".yaml", ".yml", ".toml") or "rules" in _words(file.stem):
+    if file.suffix.lower() in (".yaml", ".yml", ".toml") or "rules" in words_of(file.stem):
         return FilePlan(path, FileRole.RULES, why="called so")
     return None
 
@@ -244,239 +209,10 @@ def _sample(path: str, progress: Progress) -> Table:
     return formats.read_table(path, rows=_SOME if large else None, progress=progress)
 
 
-def _words(name: str) -> list[str]:
-    """
-    >>> _words("goldLabels_v2-final"), _words("tweet id")
-    (['gold', 'labels', 'v2', 'final'], ['tweet', 'id'])
-    """
-    parted = re.sub(r"([a-z])([A-Z])", r"\1_\2", name)
-    return [word for word in re.split(r"[^0-9A-Za-z]+", parted.lower()) if word]
-
-
-def numbers_of(column: pd.Series) -> pd.Series:
-    """A text column as numbers, NaN for missing ones and for words that mean so; all NaN where any other text is in it."""
-    values = pd.to_numeric(column, errors="coerce").astype(np.float64)
-    doubtful = column[values.isna() & column.notna()]
-    if any(value.strip().lower() not in _MISSING_NUMBERS for value in doubtful.unique().tolist()):
-        return pd.Series(np.nan, index=column.index, dtype=np.float64)
-    return values.where(np.isfinite(values))
-
-
-class _Column:
-    """What is known of a column of text."""
-
-    def __init__(self, name: str, values: pd.Series) -> None:
-        self.name, self.words = name, _words(name)
-        self.values = values.dropna()
-        self.n, self.n_filled = len(values), len(self.values)
-        self._all = values
-        self._head = [str(value) for value in self.values.iloc[:2000].tolist()]
-        self.mean_words = self._mean(len(text.split()) for text in self._head)
-        self.mean_length = self._mean(len(text) for text in self._head)
-        self.images = self._mean(text.lower().endswith(formats.IMAGE_SUFFIXES) for text in self._head) > 0.9
-        self.spaced = self._mean(any(map(str.isspace, text)) for text in self._head) > 0.2
-
-    def _mean(self, counts: Iterable[float]) -> float:
-        return sum(counts) / max(1, len(self._head))
-
-    def share(self, pattern: str, some: int = 2000) -> float:
-        """Share of the first values in which a pattern occurs."""
-        found = re.compile(pattern)
-        head = self._head[:some]
-        return sum(found.search(text) is not None for text in head) / max(1, len(head))
-
-    @cached_property
-    def distinct(self) -> int:
-        return int(self.values.nunique())
-
-    @cached_property
-    def kinds(self) -> frozenset[str]:
-        """The distinct values, where there are at most 200."""
-        return frozenset(self.values.unique().tolist()) if self.distinct <= 200 else frozenset()
-
-    @cached_property
-    def numbers(self) -> pd.Series:
-        """The values as numbers; all missing if any of them is none."""
-        return numbers_of(self._all)
-
-    @cached_property
-    def numeric(self) -> bool:
-        return bool(self.numbers.notna().any())
-
-    @property
-    def all_distinct(self) -> bool:
-        return 0 < self.n_filled == self.distinct
-
-    @property
-    def row_numbers(self) -> bool:
-        """Whether these are row numbers that were written with a table: they say nothing of the item, so they are never ids."""
-        return self.name == formats.NAMELESS or self.name.startswith("Unnamed:")
-
-    @property
-    def called_id(self) -> bool:
-        named = bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
-        return named and not self.row_numbers
-
-    @property
-    def codes(self) -> bool:
-        """Whether the values are codes such as numbers of items: distinct, short, without spaces, no fractions."""
-        if self.row_numbers or not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
-            return False
-        if not self.numeric:
-            return self.share(r"\d") > 0.5
-        counted = np.sort(self.numbers.to_numpy())
-        return bool(np.array_equal(counted, counted[0] + np.arange(len(counted)))) and len(counted) > 2
-
-    @property
-    def id_like(self) -> bool:
-        return (self.called_id and self.distinct > 0.9 * self.n_filled and not self.fractions) or self.codes
-
-    @cached_property
-    def fractions(self) -> bool:
-        held = self.numbers.dropna()
-        return bool((held != held.round()).any())
-
-    @property
-    def text(self) -> bool:
-        if self.numeric or self.images or self.n_filled == 0:
-            return False
-        varied = self.distinct > 0.3 * self.n_filled or self.distinct > 1000
-        named = bool(set(self.words) & _TEXT_NAMES)
-        sentences = self.mean_words >= 4 or (self.mean_length >= 40 and self.spaced)
-        unspaced = self.mean_length >= 12 and bool(
-            (self.values.iloc[:200].str.contains(r"[^\x00-\u02ff]")).mean() > 0.5
-        )
-        return varied and (sentences or unspaced or (named and (self.mean_words >= 1.5 or self.mean_length >= 15)))
-
-    @property
-    def called_label(self) -> bool:
-        return bool(self.words) and (self.words[-1] in _LABEL_NAMES or self.words[0] in _LABEL_NAMES)
-
-    @property
-    def called_gold(self) -> bool:
-        return bool(set(self.words) & _GOLD_WORDS)
-
-    @property
-    def gold_label(self) -> bool:
-        """Whether the name says that the labels are right: gold_label, truth."""
-        return self.called_gold and (self.called_label or len(self.words) == 1)
-
-    @property
-    def called_source(self) -> bool:
-        return bool(set(self.words) & _SOURCE_WORDS) or any(
-            word.startswith("lf") and word[2:].isdigit() for word in self.words
-        )
-
-    @property
-    def few(self) -> bool:
-        """Whether the values can be class names: few, each used repeatedly, short."""
-        most = max(2, min(100, self.n_filled // 2))
-        return 0 < self.distinct <= most and self.mean_length <= 60 and not self.fractions
-
-    @property
-    def classes(self) -> frozenset[str]:
-        return frozenset(kind for kind in self.kinds if kind.strip().lower() not in NO_VOTE)
-
-    @property
-    def silent_somewhere(self) -> bool:
-        return self.n_filled < self.n or "-1" in self.kinds
-
-
-class _Look:
-    """A file, what was said of it, and what is known of its columns."""
-
-    def __init__(self, table: Table, told: FileRole | None) -> None:
-        self.table, self.told = table, told
-        self.path = table.path
-        self.columns = {str(name): _Column(str(name), table.frame[name]) for name in table.frame.columns}
-        self.role = told
-        self.why = "given" if told else ""
-        file, part = formats.locate(self.path)
-        self.stem = part if part is not None and file.is_dir() else (file.name if file.is_dir() else file.stem)
-        self.words = _words(self.stem)
-
-    @property
-    def title(self) -> str:
-        return Path(self.path).name
-
-    def names_images(self, given: "Given") -> bool:
-        """Whether a column names images."""
-        return any(one.images or name in given.image for name, one in self.columns.items())
-
-    def long(self) -> dict[str, ColumnRole] | None:
-        """Roles of the columns if this is a long table of votes."""
-        names = list(self.columns)
-        voter = next(
-            (name for name in names if set(self.columns[name].words) & _VOTER_NAMES and self._plain(name)), None
-        )
-        if voter is None:
-            return None
-        rest = [name for name in names if name != voter]
-        vote = next((n for want in _VOTE_NAMES for n in rest if self.columns[n].words[-1:] == [want]), None)
-        if vote is None:
-            vote = next((n for n in rest if self.columns[n].called_label and self.columns[n].few), None)
-        rest = [name for name in rest if name != vote]
-        item = next((n for want in _ITEM_NAMES for n in rest if want in self.columns[n].words), None)
-        if item is None:  # the column whose values name the most rows
-            plain = [self.columns[n] for n in rest if not self.columns[n].text and not self.columns[n].fractions]
-            item = max(plain, key=lambda one: one.distinct).name if plain else None
-        if vote is None or item is None or not self.columns[vote].few:
-            return None
-        roles = {item: ColumnRole.ID, voter: ColumnRole.VOTER, vote: ColumnRole.VOTE}
-        likely = next((name for name in rest if set(self.columns[name].words) & {"probability", "prob"}), None)
-        if likely is not None and self.columns[likely].numeric:
-            roles[likely] = ColumnRole.PROBABILITY
-        return {name: roles.get(name, ColumnRole.IGNORED) for name in self.table.columns}
-
-    def _plain(self, name: str) -> bool:
-        """Whether a column called as a voter holds names of voters: each of them on several rows."""
-        column = self.columns[name]
-        return column.n_filled > 0 and not column.text and (column.distinct <= 0.7 * column.n_filled or column.n < 20)
-
-    def probabilities(self) -> tuple[str, ...]:
-        """Columns that are probabilities of classes: two or more that sum to 1 in each row."""
-        numeric = [
-            name
-            for name, one in self.columns.items()
-            if one.numeric and one.n_filled == one.n and one.numbers.between(0, 1).all() and not one.called_id
-        ]
-        if len(numeric) < 2:
-            return ()
-        total = np.sum([self.columns[name].numbers.to_numpy() for name in numeric], axis=0)
-        fractions = any(self.columns[name].fractions for name in numeric)
-        return tuple(numeric) if fractions and bool(np.all(np.abs(total - 1) < 0.02)) else ()
-
-    def numbered(self) -> tuple[str, ...]:
-        """Eight or more columns of numbers called e0, e1, …: an embedding."""
-        stems: dict[str, list[str]] = {}
-        for name, one in self.columns.items():
-            found = _NUMBERED.match(name)
-            if found and one.numeric and one.fractions:
-                stems.setdefault(found[1], []).append(name)
-        longest = max(stems.values(), key=len, default=[])
-        return tuple(longest) if len(longest) >= 8 else ()
-
-    def vote_vectors(self) -> tuple[str, ...]:
-        """Arrays of small whole numbers with −1, such as Snorkel's L."""
-        found = []
-        for name, values in self.table.vectors.items():
-            some = np.asarray(values[:2000])
-            whole = some.dtype.kind in "iu" or bool(np.all(some == np.round(some)))
-            if (
-                whole
-                and some.size
-                and some.min() >= -1
-                and some.max() <= 200
-                and (some.min() == -1 or name in ("L", "votes"))
-            ):
-                found.append(name)
-        return tuple(found)
-
-
 class _Detective:
     """Finds out roles, files before columns."""
 
-    def __init__(self, looks: list[_Look], others: list[FilePlan], given: Given) -> None:
+    def __init__(self, looks: list[Look], others: list[FilePlan], given: Given) -> None:
         self.looks, self.others, self.given = looks, others, given
         self.findings: list[Finding] = []
         self.item_ids: frozenset[str] = frozenset()
@@ -549,7 +285,7 @@ class _Detective:
             return frozenset(self.given.classes)
         found: set[str] = set()
         for look in self.looks:
-            named = {FileRole.TRUSTED, FileRole.TEST} & {look.told, _role_by_name(look)}
+            named = {FileRole.TRUSTED, FileRole.TEST} & {look.told, role_by_name(look)}
             if named and look.told in (None, FileRole.TRUSTED, FileRole.TEST):
                 label = self._label_column(look)
                 found |= look.columns[label].classes if label else set()
@@ -563,7 +299,7 @@ class _Detective:
     # files
 
     def _file_roles(self) -> None:
-        naming = [look for look in self.looks if look.table.media is None and look.names_images(self.given)]
+        naming = [look for look in self.looks if look.table.media is None and look.names_images(self.given.image)]
         for look in self.looks:
             if look.role is None and look.table.media is not None and naming:
                 look.role, look.why = FileRole.MEDIA, f"the images that {naming[0].title} names"
@@ -590,9 +326,9 @@ class _Detective:
                 if len(found) > len(there) / 2:
                     folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
-    def _file_role(self, look: _Look) -> tuple[FileRole, str]:
+    def _file_role(self, look: Look) -> tuple[FileRole, str]:
         """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
-        called = _role_by_name(look)
+        called = role_by_name(look)
         content = [name for name, one in look.columns.items() if one.text or one.images]
         label = self._label_column(look)
         long = look.long()
@@ -630,7 +366,7 @@ class _Detective:
             return FileRole.ITEMS, "a folder of images"
         return FileRole.ITEMS, f"has content: {', '.join(content[:3])}" if content else "has columns to learn from"
 
-    def _choose_items(self, undecided: list[_Look]) -> list[_Look]:
+    def _choose_items(self, undecided: list[Look]) -> list[Look]:
         """The items where no file looks like them: the one with the most content, else the rows of features."""
         told = {look.path for look in self.looks if look.told is not None}
         free = [look for look in self.looks if look.path not in told]
@@ -644,7 +380,7 @@ class _Detective:
         chosen.role, chosen.why = FileRole.ITEMS, "the file with the samples' content"
         return [chosen]
 
-    def _role_of_labels(self, look: _Look, items: list[_Look]) -> None:
+    def _role_of_labels(self, look: Look, items: list[Look]) -> None:
         """A file with an id and one label for each: trusted, if it names less than half of the items and is not called votes."""
         share = len(look.table) / max(1, sum(len(one.table) for one in items))
         has_trusted = any(one.role is FileRole.TRUSTED for one in self.looks)
@@ -661,7 +397,7 @@ class _Detective:
 
     # columns
 
-    def _id_column(self, look: _Look) -> str | None:
+    def _id_column(self, look: Look) -> str | None:
         """The column that names the items of a file; None if there is none.
 
         Of several, the one whose values are ids of the items; while these are not known, the one that other files have too,
@@ -685,18 +421,18 @@ class _Detective:
         if len(found) == 1:
             return found[0].name
 
-        def rank(one: _Column) -> tuple[float, bool, bool, int]:
+        def rank(one: Column) -> tuple[float, bool, bool, int]:
             return -self._known_ids(one), one.name not in elsewhere, one.words != ["id"], -one.distinct
 
         return min(found, key=rank).name
 
-    def _known_ids(self, column: _Column) -> float:
+    def _known_ids(self, column: Column) -> float:
         """Share of a column's values that are ids of items, in tenths; 0 while the items are not known."""
         if not self.item_ids:
             return 0.0
         return round(sum(value in self.item_ids for value in column.values.tolist()) / max(1, column.n_filled), 1)
 
-    def _label_column(self, look: _Look) -> str | None:
+    def _label_column(self, look: Look) -> str | None:
         """The column with the label of a row; None if there is none."""
         if self.given.truth in look.columns:
             return self.given.truth
@@ -714,7 +450,7 @@ class _Detective:
             found = few[-1]
         return None if found is None else found.name
 
-    def _sources(self, look: _Look, key: str | None) -> tuple[str, ...]:
+    def _sources(self, look: Look, key: str | None) -> tuple[str, ...]:
         """Columns with votes of sources: called so, or with the class names as values."""
         found = []
         for name, one in look.columns.items():
@@ -724,19 +460,17 @@ class _Detective:
             numbers = bool(classes) and all(kind.lstrip("-").isdecimal() for kind in classes)
             in_classes = bool(classes) and bool(self.classes) and classes <= self.classes
             if (
-                (one.called_source and _class_numbers_or(classes, self.classes))
+                (one.called_source and can_be_votes(classes, self.classes))
                 or (in_classes and (not numbers or one.silent_somewhere or one.called_label))
                 or look.role is FileRole.VOTES
                 or (one.called_label and len(one.words) > 1 and in_classes)
             ):
                 found.append(name)
         if not self.classes and len(found) == 0:
-            found = _same_values(
-                [one for name, one in look.columns.items() if name != key and one.few and not one.text]
-            )
+            found = same_values([one for name, one in look.columns.items() if name != key and one.few and not one.text])
         return tuple(found)
 
-    def _columns(self, look: _Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
+    def _columns(self, look: Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
         if look.role is FileRole.MEDIA:
             return {}
         roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
@@ -768,10 +502,10 @@ class _Detective:
             self._items(look, roles, content)
         return roles
 
-    def _wide_told(self, look: _Look) -> bool:
+    def _wide_told(self, look: Look) -> bool:
         return ColumnRole.SOURCE in self.given.column_roles.get(look.path, {}).values()
 
-    def _content(self, look: _Look, roles: dict[str, ColumnRole], content: Mapping[str, ColumnRole]) -> None:
+    def _content(self, look: Look, roles: dict[str, ColumnRole], content: Mapping[str, ColumnRole]) -> None:
         """Columns of a trusted or test file: as those of the items with the same name; of its own where there are none."""
         kept = (
             ColumnRole.TEXT,
@@ -785,7 +519,7 @@ class _Detective:
             if roles[name] is ColumnRole.IGNORED and content.get(name) in kept:
                 roles[name] = content[name]
 
-    def _items(self, look: _Look, roles: dict[str, ColumnRole], before: Mapping[str, ColumnRole]) -> None:
+    def _items(self, look: Look, roles: dict[str, ColumnRole], before: Mapping[str, ColumnRole]) -> None:
         given = self.given
         for names, role in (
             (given.ignored, ColumnRole.IGNORED),
@@ -839,9 +573,10 @@ class _Detective:
                 readable,
             )
 
-    def _splits_and_labels(self, look: _Look, roles: dict[str, ColumnRole], free: Mapping[str, _Column]) -> None:
+    def _splits_and_labels(self, look: Look, roles: dict[str, ColumnRole], free: Mapping[str, Column]) -> None:
         split = next(
-            (n for n, one in free.items() if one.words[-1:] in (["split"], ["fold"], ["subset"]) and _splits(one)), None
+            (n for n, one in free.items() if one.words[-1:] in (["split"], ["fold"], ["subset"]) and is_split(one)),
+            None,
         )
         if split is not None and self.given.split is None:
             roles[split] = ColumnRole.SPLIT
@@ -859,11 +594,14 @@ class _Detective:
                 roles[name] = ColumnRole.LABEL
         labels = [n for n, one in free.items() if one.called_label and one.few and roles[n] is ColumnRole.IGNORED]
         if look.table.media is not None and "folder" in free and roles["folder"] is ColumnRole.IGNORED:
-            labels.append("folder")
+            of_classes = not self.classes or bool(
+                self.classes & free["folder"].classes
+            )  # else folders of some other kind
+            labels += ["folder"] if of_classes else []
         if labels and not self.given.labels:
             self._role_of_label(look, roles, labels[0], free[labels[0]])
 
-    def _role_of_label(self, look: _Look, roles: dict[str, ColumnRole], name: str, column: _Column) -> None:
+    def _role_of_label(self, look: Look, roles: dict[str, ColumnRole], name: str, column: Column) -> None:
         """A column called label in the items: known to be right if most rows have none and nothing else is trusted."""
         trusted = any(one.role is FileRole.TRUSTED for one in self.looks) or self.given.truth is not None
         known = sum(column.values != "-1")
@@ -884,7 +622,7 @@ class _Detective:
             )
         self._note("label-role", message, [name])
 
-    def _remaining(self, look: _Look, roles: dict[str, ColumnRole], rest: list[str], has_content: bool) -> None:
+    def _remaining(self, look: Look, roles: dict[str, ColumnRole], rest: list[str], has_content: bool) -> None:
         """Columns that are nothing else: learned from where there is no text and no image, else shown; ids are never features."""
         id_like = [name for name in rest if look.columns[name].id_like]
         roles |= dict.fromkeys(id_like, ColumnRole.SHOWN)
@@ -898,40 +636,6 @@ class _Detective:
                 f"change that: --columns {','.join(others[:5])}",
                 others,
             )
-
-
-def _class_numbers_or(found: frozenset[str], classes: frozenset[str]) -> bool:
-    """Whether the values of a column that is called a source can be votes: class names, or numbers of classes."""
-    if not classes or not found:
-        return True
-    return bool(found & classes) or all(kind.isdecimal() and int(kind) < max(len(classes), 2) for kind in found)
-
-
-def _same_values(columns: list[_Column]) -> list[str]:
-    """Two or more columns with the same few values, words or with −1 for none: votes, where no class names are known."""
-    sets: dict[frozenset[str], list[_Column]] = {}
-    for one in columns:
-        words = not all(kind.lstrip("-").isdecimal() for kind in one.classes)
-        if one.classes and (words or "-1" in one.kinds) and not one.called_gold and not _splits(one):
-            sets.setdefault(one.classes, []).append(one)
-    most = max(sets, key=lambda kinds: (len(sets[kinds]), len(kinds)), default=frozenset[str]())
-    if len(sets.get(most, [])) < 2:
-        return []
-    return [one.name for kinds, held in sets.items() for one in held if kinds <= most]
-
-
-def _splits(column: _Column) -> bool:
-    kinds = {kind.strip().lower() for kind in column.kinds}
-    return bool(kinds) and len(kinds) <= 5 and kinds <= set(SPLITS) - {"0"}
-
-
-def _role_by_name(look: _Look) -> FileRole | None:
-    return next((role for role, words in _FILE_WORDS.items() if words & set(look.words)), None)
-
-
-def len_of(look: _Look) -> int:
-    """Rows of a file."""
-    return len(look.table)
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:

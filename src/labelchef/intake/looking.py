@@ -3,7 +3,7 @@
 import pandas as pd
 
 from labelchef.domain.intake import Plan, Preview, PreviewRow
-from labelchef.intake.joining import PROBABILITY
+from labelchef.intake.casting import PROBABILITY
 from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io.formats import text_of
 

@@ -7,6 +7,7 @@ lists of d ≥ 2 numbers          vectors (n, d)         other lists and records
 class numbers with names (`datasets.ClassLabel`)       the names
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ def read_dataset(folder: Path, rows: int | None, progress: Progress) -> Columns:
             f"{folder}: reading a folder of datasets needs the library; pip install 'labelchef[datasets]'",
             code="datasets",
         ) from None
+    _check_files(folder)
     held = datasets.load_from_disk(str(folder))
     if not isinstance(held, datasets.Dataset):
         raise unusable(f"{folder} holds several splits; name one as {folder}#train")
@@ -79,6 +81,18 @@ def read_dataset(folder: Path, rows: int | None, progress: Progress) -> Columns:
         held = held.select(range(min(rows, len(held))))
     pieces = held.with_format("arrow").iter(batch_size=CHUNK)
     return _collect(folder, pieces, rows, names, progress, len(held), held.data.schema)
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse a folder whose list of files names any outside of it."""
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    listed = [*(state.get("_data_files") or ()), *(state.get("_indices_files") or ())]
+    names = [str(one["filename"]) for one in listed]
+    outside = next((name for name in names if name != Path(name).name or "\\" in name), None)
+    if outside is not None:
+        raise unusable(
+            f"{folder}: state.json names the file {outside!r}; expected files in the folder. Save the data set again"
+        )
 
 
 def _collect(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from labelchef.domain.errors import InvalidInputError, StoreError
+from labelchef.domain.errors import InvalidInputError, LabelchefError, StoreError
 
 
 def moment(seconds: float) -> datetime:
@@ -31,3 +31,22 @@ def writing_to(
     except OSError as error:
         what = f"{error.filename or place} cannot be written: {error.strerror or error}; {remedy}"
         raise kind(what, code="disk_full" if error.errno == errno.ENOSPC else code) from None
+
+
+def below(text: str, folder: Path) -> str:
+    """A message that names files as those know them who sent them, not where the server keeps them.
+
+    >>> below("/srv/home/x/votes.csv is empty", Path("/srv/home/x"))
+    'votes.csv is empty'
+    """
+    return text.replace(f"{folder}/", "").replace(str(folder), "the files")
+
+
+@contextlib.contextmanager
+def told_below(folder: Path) -> Iterator[None]:
+    """Errors name files as those know them who sent them."""
+    try:
+        yield
+    except LabelchefError as error:
+        error.args = (below(str(error), folder), *error.args[1:])
+        raise

@@ -17,7 +17,9 @@ trusted rows is not in the paper: it orders the proposals before anything is ans
 
     t_j = log[(right_j + s f_c) / (wrong_j + s (1 − f_c))] − log[f_c / (1 − f_c)],   s = 2, f_c the share of class c_j
 
-and is 0 where no trusted row has the word, or where there are none.
+and is 0 where no trusted row has the word, or where there are none. So rules that fit the trusted rows by chance are proposed
+first, and the votes of useful rules on trusted rows look better than they are. `use_trusted=False` orders without trusted
+rows, and finds fewer useful rules.
 
 **Model of usefulness.** Bayesian logistic regression with the approximation of Laplace (the paper: bagged neural networks):
 
@@ -34,8 +36,8 @@ random, except the order among equals, which is that of the seed.
     active search   argmax μ_j                           (the paper's IWS-AS)
     straddle        argmax 1.96 σ_j − |μ_j − r|          (IWS-LSE), r = 0.5
 
-Active search finds most useful rules, but many of them match the same rows: of 50 rules for comments on videos 47 were useful,
-and all together voted on 16 % of the rows; by `coverage` 33 were useful and voted on 79 %.
+Active search finds most useful rules, but many of them match the same rows: on one split of comments on videos 47 of 50 were
+useful, and all together voted on 16 % of the rows; by `coverage` 33 were useful and voted on 79 %.
 
 A word that has a useful rule is not proposed for other classes. **The final set** is what the person found useful (IWS-AS),
 and with `predicted` also the rules of which μ_j ≥ r is believed, largest μ_j · coverage first, at most so many (IWS-LSE-a, -ac).

@@ -21,7 +21,7 @@ from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
-from labelchef.web.api.exchange import DATASET_FORMATS, TableFormat
+from labelchef.web.api.exchange import TableFormat, installed_formats
 from labelchef.web.forms import ENCODERS
 from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
 from labelchef.web.problems import WebError
@@ -155,7 +155,7 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
     elif part == "export":
         values["model_formats"] = exchange.model_formats()
         values["table_formats"] = [one.value for one in TableFormat]
-        values["dataset_formats"] = [str(one) for one in DATASET_FORMATS]
+        values["dataset_formats"] = installed_formats()
         values["tools"] = [one.title for one in FORMATS.values() if one.people]
     elif part == "sources":
         values["about_sources"] = ABOUT_SOURCES

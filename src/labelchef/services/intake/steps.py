@@ -5,14 +5,14 @@ What `folders` keeps is enough to go on: after a restart the files are read agai
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
 from labelchef.campaign.start import check_choices
 from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.errors import ConflictError, InvalidInputError, LabelchefError, NotFoundError
+from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.intake import (
     ColumnRole,
     FileRole,
@@ -35,7 +35,7 @@ from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
 from labelchef.services.intake.jobs import Read
 from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
-from labelchef.services.shared import moment, writing_to
+from labelchef.services.shared import below, moment, told_below, writing_to
 from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
@@ -218,7 +218,7 @@ def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
     """Detect roles, apply what the user said, join. The plan is kept even where the rows cannot be joined."""
     record = folders.read(ws, intake)
     root = folders.files_of(ws, intake, record)
-    with _told_without(root):
+    with told_below(root):
         if record.folder is None:
             folders.unpack(root, progress)
         plan = _planned(root, record, progress)
@@ -241,7 +241,7 @@ def _read_rules(ws: Workspace, intake: str, progress: Progress) -> Read:
     if job is None or job.read is None or job.read.raw is None:
         return _read(ws, intake, progress)
     root = folders.files_of(ws, intake, record)
-    with _told_without(root):
+    with told_below(root):
         return _looked_at(job.read, _planned(root, record, progress), record, root)
 
 
@@ -274,7 +274,7 @@ def _make(
     record, job = folders.read(ws, intake), jobs.find(ws, intake)
     root = folders.files_of(ws, intake, record)
     read = None if job is None else job.read
-    with _told_without(root):
+    with told_below(root):
         if read is None or read.raw is None:
             read = _joined(_planned(root, record, progress), progress)
         assert read.raw is not None, "just joined"
@@ -324,21 +324,7 @@ def _absolute(path: str, root: Path) -> str:
 def _shown(found: Preview, root: Path) -> Preview:
     """The preview without names of the server's folders."""
     findings = tuple(
-        replace(one, message=_without(one.message, root), examples=tuple(_without(text, root) for text in one.examples))
+        replace(one, message=below(one.message, root), examples=tuple(below(text, root) for text in one.examples))
         for one in found.findings
     )
     return replace(found, plan=_renamed(found.plan, root), findings=findings)
-
-
-def _without(text: str, root: Path) -> str:
-    return text.replace(f"{root}/", "").replace(str(root), "the files")
-
-
-@contextlib.contextmanager
-def _told_without(root: Path) -> Iterator[None]:
-    """Errors name files as the user knows them."""
-    try:
-        yield
-    except LabelchefError as error:
-        error.args = (_without(str(error), root), *error.args[1:])
-        raise

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from labelchef.exchange.records import Format as ToolFormat
 from labelchef.io.archives import is_zip, unpack
 from labelchef.services import campaigns, exchange, importing, take_home, trained
 from labelchef.services.compare import comparing
+from labelchef.services.shared import told_below
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
@@ -55,6 +57,14 @@ _TYPES = {
 _MODEL_TYPE, _JSON_TYPE, _ZIP_TYPE = "application/octet-stream", "application/json", "application/zip"
 DATASET_FORMATS = (*TableFormat, *FORMATS)
 """Names of the formats of the data set: tables, and files of other tools."""
+
+
+def installed_formats() -> list[str]:
+    """Those of `DATASET_FORMATS` that can be written here: some need an extra."""
+    missing = {name for name, one in FORMATS.items() if one.extra is not None and find_spec(one.extra) is None}
+    return [str(name) for name in DATASET_FORMATS if name not in missing]
+
+
 Format = Annotated[TableFormat, Query(description="Format of the file.")]
 MOST_LINES = 1000
 """Of an import, in the answer."""
@@ -72,7 +82,9 @@ _TABLE: dict[str, Any] = {
     "/export/dataset",
     (409, "preparing", "there is no model yet"),
     (422, "format", "no such format"),
+    (422, "exchange", "the rows do not fit the format; the detail says why"),
     (422, "datasets", "the extra labelchef[datasets] is not installed"),
+    (422, "cleanlab", "the extra labelchef[cleanlab] is not installed"),
     response_class=FileResponse,
     responses={200: {"description": "The file.", "content": {**_CONTENT, _JSON_TYPE: _TEXT, _ZIP_TYPE: _BINARY}}},
 )
@@ -136,7 +148,8 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
             (folder / stem).mkdir()
         path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
-        kind = {".json": _JSON_TYPE, ".jsonl": _TYPES[TableFormat.JSONL]}.get(path.suffix, _MODEL_TYPE)
+        types = {f".{one}": kind for one, kind in _TYPES.items()}
+        kind = {".json": _JSON_TYPE, **types}.get(path.suffix, _MODEL_TYPE)
         if path.is_dir() or len(list(path.parent.iterdir())) > 1:
             with told_as_store_errors():
                 path, kind = Path(shutil.make_archive(str(folder / "all"), "zip", folder / stem)), _ZIP_TYPE
@@ -170,7 +183,7 @@ def import_votes(
     dry_run: Annotated[bool, Form(description="Check the file; store nothing.")] = False,
 ) -> ImportReport:
     """Import votes of another tool: what became of each line, of at most 1,000. If one cannot be used, nothing is stored."""
-    with upload_folder() as folder:
+    with upload_folder() as folder, told_below(folder):
         report = importing.import_votes(ws, campaign, _unpacked(saved(folder, file)), dry_run=dry_run)
     return replace(report, lines=report.lines[:MOST_LINES])
 

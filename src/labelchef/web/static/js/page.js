@@ -83,7 +83,7 @@ const AFTER = {
     const { read, ...became } = answer.counts;
     const parts = Object.entries(became).map(([name, n]) => `${n} ${name}`).join(", ");
     tell(form, `${answer.dry_run ? "Nothing is stored yet. Of" : "Of"} ${read} lines: ${parts || "nothing to do"}.`, "good");
-    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "wrap" : "right" }, String(value)));
+    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "short" : "right" }, String(value)));
     const rows = answer.lines.map((one) => el("tr", {}, ...cells(one)));
     const head = ["Line", "Item", "Who", answer.dry_run ? "Would be" : "Became"].map((word, k) => el("th", { scope: "col", class: k ? null : "right" }, word));
     const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));

@@ -1,0 +1,332 @@
+"""What is known of a file and its columns before their roles are: names, kinds of values, forms of tables."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from labelchef.domain.intake import ColumnRole, FileRole
+from labelchef.io import formats
+from labelchef.io.formats import Table
+
+NO_LABEL = frozenset({"", "-1"})
+"""Texts that are never a label."""
+NO_VOTE = NO_LABEL | {"abstain", "none", "null", "nan", "na", "n/a", "<na>"}
+"""In lower case: texts that are no vote, unless a class is called so."""
+SPLITS: Mapping[str, str] = {
+    **dict.fromkeys(("train", "training", "unlabeled", "unlabelled", "0"), "train"),
+    **dict.fromkeys(("valid", "validation", "val", "dev", "trusted", "gold"), "trusted"),
+    **dict.fromkeys(("test", "holdout", "eval"), "test"),
+}
+"""What the values of a split column stand for."""
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_FILE_WORDS: Mapping[FileRole, frozenset[str]] = {
+    FileRole.TEST: _set("test holdout eval evaluation"),
+    FileRole.TRUSTED: _set("trusted gold golden dev valid validation val expert experts verified truth"),
+    FileRole.VOTES: _set(
+        "vote votes lf lfs annotation annotations judgment judgments judgement judgements crowd worker workers annotators answers"
+    ),
+    FileRole.WEAK: _set("weak prob probs proba probabilities soft"),
+    FileRole.FEATURES: _set("features feature embeddings embedding emb vectors encoded"),
+    FileRole.ITEMS: _set("items data train training unlabeled unlabelled samples dataset"),
+}
+_ID_NAMES = _set("id key uid uuid guid index idx row item sample example document doc task unit")
+_ITEM_NAMES = ("item", "task", "row", "example", "sample", "unit", "document", "doc", "id", "x")
+_VOTER_NAMES = _set("source worker annotator voter rater labeler labeller lf user performer judge coder")
+_VOTE_NAMES = ("label", "vote", "answer", "class", "judgment", "judgement", "value", "annotation", "rating", "choice")
+_TEXT_NAMES = _set(
+    "text review tweet content body sentence comment message question title description document utterance abstract email "
+    "headline summary post caption transcript prompt"
+)
+_LABEL_NAMES = _set("label labels class category target y sentiment topic intent annotation tag")
+_GOLD_WORDS = _set("gold golden true truth trusted expert verified correct")
+_SOURCE_WORDS = _set("lf vote annotator worker rater source rule llm gpt model heuristic coder judge")
+_NUMBERED = re.compile(r"^(.*?)[_\-. ]?(\d+)$")
+_MISSING_NUMBERS = frozenset({"", "na", "nan", "n/a", "null", "none", "<na>", "-", "?"})
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, in lower case.
+
+    >>> words_of("goldLabels_v2-final"), words_of("tweet id")
+    (['gold', 'labels', 'v2', 'final'], ['tweet', 'id'])
+    """
+    parted = re.sub(r"([a-z])([A-Z])", r"\1_\2", name)
+    return [word for word in re.split(r"[^0-9A-Za-z]+", parted.lower()) if word]
+
+
+def numbers_of(column: pd.Series) -> pd.Series:
+    """A text column as numbers, NaN for missing ones and for words that mean so; all NaN where any other text is in it."""
+    values = pd.to_numeric(column, errors="coerce").astype(np.float64)
+    doubtful = column[values.isna() & column.notna()]
+    if any(value.strip().lower() not in _MISSING_NUMBERS for value in doubtful.unique().tolist()):
+        return pd.Series(np.nan, index=column.index, dtype=np.float64)
+    return values.where(np.isfinite(values))
+
+
+class Column:
+    """What is known of a column of text."""
+
+    def __init__(self, name: str, values: pd.Series) -> None:
+        self.name, self.words = name, words_of(name)
+        self.values = values.dropna()
+        self.n, self.n_filled = len(values), len(self.values)
+        self._all = values
+        self._head = [str(value) for value in self.values.iloc[:2000].tolist()]
+        self.mean_words = self._mean(len(text.split()) for text in self._head)
+        self.mean_length = self._mean(len(text) for text in self._head)
+        self.images = self._mean(text.lower().endswith(formats.IMAGE_SUFFIXES) for text in self._head) > 0.9
+        self.spaced = self._mean(any(map(str.isspace, text)) for text in self._head) > 0.2
+
+    def _mean(self, counts: Iterable[float]) -> float:
+        return sum(counts) / max(1, len(self._head))
+
+    def share(self, pattern: str, some: int = 2000) -> float:
+        """Share of the first values in which a pattern occurs."""
+        found = re.compile(pattern)
+        head = self._head[:some]
+        return sum(found.search(text) is not None for text in head) / max(1, len(head))
+
+    @cached_property
+    def distinct(self) -> int:
+        """Distinct values."""
+        return int(self.values.nunique())
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The distinct values, where there are at most 200."""
+        return frozenset(self.values.unique().tolist()) if self.distinct <= 200 else frozenset()
+
+    @cached_property
+    def numbers(self) -> pd.Series:
+        """The values as numbers; all missing if any of them is none."""
+        return numbers_of(self._all)
+
+    @cached_property
+    def numeric(self) -> bool:
+        """Whether everything in it is a number, or says that there is none."""
+        return bool(self.numbers.notna().any())
+
+    @property
+    def all_distinct(self) -> bool:
+        """Whether no value occurs twice."""
+        return 0 < self.n_filled == self.distinct
+
+    @property
+    def row_numbers(self) -> bool:
+        """Whether these are row numbers that were written with a table: they say nothing of the item, so they are never ids."""
+        return self.name == formats.NAMELESS or self.name.startswith("Unnamed:")
+
+    @property
+    def called_id(self) -> bool:
+        """Whether the name says that it is an id."""
+        named = bool(self.words) and (self.words[-1] in _ID_NAMES or self.words[0] in ("id", "uuid", "uid", "guid"))
+        return named and not self.row_numbers
+
+    @property
+    def codes(self) -> bool:
+        """Whether the values are codes such as numbers of items: distinct, short, without spaces, no fractions."""
+        if self.row_numbers or not self.all_distinct or self.n_filled < self.n or self.mean_length > 64 or self.spaced:
+            return False
+        if not self.numeric:
+            return self.share(r"\d") > 0.5
+        counted = np.sort(self.numbers.to_numpy())
+        return bool(np.array_equal(counted, counted[0] + np.arange(len(counted)))) and len(counted) > 2
+
+    @property
+    def id_like(self) -> bool:
+        """Whether it is an id by its name or by its values: nothing to learn from."""
+        return (self.called_id and self.distinct > 0.9 * self.n_filled and not self.fractions) or self.codes
+
+    @cached_property
+    def fractions(self) -> bool:
+        """Whether it holds numbers that are not whole."""
+        held = self.numbers.dropna()
+        return bool((held != held.round()).any())
+
+    @property
+    def text(self) -> bool:
+        """Whether its values are sentences that differ from row to row."""
+        if self.numeric or self.images or self.n_filled == 0:
+            return False
+        varied = self.distinct > 0.3 * self.n_filled or self.distinct > 1000
+        named = bool(set(self.words) & _TEXT_NAMES)
+        sentences = self.mean_words >= 4 or (self.mean_length >= 40 and self.spaced)
+        unspaced = self.mean_length >= 12 and bool(
+            (self.values.iloc[:200].str.contains(r"[^\x00-\u02ff]")).mean() > 0.5
+        )
+        return varied and (sentences or unspaced or (named and (self.mean_words >= 1.5 or self.mean_length >= 15)))
+
+    @property
+    def called_label(self) -> bool:
+        """Whether the name says that it is a label."""
+        return bool(self.words) and (self.words[-1] in _LABEL_NAMES or self.words[0] in _LABEL_NAMES)
+
+    @property
+    def called_gold(self) -> bool:
+        """Whether the name says that something in it is right."""
+        return bool(set(self.words) & _GOLD_WORDS)
+
+    @property
+    def gold_label(self) -> bool:
+        """Whether the name says that the labels are right: gold_label, truth."""
+        return self.called_gold and (self.called_label or len(self.words) == 1)
+
+    @property
+    def called_source(self) -> bool:
+        """Whether the name says that it is a source."""
+        return bool(set(self.words) & _SOURCE_WORDS) or any(
+            word.startswith("lf") and word[2:].isdigit() for word in self.words
+        )
+
+    @property
+    def few(self) -> bool:
+        """Whether the values can be class names: few, each used repeatedly, short."""
+        most = max(2, min(100, self.n_filled // 2))
+        return 0 < self.distinct <= most and self.mean_length <= 60 and not self.fractions
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The values that can be class names."""
+        return frozenset(kind for kind in self.kinds if kind.strip().lower() not in NO_VOTE)
+
+    @property
+    def silent_somewhere(self) -> bool:
+        """Whether it says nothing of some rows."""
+        return self.n_filled < self.n or "-1" in self.kinds
+
+
+class Look:
+    """A file, what was said of it, and what is known of its columns."""
+
+    def __init__(self, table: Table, told: FileRole | None) -> None:
+        self.table, self.told = table, told
+        self.path = table.path
+        self.columns = {str(name): Column(str(name), table.frame[name]) for name in table.frame.columns}
+        self.role = told
+        self.why = "given" if told else ""
+        file, part = formats.locate(self.path)
+        self.stem = part if part is not None and file.is_dir() else (file.name if file.is_dir() else file.stem)
+        self.words = words_of(self.stem)
+
+    @property
+    def title(self) -> str:
+        """The file's name, for messages."""
+        return Path(self.path).name
+
+    def names_images(self, told: Sequence[str] = ()) -> bool:
+        """Whether a column names images, or is told to."""
+        return any(one.images or name in told for name, one in self.columns.items())
+
+    def long(self) -> dict[str, ColumnRole] | None:
+        """Roles of the columns if this is a long table of votes."""
+        names = list(self.columns)
+        voter = next(
+            (name for name in names if set(self.columns[name].words) & _VOTER_NAMES and self._plain(name)), None
+        )
+        if voter is None:
+            return None
+        rest = [name for name in names if name != voter]
+        vote = next((n for want in _VOTE_NAMES for n in rest if self.columns[n].words[-1:] == [want]), None)
+        if vote is None:
+            vote = next((n for n in rest if self.columns[n].called_label and self.columns[n].few), None)
+        rest = [name for name in rest if name != vote]
+        item = next((n for want in _ITEM_NAMES for n in rest if want in self.columns[n].words), None)
+        if item is None:  # the column whose values name the most rows
+            plain = [self.columns[n] for n in rest if not self.columns[n].text and not self.columns[n].fractions]
+            item = max(plain, key=lambda one: one.distinct).name if plain else None
+        if vote is None or item is None or not self.columns[vote].few:
+            return None
+        roles = {item: ColumnRole.ID, voter: ColumnRole.VOTER, vote: ColumnRole.VOTE}
+        likely = next((name for name in rest if set(self.columns[name].words) & {"probability", "prob"}), None)
+        if likely is not None and self.columns[likely].numeric:
+            roles[likely] = ColumnRole.PROBABILITY
+        return {name: roles.get(name, ColumnRole.IGNORED) for name in self.table.columns}
+
+    def _plain(self, name: str) -> bool:
+        """Whether a column called as a voter holds names of voters: each of them on several rows."""
+        column = self.columns[name]
+        return column.n_filled > 0 and not column.text and (column.distinct <= 0.7 * column.n_filled or column.n < 20)
+
+    def probabilities(self) -> tuple[str, ...]:
+        """Columns that are probabilities of classes: two or more that sum to 1 in each row."""
+        numeric = [
+            name
+            for name, one in self.columns.items()
+            if one.numeric and one.n_filled == one.n and one.numbers.between(0, 1).all() and not one.called_id
+        ]
+        if len(numeric) < 2:
+            return ()
+        total = np.sum([self.columns[name].numbers.to_numpy() for name in numeric], axis=0)
+        fractions = any(self.columns[name].fractions for name in numeric)
+        return tuple(numeric) if fractions and bool(np.all(np.abs(total - 1) < 0.02)) else ()
+
+    def numbered(self) -> tuple[str, ...]:
+        """Eight or more columns of numbers called e0, e1, …: an embedding."""
+        stems: dict[str, list[str]] = {}
+        for name, one in self.columns.items():
+            found = _NUMBERED.match(name)
+            if found and one.numeric and one.fractions:
+                stems.setdefault(found[1], []).append(name)
+        longest = max(stems.values(), key=len, default=[])
+        return tuple(longest) if len(longest) >= 8 else ()
+
+    def vote_vectors(self) -> tuple[str, ...]:
+        """Arrays of small whole numbers with −1, such as Snorkel's L."""
+        found = []
+        for name, values in self.table.vectors.items():
+            some = np.asarray(values[:2000])
+            whole = some.dtype.kind in "iu" or bool(np.all(some == np.round(some)))
+            if (
+                whole
+                and some.size
+                and some.min() >= -1
+                and some.max() <= 200
+                and (some.min() == -1 or name in ("L", "votes"))
+            ):
+                found.append(name)
+        return tuple(found)
+
+
+def can_be_votes(found: frozenset[str], classes: frozenset[str]) -> bool:
+    """Whether the values of a column that is called a source can be votes: class names, or numbers of classes."""
+    if not classes or not found:
+        return True
+    return bool(found & classes) or all(kind.isdecimal() and int(kind) < max(len(classes), 2) for kind in found)
+
+
+def same_values(columns: list[Column]) -> list[str]:
+    """Two or more columns with the same few values, words or with −1 for none: votes, where no class names are known."""
+    sets: dict[frozenset[str], list[Column]] = {}
+    for one in columns:
+        words = not all(kind.lstrip("-").isdecimal() for kind in one.classes)
+        if one.classes and (words or "-1" in one.kinds) and not one.called_gold and not is_split(one):
+            sets.setdefault(one.classes, []).append(one)
+    most = max(sets, key=lambda kinds: (len(sets[kinds]), len(kinds)), default=frozenset[str]())
+    if len(sets.get(most, [])) < 2:
+        return []
+    return [one.name for kinds, held in sets.items() for one in held if kinds <= most]
+
+
+def is_split(column: Column) -> bool:
+    """Whether the values are names of parts: train, valid, test."""
+    kinds = {kind.strip().lower() for kind in column.kinds}
+    return bool(kinds) and len(kinds) <= 5 and kinds <= set(SPLITS) - {"0"}
+
+
+def role_by_name(look: Look) -> FileRole | None:
+    """The role that the file's name says."""
+    return next((role for role, words in _FILE_WORDS.items() if words & set(look.words)), None)
+
+
+def len_of(look: Look) -> int:
+    """Rows of a file."""
+    return len(look.table)
