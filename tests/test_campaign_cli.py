@@ -102,7 +102,7 @@ def test_accounts_by_command(folder: Path, tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[list[object], str]] = {
-    "no files": (["init", "X"], "--features is missing"),
+    "no files": (["init", "X"], "no data was named"),
     "no name": (["init", "--folder", "FOLDER"], "no name"),
     "no folder": (["init", "X", "--folder", "nowhere"], "there is no folder nowhere"),
     "strategy": (["init", "X", "--folder", "FOLDER", "--strategy", "nine"], "unknown strategy"),
