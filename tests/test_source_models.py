@@ -223,6 +223,7 @@ def test_dawid_skene_equals_crowd_kit() -> None:
 
 @pytest.mark.parametrize("C", [2, 3])
 @pytest.mark.parametrize("alternations", [1, 4, 10])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:crowdkit", "ignore:.*:pandas.errors.Pandas4Warning")
 def test_dawid_skene_equals_its_dense_form_and_crowd_kit_where_it_is_there(
     rng: np.random.Generator, C: int, alternations: int
 ) -> None:
