@@ -461,7 +461,7 @@ def test_memory_grows_by_a_fraction_of_the_features(rng: np.random.Generator) ->
         tracemalloc.stop()
     assert peaks[1] - peaks[0] <= 0.25 * X[20_000:].nbytes
     assert (
-        peaks[0] <= 8 * 257**2 + 7 * 8 * (ROWS + 500) * 256 + 0.25 * X[:20_000].nbytes
+        peaks[0] <= 8 * 257**2 + 9 * 8 * (ROWS + 500) * 256 + 0.25 * X[:20_000].nbytes
     )  # the choice is made on few samples, and so is the judging
 
 

@@ -24,7 +24,7 @@ def files_of(folder: Path) -> list[tuple[str, Any]]:
 
 def test_every_selector_can_be_chosen_on_the_page(as_person: Sign, people: Any) -> None:
     page = as_person("lead").get("/new").text
-    for form in ("files", "folder"):
+    for form in ("set", "arrays"):
         menu = page.split(f'<select id="{form}-selector" name="settings.selector"')[1].split("</select>")[0]
         for name in SELECTORS:
             assert f'<option value="{name}"' in menu
