@@ -284,7 +284,8 @@ class Look:
         found = []
         for name, values in self.table.vectors.items():
             some = np.asarray(values[:2000])
-            whole = some.dtype.kind in "iu" or bool(np.all(some == np.round(some)))
+            with np.errstate(invalid="ignore"):  # a file may hold anything
+                whole = some.dtype.kind in "iu" or bool(np.all(some == np.round(some)))
             if (
                 whole
                 and some.size
