@@ -321,7 +321,7 @@ def read_archive(path: Path) -> ModelArchive:
         version = meta.get("format", 1)
     except Exception as error:  # every way in which a file can fail to be a model
         raise InvalidInputError(
-            f"{path} is no labelchef model: {str(error) or type(error).__name__}; expected a model.npz that labelchef wrote",
+            f"{path} is no labelchef model ({type(error).__name__}); expected a model.npz that labelchef wrote",
             code="file",
         ) from None
     if version not in (1, FORMAT):

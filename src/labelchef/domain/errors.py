@@ -84,5 +84,9 @@ class MissingClassWarning(LabelchefWarning):
     """A class never occurs in the validation set, so validation says nothing about it."""
 
 
+class PredictionWarning(LabelchefWarning):
+    """New rows whose predictions may be taken for those of others, or with values that the model cannot read."""
+
+
 class SilentSourceWarning(LabelchefWarning):
     """A source of votes says nothing on any sample."""

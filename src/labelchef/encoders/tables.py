@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Bools, Float64s
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, PredictionWarning, warn_caller
 from labelchef.domain.intake import Progress, no_progress
 from labelchef.encoders.protocol import Block, Content, State
 
@@ -235,7 +235,14 @@ def _is_number(column: "pd.Series[Any]") -> bool:
 
 def _as_numbers(column: "pd.Series[Any]") -> Float64s:
     if not (pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column)):
-        column = pd.to_numeric(column.astype(object), errors="coerce")
+        given, column = column, pd.to_numeric(column.astype(object), errors="coerce")
+        unread = given[given.notna() & column.isna() & (given.astype(str).str.strip() != "")]
+        if len(unread):
+            warn_caller(
+                f"column {given.name!r}: {len(unread)} of {len(given)} values are no numbers, such as {unread.iloc[0]!r}; they "
+                "are taken as missing. Write numbers with a point",
+                PredictionWarning,
+            )
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isfinite(values), np.clip(values, -_HUGE, _HUGE), np.nan)
 

@@ -135,7 +135,7 @@ def recognises(path: Path) -> bool:
     start = beginning(path)
     if path.suffix.lower() != ".json" or not re.match(r"\s*\[?\s*\{", start):
         return False
-    if re.search(r'"annotation_id"\s*:', start) and re.search(r'"lead_time"\s*:', start):
+    if re.search(r'"annotation_id"\s*:', start) and re.search(r'"(lead_time|annotator)"\s*:', start):
         return True
     fields = r'"(annotations|predictions|completions|total_annotations|is_labeled)"\s*:'
     return bool(re.search(r'"data"\s*:\s*\{', start) and (re.search(fields, start) or f'"{ID_KEY}"' in start))

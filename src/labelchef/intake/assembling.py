@@ -7,6 +7,7 @@ Raw  →  X (N, D), X_val (n, D), X_test      by encoders fitted on training and
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -122,5 +123,13 @@ def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:
         found["image"] = rows.frame[images[0]].tolist()
     for name in raw.content:
         if name not in (*texts, *images[:1]):
-            found[f"{name} (column)" if name in (ID, *_SHOWN) else name] = rows.frame[name].tolist()
-    return pd.DataFrame(found)
+            found[f"{name} (column)" if name in (ID, *_SHOWN) else name] = _as_shown(rows.frame[name])
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+
+
+def _as_shown(column: "pd.Series[Any]") -> list[object]:
+    """Numbers of a column that are all whole are shown whole: 7, not 7.0."""
+    held = column.dropna()
+    if held.dtype.kind != "f" or not bool((held % 1 == 0).all()):
+        return list(column.tolist())
+    return [None if value != value else int(value) for value in column.tolist()]

@@ -188,6 +188,20 @@ def _columns(joined: Joined) -> list[Finding]:
                 tuple(constant[:5]),
             )
         )
+    other = joined.columns(ColumnRole.TEXT) or joined.columns(ColumnRole.IMAGE)
+    learnable = features if other else (*features, *joined.columns(ColumnRole.SHOWN))  # it may look like an id
+    commas = [name for name in learnable if _decimal_commas(frame[name])]
+    if commas:
+        found.append(
+            Finding(
+                "decimal-commas",
+                Severity.ERROR,
+                f"{', '.join(map(repr, commas[:5]))} hold numbers with decimal commas, which would be read as names. Write them "
+                f"with points, or leave them out: --ignore {','.join(commas[:5])}",
+                len(commas),
+                tuple(commas[:5]),
+            )
+        )
     id_like = [name for name in features if name not in constant and _id_like(name, frame[name])]
     if id_like:
         found.append(
@@ -202,6 +216,16 @@ def _columns(joined: Joined) -> list[Finding]:
             )
         )
     return found
+
+
+def _decimal_commas(values: pd.Series) -> bool:
+    """Whether nearly all that is in a column of text are numbers with a comma, such as 0,75."""
+    filled = values.dropna()
+    if len(filled) == 0 or pd.api.types.is_numeric_dtype(filled):
+        return False
+    texts = filled.astype(str).str.strip()
+    numbers = texts.str.fullmatch(r"[+-]?\d{1,3}(?:\.?\d{3})*(?:,\d+)?")
+    return bool(numbers.mean() > 0.9 and texts.str.contains(",").mean() > 0.5)
 
 
 def _id_like(name: str, values: pd.Series) -> bool:
@@ -321,12 +345,14 @@ def _class_names(joined: Joined) -> list[Finding]:
         (name, close) for name in joined.classes if (close := _close(name, joined.classes)) is not None and name < close
     ]
     if pairs:
+        cased = [pair for pair in pairs if _normal(pair[0]) == _normal(pair[1])]
+        mistaken = any((one in known) != (other in known) for one, other in cased)
+        named = "; ".join(f"{one!r} and {other!r}" for one, other in (cased if mistaken else pairs)[:5])
         found.append(
             Finding(
                 "similar-classes",
-                Severity.WARNING,
-                f"the classes {pairs[0][0]!r} and {pairs[0][1]!r} differ little; if they are one, write them "
-                "alike in all files",
+                Severity.ERROR if mistaken else Severity.WARNING,
+                f"the classes {named} differ little; if they are one, write them alike in all files",
                 len(pairs),
                 tuple(f"{one} / {other}" for one, other in pairs[:5]),
             )

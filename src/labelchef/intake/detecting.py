@@ -180,10 +180,15 @@ def _listed(
 def _unfolded(path: str, into: _Folder) -> list[tuple[str, FileRole | None]]:
     """The tables of a file of another tool, else the file itself."""
     file, part = formats.locate(path)
-    tables = unfold(file, into() / "unfolded") if part is None and file.suffix.lower() in (".json", ".jsonl") else None
+    tables = unfold(file, into() / "unfolded") if part is None and file.is_file() and formats.is_table(file) else None
     if tables is None:
         return [(path, None)]
-    roles = (tables.items, FileRole.ITEMS), (tables.trusted, FileRole.TRUSTED), (tables.votes, FileRole.VOTES)
+    roles = (
+        (tables.items, FileRole.ITEMS),
+        (tables.trusted, FileRole.TRUSTED),
+        (tables.test, FileRole.TEST),
+        (tables.votes, FileRole.VOTES),
+    )
     return [(str(one), role) for one, role in roles if one is not None]
 
 

@@ -221,7 +221,9 @@ class Matcher:
         else:
             self.find(
                 "ids-unmatched",
-                Severity.WARNING,
+                Severity.ERROR
+                if hint and share < _NEARLY_ALL
+                else Severity.WARNING,  # those that match are no fair sample
                 f"{one.title}: {len(unknown)} of {len(asked)} ids in {one.key!r} are no ids of items; their "
                 f"rows are not used{hint}",
                 unknown,
@@ -234,6 +236,10 @@ class Matcher:
                 return [str(k) for k in range(len(one.table))]
             return [None] * len(one.table)
         return [None if key != key or key not in pool.row_of else key for key in one.column(one.key).tolist()]
+
+
+_NEARLY_ALL = 0.95
+"""Share of ids that match, from which on others that are written otherwise may be left out."""
 
 
 def _hint(unknown: Sequence[str], known: set[str]) -> str:

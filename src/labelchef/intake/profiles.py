@@ -39,6 +39,7 @@ _FILE_WORDS: Mapping[FileRole, frozenset[str]] = {
     FileRole.ITEMS: _set("items data train training unlabeled unlabelled samples dataset"),
 }
 _ID_NAMES = _set("id key uid uuid guid index idx row item sample example document doc task unit")
+_NUMBER_NAMES = _set("no nr number num code")
 _ITEM_NAMES = ("item", "task", "row", "example", "sample", "unit", "document", "doc", "id", "x")
 _VOTER_NAMES = _set("source worker annotator voter rater labeler labeller lf user performer judge coder")
 _VOTE_NAMES = ("label", "vote", "answer", "class", "judgment", "judgement", "value", "annotation", "rating", "choice")
@@ -144,7 +145,8 @@ class Column:
     @property
     def id_like(self) -> bool:
         """Whether it is an id by its name or by its values: nothing to learn from."""
-        return (self.called_id and self.distinct > 0.9 * self.n_filled and not self.fractions) or self.codes
+        called = self.called_id or (self.numeric and bool(_NUMBER_NAMES.intersection(self.words[-1:])))
+        return (called and self.distinct > 0.9 * self.n_filled and not self.fractions) or self.codes
 
     @cached_property
     def fractions(self) -> bool:

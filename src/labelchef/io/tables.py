@@ -118,8 +118,12 @@ def _read_sparse(path: Path) -> Any:
     return matrix
 
 
-def _read_vote_table(path: Path, code: str) -> pd.DataFrame:
+def _read_vote_table(path: Path, code: str, *, alone: str | None = None) -> pd.DataFrame:
+    """The table; with `alone`, labels without an annotator are of the person called so, and `id` may stand for `item`."""
     data: pd.DataFrame = _read(path, "votes", ITEM_SUFFIXES, as_text=True)
+    if alone is not None:
+        data = data if "item" in data.columns else data.rename(columns={"id": "item"})
+        data = data if {"annotator", "source"} & set(data.columns) else data.assign(annotator=alone)
     if not {"item", "annotator", "label"} <= set(data.columns):
         hint = ". Votes of sources are source votes, a file of its own" if "source" in data.columns else ""
         raise InvalidInputError(
@@ -146,6 +150,10 @@ def read_votes(path: Path) -> pd.DataFrame:
     return votes.drop_duplicates(["item", "annotator"], keep="last").reset_index(drop=True)
 
 
+ALONE = "import"
+"""The person who gave the labels of a table that names none."""
+
+
 @dataclass(frozen=True)
 class VoteLine:
     """A vote as a file has it; `number` is its line there."""
@@ -159,7 +167,7 @@ class VoteLine:
 
 def read_vote_lines(path: Path) -> list[VoteLine]:
     """Votes with items by their keys, each with its line; label None means ambiguous."""
-    data, first = _read_vote_table(path, "votes"), 1
+    data, first = _read_vote_table(path, "votes", alone=ALONE), 1
     if path.suffix.lower() == ".csv":
         data, first = data.map(as_written), 2
     texts = data.reindex(columns=["item", "annotator", "label", "note"]).map(_text).to_numpy()

@@ -167,6 +167,8 @@ def _thumbnails(folder: Path, items: Iterable[ItemRow]) -> dict[int, Thumbnail]:
 
 def export_report(ws: Workspace, campaign: str, path: Path) -> Path:
     """Write the HTML report of a campaign as it stands."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInputError(f"{path} ends in {path.suffix!r}; expected .html for a report", code="out")
     page = report(ws, campaign)
     with writing_to(path, "make room or name another file"):
         write_text(path, page)

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from labelchef.classifier import LinearClassifier
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.errors import InvalidInputError, PredictionWarning, warn_caller
 from labelchef.domain.features import as_features
 from labelchef.domain.intake import Progress, no_progress
 from labelchef.encoders.numbers import FittedNumbers
@@ -160,6 +160,13 @@ def _ids(table: Table, name: str | None) -> list[str]:
         )
     column = name or (ID if ID in table.frame.columns else None)
     if column is not None:
-        return [str(k) if value != value else str(value) for k, value in enumerate(table.frame[column].tolist())]
+        found = ["" if value != value or value is None else str(value) for value in table.frame[column].tolist()]
+        repeated = sorted(key for key, times in Counter(found).items() if times > 1 and key)
+        told = [f"{found.count('')} rows have no id"] if "" in found else []
+        told += [f"{len(repeated)} ids repeat, such as {repeated[0]!r}"] if repeated else []
+        if told:
+            where = f"{table.path}: {' and '.join(told)}"
+            warn_caller(f"{where}; predictions are in the order of the rows", PredictionWarning)
+        return found
     n = len(table.frame) if len(table.frame) or not table.vectors else len(next(iter(table.vectors.values())))
     return [str(k) for k in range(n)]

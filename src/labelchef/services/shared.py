@@ -30,6 +30,8 @@ def writing_to(
         yield
     except OSError as error:
         what = f"{error.filename or place} cannot be written: {error.strerror or error}; {remedy}"
+        if isinstance(error, FileNotFoundError) and not place.parent.is_dir():
+            what = f"{place} cannot be written: there is no folder {place.parent}; make it, or name another file"
         raise kind(what, code="disk_full" if error.errno == errno.ENOSPC else code) from None
 
 
