@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelchef import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import PredictionWarning
 from labelchef.domain.intake import ColumnRole
 from labelchef.encoders import tables
 from labelchef.encoders.fitted import FittedEncoder, fit_encoder
@@ -91,7 +92,8 @@ def test_values_that_were_never_seen_are_missing() -> None:
     frame = people()
     block = TableEncoder(tuple(frame.columns)).fit(Content(frame))
     odd = pd.DataFrame({name: ["?!", None, "inf", "9" * 40] for name in frame.columns})
-    B = block.transform(Content(odd))
+    with pytest.warns(PredictionWarning, match="values are no numbers"):
+        B = block.transform(Content(odd))
     assert np.isfinite(B).all()
     np.testing.assert_array_equal(B[0, 0], 0.0)
     assert B[3, 0] == tables.LARGEST
