@@ -141,9 +141,10 @@ def check(plan: Plan, raw: Raw, by_position: bool) -> None:
             for column, role in raw.content.items():
                 value = line[column]
                 if role in (ColumnRole.TEXT, ColumnRole.SHOWN):
-                    there, shown = said["content"].get(name, []), None if value != value else value
-                    silent = shown is None and all(one != column for one, _ in there)  # no file says anything of it
-                    assert silent or (column, shown) in there, (name, column, value)
+                    there: list[Any] = said["content"].get(name, [])
+                    here: Any = None if pd.isna(value) else value
+                    silent = here is None and all(one != column for one, _ in there)  # no file says anything of it
+                    assert silent or (column, here) in there, (name, column, value)
             if part.labels[k] is not None and part is not raw.train:
                 assert part.labels[k] in [
                     value for _, value in (*said["label"].get(name, []), *said["vote"].get(name, []))
