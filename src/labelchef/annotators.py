@@ -106,21 +106,25 @@ class RecordedVotes:
     [(4, 'ann', 1)]
     """
 
-    def __init__(self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None) -> None:
+    def __init__(
+        self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None, skip: int = 0
+    ) -> None:
         if per_item is not None and per_item < 1:
             raise InvalidInputError(f"per_item={per_item}; expected at least 1", code="per_item")
+        if skip < 0:
+            raise InvalidInputError(f"skip={skip}; expected at least 0", code="skip")
         self._votes: dict[int, list[tuple[str, int]]] = {}
         for item, worker, label in votes:
             self._votes.setdefault(int(item), []).append((str(worker), int(label)))
-        self._per_item = per_item
+        self._part = slice(skip, None if per_item is None else skip + per_item)
 
     def annotate(self, batch: Batch) -> Votes:
-        """The recorded votes on the batch, the first `per_item` of each item."""
+        """The recorded votes on the batch, the first `per_item` of each item after `skip` that are left out."""
         return Votes.of(
             [
                 (worker, item, label)
                 for item in batch.indices.tolist()
-                for worker, label in self._votes.get(item, [])[: self._per_item]
+                for worker, label in self._votes.get(item, [])[self._part]
             ]
         )
 
