@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments import automatic, cnn, comparisons, defaults, exp1, scoreboard, selectors, speed, tsne
+from experiments import automatic, cnn, comparisons, defaults, exp1, routing, scoreboard, selectors, speed, tsne
 from experiments.plans import Experiment, Plan
 from experiments.reporting import DOCS, Report, header
 from experiments.running import Outcome, estimated_seconds, run_cells
@@ -15,7 +15,7 @@ from experiments.store import CellStore
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic)
+    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic, routing)
     for experiment in module.EXPERIMENTS
 }
 

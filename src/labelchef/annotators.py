@@ -106,9 +106,7 @@ class RecordedVotes:
     [(4, 'ann', 1)]
     """
 
-    def __init__(
-        self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None, skip: int = 0
-    ) -> None:
+    def __init__(self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None, skip: int = 0) -> None:
         if per_item is not None and per_item < 1:
             raise InvalidInputError(f"per_item={per_item}; expected at least 1", code="per_item")
         if skip < 0:

@@ -16,8 +16,8 @@ in turn, with scale and share of p refitted in between, until they agree. With f
 annotator that is wrong on one class is found out by its row.
 
 **Interval.** With a_i the belief in the answer v_iw from all but this answer, the answer has the likelihood
-(1 − ε) a_i + ε (1 − a_i) / (C − 1). Times the prior Beta(s e, s (1 − e)) that is a density of ε on a grid; `AnnotatorFacts` has its
-mean and its 2.5 % and 97.5 % quantiles.
+(1 − ε) a_i + ε (1 − a_i) / (C − 1). Times the prior Beta(s e, s (1 − e)) that is a density of ε on a grid; `AnnotatorFacts` has
+its mean and its 2.5 % and 97.5 % quantiles.
 
 Shapes: m answered samples, K answers, W workers, G annotators; Q (m, C), Π (G, C, C).
 """
@@ -132,9 +132,7 @@ def weigh(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, prices: Seq
     others = _without_itself(answers, Q, confusions)
     densities = np.stack([_density(others[group[answers.person] == k], C, *priors[k]) for k in range(len(prices))])
     facts = _facts(answers, Q, others)
-    return Weighed(
-        Estimate(facts, answers.samples, Q), pooled[: len(prices)], predictions.share, densities
-    )
+    return Weighed(Estimate(facts, answers.samples, Q), pooled[: len(prices)], predictions.share, densities)
 
 
 def facts_of(price: Price, density: Float64s, answers: int) -> AnnotatorFacts:
@@ -212,7 +210,9 @@ def _density(others: Float64s, n_classes: int, error: float, worth: float) -> Fl
 def _summary(density: Float64s) -> tuple[float, float, float]:
     """Mean and quantiles."""
     tail, total = (1.0 - LEVEL) / 2.0, np.cumsum(density)
-    low, high = np.interp([tail, 1.0 - tail], np.concatenate([[0.0], total]), np.arange(len(density) + 1) / len(density))
+    low, high = np.interp(
+        [tail, 1.0 - tail], np.concatenate([[0.0], total]), np.arange(len(density) + 1) / len(density)
+    )
     return float(density @ _GRID), float(low), float(high)
 
 

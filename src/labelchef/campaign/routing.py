@@ -6,7 +6,7 @@ probability that annotator g answers v on a sample of class c (`confusions` esti
 
     rate(i, g) = I_g(q_i) / price_g           I: what the answer is expected to tell, in nats (`confusions.information`)
 
-1. Every sample of the batch that nobody has answered is put to the annotator with the highest rate.
+1. Every sample of the batch that nobody has answered is put to the annotator with the highest rate; equal ones take turns.
 2. *The going rate* is the median over these samples of their highest rate before anything was asked: what money buys on samples
    that the selector chooses; or the highest rate of an answered sample outside the batch, if that is more.
 3. A further answer on a sample of the batch is bought while its rate reaches the going rate. q_i moves with every answer, by
@@ -43,6 +43,8 @@ from labelchef.domain.settings import TRUTH
 
 EXPLORED = 0.2
 """Largest share of the budget that is spent to get to know annotators."""
+ALIKE = 0.01
+"""Annotators whose rates differ by less than this share are asked in turn."""
 _LEAST = 1e-6
 """Nats that an answer must be expected to tell."""
 _MOST_SURE = 1.0 - 1e-9  # a decision with full support against a vote would count as someone's last word
@@ -128,7 +130,8 @@ class Router:
             )
         if learner.answers == TRUTH:
             raise InvalidInputError(
-                "answers is 'truth', and a router asks annotators who err; expected answers='auto' or 'source'", code="answers"
+                "answers is 'truth', and a router asks annotators who err; expected answers='auto' or 'source'",
+                code="answers",
             )
         learner.prices = self.cards
         self._session, self._silent = session, np.zeros((session.n_train, len(self.annotators)), dtype=bool)
@@ -169,14 +172,16 @@ class Router:
         fresh = self._attended.select(size).indices
         least = _LEAST
         if len(fresh):
-            least = max(least, float(np.median(self._rates(fresh, self._beliefs(fresh), given[fresh], money).max(axis=1))))
+            least = max(
+                least, float(np.median(self._rates(fresh, self._beliefs(fresh), given[fresh], money).max(axis=1)))
+            )
         wanted = np.flatnonzero(rates > least)
         return np.asarray(items[wanted[np.lexsort((items[wanted], -rates[wanted]))]][:size], dtype=np.int64)
 
     def annotate(self, batch: Batch) -> Votes:
         """Ask about a batch, one answer after another."""
         items, given = batch.indices, self._counts()
-        asked = _Asked(items, self._beliefs(items), given[items], self._left())
+        asked = _Asked(items, self._beliefs(items), given[items].copy(), self._left())
         fresh = asked.given.sum(axis=1) == 0
         rates = self._rates(items, asked.Q, asked.given, asked.money)
         going = float(np.median(rates[fresh].max(axis=1))) if fresh.any() else _LEAST
@@ -191,9 +196,10 @@ class Router:
             wanted_rows = np.flatnonzero((best > _LEAST) & (unanswered | (best >= going * (1.0 - 1e-9))))
             if len(wanted_rows) == 0:
                 break
-            order, who = wanted_rows[np.argsort(-best[wanted_rows], kind="stable")], rates.argmax(axis=1)
-            for g in dict.fromkeys(who[order].tolist()):
-                self._ask(asked, g, order[who[order] == g])
+            order = wanted_rows[np.argsort(-best[wanted_rows], kind="stable")]
+            who = _in_turn(rates[order], given.sum(axis=0) + (asked.given - given[items]).sum(axis=0))
+            for g in dict.fromkeys(who.tolist()):
+                self._ask(asked, g, order[who == g])
         self._believed = dict(zip(items.tolist(), asked.Q, strict=True))
         self._stuck = len(asked.votes) == 0
         return asked.votes
@@ -213,8 +219,9 @@ class Router:
         """Put samples of the batch to an annotator, as far as the money goes, and believe accordingly."""
         one, conf = self.annotators[g], self._confusions()[g]
         rows = rows[: int(min(len(rows), asked.money / one.price * (1.0 + 1e-9)))]
+        turn = asked.given[rows, g].copy()
         for nth, member in enumerate(one.members):
-            here = rows[asked.given[rows, g] == nth]
+            here = rows[turn == nth]
             if len(here) == 0:
                 continue
             said = member.annotate(Batch.without_predictions(asked.items[here]))
@@ -327,6 +334,20 @@ class _Asked:
         if label != UNRESOLVED:
             q = self.Q[row] * np.maximum(confusion[:, label], 1e-3)
             self.Q[row] = q / q.sum()
+
+
+def _in_turn(rates: Float64s, answers: Ints) -> Ints:
+    """(m,): for each sample the annotator with the highest rate; of those within `ALIKE` of it, who has answered least so far.
+
+    >>> _in_turn(np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 2.0]]), np.array([4, 3])).tolist()
+    [1, 0, 1]
+    """
+    answers, found = answers.copy(), np.empty(len(rates), dtype=np.int64)
+    for k, row in enumerate(rates):
+        alike = np.flatnonzero(row >= (1.0 - ALIKE) * row.max())
+        found[k] = alike[answers[alike].argmin()]
+        answers[found[k]] += 1
+    return found
 
 
 def spending(facts: Sequence[AnnotatorFacts]) -> list[dict[str, object]]:

@@ -34,7 +34,8 @@ class Price:
     def __post_init__(self) -> None:
         if not self.name.strip() or BETWEEN in self.name:
             raise InvalidInputError(
-                f"an annotator has the name {self.name!r}; expected one that is not empty and has no {BETWEEN!r}", code="prices"
+                f"an annotator has the name {self.name!r}; expected one that is not empty and has no {BETWEEN!r}",
+                code="prices",
             )
         if self.kind not in get_args(Kind):
             raise InvalidInputError(
