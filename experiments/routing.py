@@ -1,8 +1,8 @@
 """Who is asked: routing by cost against the usual ways of asking, on simulated and recorded crowds.
 
 A cell is a crowd and a seed. Every way of asking gets the same money, the same first model, the same selector and the same
-learner; they differ in who answers. After every round: money spent, test accuracy and macro-F1 of the model, and the share of the N
-training samples whose final label (the most probable class of what is believed) is right.
+learner; they differ in who answers. After every round: money spent, test accuracy and macro-F1 of the model, and the share of
+the N training samples whose final label (the most probable class of what is believed) is right.
 """
 
 import copy
@@ -182,7 +182,7 @@ def _narrow(X: NDArray[np.float32], train: Ints) -> NDArray[np.float32]:
     mean = X[train].mean(axis=0, dtype=np.float64)
     axes = np.linalg.eigh((X[train] - mean).T @ (X[train] - mean))[1][:, ::-1][:, :COLUMNS]
     axes *= np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(COLUMNS)])
-    return ((X - mean) @ axes).astype(np.float32)
+    return np.asarray((X - mean) @ axes, dtype=np.float32)
 
 
 def _recorded(name: str, folder: Path, rng: np.random.Generator) -> tuple[Ints, NDArray[np.object_] | None]:
@@ -424,9 +424,9 @@ def _cells(plan: Plan) -> list[Cell]:
     crowds += [*recorded, *(f"{name}{WITH_LLM}" for name in recorded)]
     if plan.quick:
         crowds = [f"{here[0]}: mixed"]
-    sizes = {"n_train": 200, "n_test": 300} if plan.quick else {"n_train": N_TRAIN, "n_test": N_TEST}
+    n_train, n_test = (200, 300) if plan.quick else (N_TRAIN, N_TEST)
     return [
-        Cell("routing", name, seed, kind="routing", b=BATCH, **sizes)
+        Cell("routing", name, seed, kind="routing", b=BATCH, n_train=n_train, n_test=n_test)
         for seed in range(min(plan.seeds, SEEDS))
         for name in crowds
     ]

@@ -43,7 +43,7 @@ ROW = 10.0
 """κ: answers on samples of a class that what is known of all classes, or of all workers, is worth."""
 
 _ROUNDS = 12
-_FLOOR = 1e-3
+_FLOOR = 1e-6
 _GRID: Float64s = (np.arange(400) + 0.5) / 400
 
 
@@ -64,7 +64,7 @@ def prior_of(price: Price) -> tuple[float, float]:
     """(e, s): the error that is expected of an annotator, and how many answers that is worth."""
     if price.error is None:
         return GUESSED, WORTH_NOTHING_SAID
-    return float(np.clip(price.error, 0.01, 0.99)), float(price.gold) or WORTH_A_GUESS
+    return float(np.clip(price.error, 1e-4, 1.0 - 1e-4)), float(price.gold) or WORTH_A_GUESS
 
 
 def symmetric(error: float, n_classes: int) -> Float64s:

@@ -24,7 +24,7 @@ here: a sample trains with q_i, not with the answer.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -181,7 +181,9 @@ class Router:
     def annotate(self, batch: Batch) -> Votes:
         """Ask about a batch, one answer after another."""
         items, given = batch.indices, self._counts()
-        asked = _Asked(items, self._beliefs(items), given[items].copy(), self._left())
+        here = set(items.tolist())
+        heard = {(item, who) for record in self._attended.rounds for item, who, _ in record.votes if item in here}
+        asked = _Asked(items, self._beliefs(items), given[items].copy(), self._left(), heard)
         fresh = asked.given.sum(axis=1) == 0
         rates = self._rates(items, asked.Q, asked.given, asked.money)
         going = float(np.median(rates[fresh].max(axis=1))) if fresh.any() else _LEAST
@@ -233,6 +235,9 @@ class Router:
                     continue
                 worker, label = answers[item]
                 name = f"{one.name}{BETWEEN}{worker}" if one.kind == "crowd" else one.name
+                name = (
+                    f"{name} ({nth + 1})" if (item, name) in asked.heard else name
+                )  # an answer of its own, not a correction
                 asked.take(row, g, name, label, one.price, conf)
 
     def _rates(self, items: Ints, Q: Float64s, given: Ints, money: float) -> Float64s:
@@ -256,13 +261,13 @@ class Router:
         T = 1.0 if session.ruling is None else session.ruling.temperature
         Q, weighed = learner.posterior(session.labels, items, log_probabilities(A / T)), learner.weighed
         if weighed is None:
-            return Q
+            return np.asarray(Q)
         Q = (1.0 - weighed.share) * Q + weighed.share / Q.shape[1]
         samples = weighed.estimate.samples
         place = np.searchsorted(samples, items)
         known = samples[np.minimum(place, len(samples) - 1)] == items
         Q[known] = weighed.estimate.Q[place[known]]
-        return Q
+        return np.asarray(Q)
 
     def _unknown(self, given: Ints) -> Iterable[int]:
         """How many answers each annotator still has to give before it is known."""
@@ -324,15 +329,18 @@ class _Asked:
     """(b, G): answers so far."""
     money: float
     """Left."""
+    heard: set[tuple[int, str]]
+    """Who has answered on which item."""
     votes: Votes = field(default_factory=lambda: Votes.of([]))
 
     def take(self, row: int, g: int, name: str, label: int, price: float, confusion: Float64s) -> None:
         """An answer, which is paid; 'ambiguous' tells nothing."""
         self.votes += Votes.of([(name, [self.items[row]], [label])])
+        self.heard.add((int(self.items[row]), name))
         self.given[row, g] += 1
         self.money -= price
         if label != UNRESOLVED:
-            q = self.Q[row] * np.maximum(confusion[:, label], 1e-3)
+            q = self.Q[row] * np.maximum(confusion[:, label], 1e-6)
             self.Q[row] = q / q.sum()
 
 
@@ -348,8 +356,3 @@ def _in_turn(rates: Float64s, answers: Ints) -> Ints:
         found[k] = alike[answers[alike].argmin()]
         answers[found[k]] += 1
     return found
-
-
-def spending(facts: Sequence[AnnotatorFacts]) -> list[dict[str, object]]:
-    """What was paid to whom, as rows."""
-    return [asdict(one) for one in facts]

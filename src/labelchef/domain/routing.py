@@ -74,3 +74,12 @@ class AnnotatorFacts:
     """Estimated probability that an answer is wrong, with a 95 % interval."""
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Who can be asked at which price, and the money there is; `explore` answers make an annotator known."""
+
+    annotators: tuple[Price, ...]
+    budget: float | None = None
+    explore: int = 10
