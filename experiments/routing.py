@@ -276,6 +276,15 @@ class LastWord:
         return MajorityVote("lowest").aggregate(fewer, batch)
 
 
+def _thrifty(voices: tuple[Voice, ...], people: int) -> NDArray[np.bool_]:
+    """The majority of three for less: the third is asked only where it can change it."""
+    asked = np.zeros((len(voices[0].answers), len(voices)), dtype=bool)
+    asked[:, : min(2, people)] = True
+    if people > 2:
+        asked[:, 2] = voices[0].answers != voices[1].answers
+    return asked
+
+
 def ways_of(crowd: Crowd, seed: int) -> dict[str, tuple[Annotator, Aggregator | None]]:
     """Name → who answers, and how answers become a label."""
     N, voices, people = len(crowd.y), crowd.voices, len(crowd.people)
@@ -291,6 +300,7 @@ def ways_of(crowd: Crowd, seed: int) -> dict[str, tuple[Annotator, Aggregator | 
     best = min(range(len(voices)), key=lambda k: (voices[k].error, voices[k].price))
     plans = {
         USUAL: only(*range(min(3, people))),
+        "two people, a third where they disagree": _thrifty(voices, people),
         "one person": np.eye(people, len(voices), dtype=bool)[rng.integers(0, people, N)],
         "the cheapest": only(cheapest),
         "the best": only(best),

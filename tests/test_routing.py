@@ -215,7 +215,7 @@ def test_what_a_router_cannot_work_with_is_refused() -> None:
     trusting.fit(X[:220], X_val=X[220:], y_val=np.arange(80) % 2, classes=[0, 1])
     with pytest.raises(InvalidInputError, match="answers is 'truth'"):
         trusting.run(Router(people))
-    with pytest.raises(InvalidInputError, match="LabelCleaner.run"):
+    with pytest.raises(InvalidInputError, match=r"LabelCleaner\.run"):
         Router(people).annotate(Batch.without_predictions(np.array([0])))
     with pytest.raises(InvalidInputError, match="a name of its own"):
         Router([*people, *people])
