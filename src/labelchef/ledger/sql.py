@@ -15,10 +15,11 @@ from typing import Protocol, Unpack
 import numpy as np
 import sqlalchemy as sa
 
-from labelchef.aggregation import Aggregator
+from labelchef.aggregation import Aggregator, votes_needed
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, StopReason, Votes
+from labelchef.domain.settings import Settings
 from labelchef.ledger.conversion import (
     diagnostics_as_json,
     diagnostics_from_json,
@@ -290,6 +291,15 @@ def _same_plan(campaign: CampaignRow, now: Standing) -> bool:
     return campaign.state in _ACTIVE and campaign.settings == now.settings
 
 
+def needed_by(votes: Sequence[VoteRow], settings: Settings, suggested: int | None) -> int | None:
+    """After how many votes of people an item may be settled, given those so far; None for as many as there are people."""
+    if not settings.stop_at_majority:
+        return None
+    hint = [suggested] if settings.suggestion_votes and suggested is not None and suggested != UNRESOLVED else []
+    cast = [*hint, *(UNRESOLVED if vote.label is None else vote.label for vote in votes)]
+    return votes_needed(cast, settings.people + len(hint)) - len(hint)
+
+
 def counted(votes: Sequence[VoteRow], aggregator: Aggregator) -> tuple[int | None, float]:
     """What the live votes on one item come to, and the share of votes behind it."""
     if not votes:
@@ -356,6 +366,7 @@ def _new_selections(
                 nearest=[list(pair) for pair in nearest[rank]],
                 votes=sum(v.person != SUGGESTION for v in votes),
                 decided=False,
+                needed=needed_by([v for v in votes if v.person != SUGGESTION], settings, suggested),
             )
         )
     return rows

@@ -247,7 +247,7 @@ def _open_round(connection: Connection, row: RoundRow | None, settings: Settings
         return None
     leases = vote_table.live_leases(connection, row.id, time.time())
     items = tuple(
-        ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
+        ItemProgress(s.key, s.rank, s.votes, s.needed or settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)
     )
     return OpenRound(row.number, row.state, items)

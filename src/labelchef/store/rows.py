@@ -152,6 +152,8 @@ class NewSelection:
     """Live votes of people."""
     decided: bool
     """Whether a lead decided the item, so that it needs no more votes."""
+    needed: int | None
+    """Votes of people after which the majority may be settled; None for as many as there are people an item."""
 
 
 @dataclass(frozen=True, slots=True)
