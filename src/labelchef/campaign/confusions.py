@@ -16,8 +16,9 @@ in turn, with scale and share of p refitted in between, until they agree. With f
 annotator that is wrong on one class is found out by its row.
 
 **Interval.** With a_i the belief in the answer v_iw from all but this answer, the answer has the likelihood
-(1 − ε) a_i + ε (1 − a_i) / (C − 1). Times the prior Beta(s e, s (1 − e)) that is a density of ε on a grid; `AnnotatorFacts` has
-its mean and its 2.5 % and 97.5 % quantiles.
+(1 − ε) a_i + ε (1 − a_i) / (C − 1). Where an annotator answers alone, a contradiction of the model may be an error of either:
+so the density of ε is a mean over the shares δ′, each with its best scale, weighted by the likelihood of all answers and by
+(1 − δ′)¹⁹, times the prior Beta(s e, s (1 − e)). `AnnotatorFacts` has its mean and its 2.5 % and 97.5 % quantiles.
 
 Shapes: m answered samples, K answers, W workers, G annotators; Q (m, C), Π (G, C, C).
 """
@@ -30,7 +31,7 @@ import numpy as np
 from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.people import SCALES, SHARES, SHARES_ASKED, Answers, Estimate
 from labelchef.core.softmax import log_probabilities
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import PeopleFacts, PersonFacts
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.routing import AnnotatorFacts, Price
@@ -43,6 +44,7 @@ ROW = 10.0
 """κ: answers on samples of a class that what is known of all classes, or of all workers, is worth."""
 
 _ROUNDS = 12
+_SHARE_PRIOR = 19.0  # δ′ is 5 % on average before anything is known
 _FLOOR = 1e-6
 _GRID: Float64s = (np.arange(400) + 0.5) / 400
 
@@ -114,7 +116,7 @@ def weigh(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, prices: Seq
     priors = np.array([prior_of(one) for one in cards])
     group = np.where(group < 0, len(prices), group)
     pooled = np.stack([symmetric(e, C) for e, _ in priors])
-    confusions, Q = pooled[group], np.empty((0, C))
+    confusions, Q, likelihood = pooled[group], np.empty((0, C)), np.empty((0, C))
     for _ in range(_ROUNDS):
         likelihood = _log_likelihoods(answers, confusions, len(A))
         Q = np.exp(log_probabilities(np.log(predictions.best(likelihood)) + likelihood))
@@ -129,9 +131,10 @@ def weigh(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, prices: Seq
         own = (counts + ROW * pooled[group]) / (counts.sum(axis=2, keepdims=True) + ROW)
         crowd = np.array([one.kind == "crowd" for one in cards])[group]
         confusions = np.where(crowd[:, None, None], own, pooled[group])
-    others = _without_itself(answers, Q, confusions)
-    densities = np.stack([_density(others[group[answers.person] == k], C, *priors[k]) for k in range(len(prices))])
-    facts = _facts(answers, Q, others)
+    views = _views(answers, predictions.by_share(likelihood), likelihood, confusions)
+    whose = group[answers.person]
+    densities = np.stack([_density(views, whose == k, C, *priors[k]) for k in range(len(prices))])
+    facts = _facts(answers, Q, _density(views, whose >= 0, C, GUESSED, WORTH_NOTHING_SAID))
     return Weighed(Estimate(facts, answers.samples, Q), pooled[: len(prices)], predictions.share, densities)
 
 
@@ -143,11 +146,13 @@ def facts_of(price: Price, density: Float64s, answers: int) -> AnnotatorFacts:
 
 def prior_density(price: Price, n_classes: int) -> Float64s:
     """(400,) before it has answered."""
-    return _density(np.empty(0), n_classes, *prior_of(price))
+    return _density([], np.empty(0, dtype=bool), n_classes, *prior_of(price))
 
 
 class _Predictions:
     """p (m, C) by scale and share; the pair with the highest likelihood is used, one for drawn and one for chosen samples."""
+
+    share: float
 
     def __init__(self, answers: Answers, A: Float64s, trusted: Float64s, y: Ints) -> None:
         self._known, self._drawn = answers.known, answers.drawn
@@ -155,7 +160,7 @@ class _Predictions:
         P = np.stack([np.exp(log_probabilities(float(s) * trusted)) for s in SCALES])[:, np.arange(len(y)), y]
         mixed = (1.0 - SHARES) * P[..., None] + SHARES / A.shape[1]
         self._trusted = np.log(np.maximum(mixed, 1e-12)).sum(axis=1)  # (scales, shares)
-        self.share = 0.0
+        self._found, self.share = np.empty_like(A), 0.0
 
     def best(self, likelihood: Float64s) -> Float64s:
         """p, from the logarithms (m, C) of what the answers say; a known class is certain."""
@@ -171,8 +176,26 @@ class _Predictions:
             found[here] = (1.0 - shares[d]) * self._P[s][here] + shares[d] / C
             if not drawn:
                 self.share = float(shares[d])
-        sure = np.eye(C)[np.maximum(self._known, 0)]
-        return np.maximum(np.where(unknown[:, None], found, sure), 1e-12)
+        self._found = found
+        return self._certain(found)
+
+    def by_share(self, likelihood: Float64s) -> list[tuple[float, Float64s]]:
+        """For each share of the chosen samples, with its best scale: the logarithm of its weight, and p (m, C)."""
+        C, chosen, found = likelihood.shape[1], ~self._drawn, []
+        said = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        here = chosen & (self._known == UNRESOLVED)
+        fits, flat = (self._P[:, here] * said[here]).sum(axis=2), said[here].mean(axis=1)
+        for share in SHARES_ASKED.tolist():
+            total = np.log(np.maximum((1.0 - share) * fits + share * flat, 1e-300)).sum(axis=1)
+            s = int(total.argmax())
+            P = np.where(chosen[:, None], (1.0 - share) * self._P[s] + share / C, self._found)
+            found.append((float(total[s]) + _SHARE_PRIOR * np.log1p(-min(share, 0.999)), self._certain(P)))
+        return found
+
+    def _certain(self, P: Float64s) -> Float64s:
+        """With the known classes."""
+        sure = np.eye(P.shape[1])[np.maximum(self._known, 0)]
+        return np.maximum(np.where((self._known == UNRESOLVED)[:, None], P, sure), 1e-12)
 
 
 def _log_likelihoods(answers: Answers, confusions: Float64s, m: int) -> Float64s:
@@ -190,20 +213,32 @@ def _counts(answers: Answers, Q: Float64s, workers: int) -> Float64s:
     return np.stack([one.reshape(workers, C) for one in columns], axis=1)
 
 
-def _without_itself(answers: Answers, Q: Float64s, confusions: Float64s) -> Float64s:
-    """(K,) a: how far all but an answer believe in it."""
+def _views(
+    answers: Answers, predictions: list[tuple[float, Float64s]], likelihood: Float64s, confusions: Float64s
+) -> list[tuple[float, Float64s, Float64s]]:
+    """For each share: the logarithm of its weight; of each answer (K,) a, how far all but it believe in it, and the logarithm
+    of the probability that they give it."""
     own = np.maximum(confusions[answers.person, :, answers.label], _FLOOR)
-    rest = Q[answers.place] / own
-    return np.asarray(rest[np.arange(len(rest)), answers.label] / rest.sum(axis=1))
+    rows, found = np.arange(len(answers.place)), []
+    for weight, P in predictions:
+        rest = np.exp(log_probabilities((np.log(P) + likelihood)[answers.place] - np.log(own)))
+        found.append((weight, rest[rows, answers.label], np.log((rest * own).sum(axis=1))))
+    return found
 
 
-def _density(others: Float64s, n_classes: int, error: float, worth: float) -> Float64s:
-    """Of ε on the grid, summing to 1."""
+def _density(
+    views: list[tuple[float, Float64s, Float64s]], whose: Bools, n_classes: int, error: float, worth: float
+) -> Float64s:
+    """Of ε on the grid, summing to 1, from the answers in `whose` (K,)."""
     a, b = worth * error, worth * (1.0 - error)
-    log = (a - 1.0) * np.log(_GRID) + (b - 1.0) * np.log1p(-_GRID)
-    wrong = (1.0 - others) / (n_classes - 1)
-    log = log + np.log(np.maximum((1.0 - _GRID) * others[:, None] + _GRID * wrong[:, None], 1e-300)).sum(axis=0)
-    density = np.exp(log - log.max())
+    prior = (a - 1.0) * np.log(_GRID) + (b - 1.0) * np.log1p(-_GRID)
+    parts = [prior] if not whose.any() else []
+    for weight, believed, said in views if whose.any() else []:
+        right = believed[whose, None]
+        mixed = (1.0 - _GRID) * right + _GRID * (1.0 - right) / (n_classes - 1)
+        parts.append(prior + weight - said[whose].sum() + np.log(np.maximum(mixed, 1e-300)).sum(axis=0))
+    log = np.stack(parts)
+    density = np.exp(log - log.max()).sum(axis=0)
     return np.asarray(density / density.sum())
 
 
@@ -216,12 +251,12 @@ def _summary(density: Float64s) -> tuple[float, float, float]:
     return float(density @ _GRID), float(low), float(high)
 
 
-def _facts(answers: Answers, Q: Float64s, others: Float64s) -> PeopleFacts:
+def _facts(answers: Answers, Q: Float64s, density: Float64s) -> PeopleFacts:
     """All annotators together, and each worker by the share of answers that is expected to be wrong."""
     count = np.bincount(answers.person, minlength=len(answers.names))
     doubt = 1.0 - Q[answers.place, answers.label]
     missed = np.bincount(answers.person, weights=doubt, minlength=len(answers.names))
-    error, low, high = _summary(_density(others, Q.shape[1], GUESSED, WORTH_NOTHING_SAID))
+    error, low, high = _summary(density)
     rates = (missed + GUESSED * WORTH_NOTHING_SAID) / (count + WORTH_NOTHING_SAID)
     return PeopleFacts(
         error=error,
