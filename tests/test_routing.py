@@ -1,6 +1,7 @@
 """Routing by cost: what an answer is worth, how often annotators err, and whom the router asks."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,9 +112,7 @@ def test_an_annotator_that_is_wrong_on_one_class_is_found_out() -> None:
     blind = of_llm & (made.y[made.answers.place] == 0)
     label = made.answers.label.copy()
     label[blind] = 1
-    answers = Answers(
-        *(getattr(made.answers, name) for name in ("samples", "known", "drawn", "names", "place", "person")), label
-    )
+    answers = replace(made.answers, label=label)
     found = weigh(answers, made.A, made.trusted, made.trusted_y, [Price(name, 1.0) for name in made.answers.names])
     assert found.confusions[0, 0, 1] > 0.7  # a sample of class 0 gets the answer 1
     assert found.confusions[0, 2, 2] > 0.85
@@ -244,7 +243,7 @@ def test_what_a_router_cannot_work_with_is_refused() -> None:
         with pytest.raises(InvalidInputError, match="ann"):
             Price("ann", **wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="is answered by"):
-        Priced("ann", 1.0, "nobody")
+        Priced("ann", 1.0, "nobody")  # type: ignore[arg-type]
 
 
 # a language model that is asked when it is its turn
