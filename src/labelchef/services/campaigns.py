@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -253,7 +252,7 @@ def _round(row: RoundRow) -> RoundSummary:
 def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:
     if row is None or not row.is_open:
         return None
-    leases = vote_table.live_leases(connection, row.id, time.time())
+    leases = vote_table.live_leases(connection, row.id, vote_table.Moment.of(settings.lease_minutes))
     items = tuple(
         ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)
