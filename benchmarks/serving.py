@@ -58,12 +58,13 @@ def make_team(
     features: int = 32,
     batch: int = 600,
     ahead: int = 0,
+    trusted: int = 1000,
     database: str | None = None,
 ) -> Team:
     """A campaign of `items` texts in three classes, and `people` members of it."""
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, items + 1000)
-    X = (rng.normal(size=(items + 1000, features)) + 1.2 * np.eye(3, features)[y]).astype(np.float32)
+    y = rng.integers(0, 3, items + trusted)
+    X = (rng.normal(size=(items + trusted, features)) + 1.2 * np.eye(3, features)[y]).astype(np.float32)
     weak = 0.7 * np.eye(3)[np.where(rng.random(items) < 0.35, rng.integers(0, 3, items), y[:items])] + 0.1
     classes = np.array(["harmless", "spam", "unclear"])
     texts = {"id": [f"m{k}" for k in range(items)], "text": [f"Message {k}: is it spam?" for k in range(items)]}

@@ -16,7 +16,7 @@ from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 
-PEOPLE, ITEMS, BATCH = 5, 3000, 6
+PEOPLE, ITEMS, TRUSTED, BATCH = 5, 800, 200, 3
 TEAM_FILE = "team.json"
 """In a home: name → API token of the people."""
 
@@ -31,10 +31,13 @@ def prepare(home: str, database: str = "") -> None:
     """A home with a campaign whose first batch is out, and tokens of its people."""
     folder = Path(home)
     url = database or None
-    team = make_team(folder, people=PEOPLE, items=ITEMS, features=8, batch=BATCH, ahead=2, database=url)
+    team = make_team(
+        folder, people=PEOPLE, items=ITEMS, trusted=TRUSTED, features=8, batch=BATCH, ahead=1, database=url
+    )
     with open_workspace(folder, url) as ws:
         tokens = {"lead": accounts.create_api_token(ws, "lead", "torture")[0], **team.tokens}
         worker.advance(ws, SLUG)
+        charts.map2d(ws, SLUG)  # else every server that is killed early begins it again
     (folder / TEAM_FILE).write_text(json.dumps(tokens))
 
 
@@ -58,7 +61,6 @@ def warm_up(folder: Path) -> None:
             label_batch(ws)
             decisions.reopen(ws, SLUG, "m0", "lead")
             label_batch(ws)
-            charts.map2d(ws, SLUG)
             trained.replay(ws, SLUG)
     shutil.rmtree(home)
 

@@ -177,7 +177,7 @@ class Crowd:
         """The lead, until `halted`."""
         connection = self.connect("lead")
         while not self.halted:
-            await asyncio.sleep(float(rng.uniform(0.02, 0.3)))
+            await asyncio.sleep(float(rng.uniform(0.02, 0.6)))
             draw, item = rng.random(), f"m{rng.integers(0, ITEMS)}"
             before = len(self.ledger.acknowledged)
             if draw < 0.4:
