@@ -60,8 +60,13 @@ class ServeOptions(BaseSettings):
         """The folder of the server that a lead names; refused where campaigns may not be made from it."""
         if "\x00" in name:
             raise InvalidInputError("the folder's name holds a null character", code="file")
-        folder = Path(name).expanduser()
-        if not self.folder_allowed(folder):
+        try:
+            folder = Path(name).expanduser()
+            allowed, _ = self.folder_allowed(folder), folder.is_dir()
+        except (RuntimeError, OSError) as error:  # ~ of nobody, links in a circle, names too long
+            why = f"{name!r} is no folder of the server that can be read: {error}; give its full path"
+            raise InvalidInputError(why, code="file") from None
+        if not allowed:
             below = f"below {self.import_root}" if self.import_root else "set by LABELCHEF_IMPORT_ROOT"
             why = f"campaigns are made from folders {below} only; upload the files instead"
             raise ForbiddenError(why, code="folder")

@@ -5,6 +5,7 @@ import errno
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError, StoreErro
 
 MOST_FILES = 200_000
 _MOST_FIELDS = 1000
+_SEVERAL = ("files", "media")
+"""Parts of a form that may come several times."""
 _LARGE = re.compile(r"/api/(campaigns(/[^/]+/import-votes)?|intakes(/[^/]+/files)?)")
 
 
@@ -32,6 +35,15 @@ def is_upload(method: str, path: str) -> bool:
     return method == "POST" and _LARGE.fullmatch(path) is not None
 
 
+def is_large(method: str, path: str) -> bool:
+    """Whether a request of a lead may bring much JSON: rules, and how files are used.
+
+    >>> is_large("PUT", "/api/intakes/a/rules"), is_large("PATCH", "/api/intakes/a"), is_large("POST", "/api/campaigns/a/votes")
+    (True, True, False)
+    """
+    return method in ("POST", "PUT", "PATCH") and path.startswith("/api/intakes/")
+
+
 class UploadRoute(APIRoute):
     """A route whose form may hold many files. `Shield` has checked the sender before."""
 
@@ -41,7 +53,11 @@ class UploadRoute(APIRoute):
 
         async def read(request: Request) -> Response:
             with told_as_store_errors():
-                await request.form(max_files=MOST_FILES, max_fields=_MOST_FIELDS)
+                form = await request.form(max_files=MOST_FILES, max_fields=_MOST_FIELDS)
+            twice = [name for name, count in Counter(name for name, _ in form.multi_items()).items() if count > 1 and name not in _SEVERAL]
+            if twice:
+                why = f"the part {twice[0]!r} was sent twice, and one would be lost; send it once"
+                raise InvalidInputError(why, code="same_name")
             return await handle(request)
 
         return read
@@ -78,6 +94,9 @@ def saved(folder: Path, upload: UploadFile) -> Path:
     if not name or name in (".", "..") or "\x00" in name or len(name.encode()) > 200:
         raise InvalidInputError("an uploaded file has no usable name; give each a name with its ending", code="file")
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / name).exists():
+        why = f"two uploaded files are called {name!r}, and one would be lost; give each a name of its own"
+        raise InvalidInputError(why, code="same_name")
     with (folder / name).open("wb") as target:
         shutil.copyfileobj(upload.file, target, 1 << 20)
     return folder / name
