@@ -1,5 +1,6 @@
 """The files of a workspace under a running server: taken away, emptied, left behind, read by others; real processes, SIGKILL."""
 
+import io
 import logging
 import os
 import signal
@@ -13,11 +14,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.errors import StoreError
-from labelchef.services.campaigns import status
+from labelchef.domain.errors import ConflictError, StoreError
+from labelchef.domain.files import whole_file
+from labelchef.services.campaigns import status, summary
+from labelchef.services.intake import folders
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.workspace import open_workspace
-from tests.store_support import make, tasks
+from labelchef.services.worker import Worker
+from labelchef.services.workspace import Workspace, clear_leftovers, open_workspace
+from tests.store_support import make, tasks, wait_until
 
 ROOT = Path(__file__).parent.parent
 VOTER = """
@@ -65,6 +69,10 @@ def voting(home: Path) -> Iterator[Voter]:
             yield Voter(process)
         finally:
             process.kill()
+
+
+def folder_of(ws: Workspace, campaign: str) -> Path:
+    return ws.home / "campaigns" / summary(ws, campaign).id
 
 
 def stored_votes(home: Path) -> set[str]:
@@ -152,3 +160,148 @@ def test_a_database_that_was_replaced_acknowledges_nothing(tmp_path: Path) -> No
         (tmp_path / "copy.db").write_bytes((tmp_path / "labelchef.db").read_bytes())
         (tmp_path / "copy.db").replace(tmp_path / "labelchef.db")
         assert voter.vote(items[1]) == "database_gone"
+
+
+def test_a_database_of_no_bytes_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "labelchef.db").touch()
+    with pytest.raises(StoreError, match=r"0 bytes.*Restore it from a copy") as refused:
+        open_workspace(tmp_path / "empty")
+    assert refused.value.code == "database_empty"
+    assert (tmp_path / "empty" / "labelchef.db").stat().st_size == 0
+    with pytest.raises(StoreError, match="remove the file"):
+        open_workspace(tmp_path / "other", f"sqlite:///{tmp_path / 'empty' / 'labelchef.db'}")
+    (tmp_path / "empty" / "labelchef.db").unlink()
+    open_workspace(tmp_path / "empty").close()
+
+
+def test_a_home_with_campaigns_and_no_database_does_not_begin_anew(tmp_path: Path) -> None:
+    with open_workspace(tmp_path) as ws:
+        make(ws)
+    kept = (tmp_path / "labelchef.db").rename(tmp_path / "kept")
+    with pytest.raises(StoreError, match=r"holds campaigns.*--database") as refused:
+        open_workspace(tmp_path)
+    assert refused.value.code == "database_empty"
+    assert not (tmp_path / "labelchef.db").exists()
+    with closing(sqlite3.connect(tmp_path / "labelchef.db")) as direct:
+        direct.execute("PRAGMA journal_mode=WAL")  # a database without a table
+    with pytest.raises(StoreError, match="missing or empty"):
+        open_workspace(tmp_path)
+    kept.replace(tmp_path / "labelchef.db")
+    with open_workspace(tmp_path) as ws:
+        assert status(ws, "small").open_round is not None
+
+
+def rights(path: Path) -> str:
+    return oct(path.stat().st_mode & 0o777)
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def test_only_the_owner_reads_a_workspace(tmp_path: Path, usual_umask: None) -> None:
+    home = tmp_path / "home"
+    with open_workspace(home) as ws:
+        make(ws)
+        intake = folders.new_folder(ws)
+        folders.keep(home / "intakes" / intake / "files", [("a.csv", io.BytesIO(b"id"))])
+        with ws.worker_lock.holding():
+            found = {path.relative_to(home): rights(path) for path in [home, *home.rglob("*")]}
+    assert len(found) > 10
+    assert {str(path): mode for path, mode in found.items() if int(mode, 8) & 0o077} == {}
+
+
+def test_an_older_home_is_closed_to_others_and_it_is_said_once(
+    tmp_path: Path, usual_umask: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = tmp_path / "home"
+    with open_workspace(home) as ws:
+        make(ws)
+    for path, mode in ((home, 0o755), (home / "campaigns", 0o755), (home / "labelchef.db", 0o644)):
+        path.chmod(mode)
+    for _ in range(2):
+        open_workspace(home).close()
+    assert [rights(path) for path in (home, home / "campaigns", home / "labelchef.db")] == ["0o700", "0o700", "0o600"]
+    assert caplog.text.count("other users of this machine could read") == 1
+    (home / "notes.txt").write_text("of the user")
+    home.chmod(0o755)
+    open_workspace(home).close()
+    assert rights(home) == "0o755", "a folder that holds more than a workspace is the user's"
+
+
+MAKER = """
+import os, signal, sys
+from pathlib import Path
+from labelchef.domain.settings import Settings
+from labelchef.services.campaigns import create_campaign
+from labelchef.services.workspace import open_workspace
+from labelchef.store import arrays
+from tests.store_support import small_data
+save = arrays.np.save
+def wait(stream, *given, **more):
+    save(stream, *given, **more)
+    stream.flush()
+    print("half", flush=True)
+    signal.pause()
+arrays.np.save = wait
+with open_workspace(Path(sys.argv[1])) as ws:
+    create_campaign(ws, "Half", small_data(), Settings(), "lead")
+"""
+
+
+def test_what_killed_processes_left_is_deleted_and_what_living_ones_write_is_not(tmp_path: Path) -> None:
+    with open_workspace(tmp_path) as ws:
+        campaign = folder_of(ws, make(ws))
+        old = [
+            campaign / ".features.npy.abcd1234",
+            tmp_path / ".labelchef.db.a_b1c2d3",
+            tmp_path / "labelchef-upload-x",
+        ]
+        for path in old[:2]:
+            path.write_bytes(b"half")
+        old[2].mkdir()
+        (old[2] / "big.csv").write_text("half")
+        before = {path.name for path in campaign.iterdir() if path not in old}
+        command = [sys.executable, "-c", MAKER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as maker:
+            assert maker.stdout is not None
+            assert maker.stdout.readline() == "half\n"
+            (half,) = (tmp_path / "campaigns").glob(".new-*")
+            with whole_file(campaign / "own.npy") as stream:
+                stream.write(b"whole")
+                assert clear_leftovers(ws) == len(old)
+            assert (campaign / "own.npy").read_bytes() == b"whole"
+            assert half.is_dir(), "a living process makes it"
+            maker.kill()
+            maker.wait()
+        with Worker(ws):
+            wait_until(lambda: not half.exists())
+        left = {path.name for path in campaign.iterdir()}
+        assert {name for name in left if name.startswith(".")} == set()
+        assert before <= left
+        assert not any(path.exists() for path in old)
+
+
+def test_a_deleted_lock_lets_no_second_server_run(tmp_path: Path) -> None:
+    with open_workspace(tmp_path) as ws, Worker(ws) as worker:
+        (tmp_path / "worker.lock").unlink()
+        command = [sys.executable, "-m", "labelchef", "serve", "--home", str(tmp_path), "--port", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 2
+        assert "running already" in done.stderr
+        wait_until((tmp_path / "worker.lock").is_file)
+        assert worker.alive
+
+
+def test_a_worker_whose_lock_another_took_ends(tmp_path: Path) -> None:
+    """A database of another name has only the file: the first worker ends, so that one is left."""
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    one, two = (open_workspace(tmp_path / name, url) for name in "xy")
+    with one, two, one.worker_lock.holding():
+        (tmp_path / "a.db.worker.lock").unlink()
+        with two.worker_lock.holding(), pytest.raises(ConflictError, match="running already"):
+            one.worker_lock.keep()

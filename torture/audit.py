@@ -150,10 +150,13 @@ def _there(tables: _Tables) -> Counter[tuple[object, ...]]:
     for _, item, kind, label, *_ in tables.decisions:
         if kind != "votes":
             found[("decide", item, label) if kind == "lead" else ("reopen", item)] += 1
-    for what in tables.changes:
-        if "lease_minutes" in what.get("settings", {}):
-            found["settings", what["settings"]["lease_minutes"]] += 1
+    found.update(("settings", value) for value in _changed(tables))
     return found
+
+
+def _changed(tables: _Tables) -> list[float]:
+    """The values that changes gave to the setting that the lead changes; that of the start is no change."""
+    return [what["settings"]["lease_minutes"] for what in tables.changes if "lease_minutes" in what.get("before", {})]
 
 
 def _counted(operations: Sequence[Operation]) -> Counter[tuple[object, ...]]:
@@ -221,9 +224,7 @@ def _torn(ledger: Ledger, tables: _Tables) -> list[str]:
     found += [f"item {item} has {count} first decisions" for item, count in roots.items() if count > 1]
     after = Counter(row[4] for row in tables.decisions if row[4] is not None)
     found += [f"{count} decisions replace decision {one}" for one, count in after.items() if count > 1]
-    changed = [
-        what["settings"]["lease_minutes"] for what in tables.changes if "lease_minutes" in what.get("settings", {})
-    ]
+    changed = _changed(tables)
     if changed and tables.settings[0]["lease_minutes"] != changed[-1]:
         found.append(f"the settings say {tables.settings[0]['lease_minutes']}, the last change {changed[-1]}")
     for count, what in (

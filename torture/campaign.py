@@ -108,7 +108,11 @@ def run(shop: Workshop, episode: Episode) -> Result:
         rounds=rounds,
         left=left,
         seconds=time.monotonic() - begun,
-        notes=[*found.lost[:5], *found.doubled[:5], *found.torn[:5], *stage.stuck, *stage.wrong, *unclear[:5]],
+        notes=[
+            note
+            for notes in (found.lost, found.doubled, found.torn, stage.stuck, stage.wrong, unclear)
+            for note in notes[:5]
+        ],
     )
 
 

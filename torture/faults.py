@@ -48,7 +48,7 @@ def clock_file(stage: Stage) -> Path:
 
 def _draw_point(rng: np.random.Generator) -> Injection:
     point = str(rng.choice(POINTS))
-    return Injection(point=point, at=int(rng.integers(1, 60 if point in FREQUENT else 7)))
+    return Injection(point=point, at=int(rng.integers(1, 25 if point in FREQUENT else 4)))
 
 
 async def kill_server(stage: Stage, rng: np.random.Generator) -> None:
@@ -117,7 +117,7 @@ async def _run_command(stage: Stage, rng: np.random.Generator, injection: Inject
         name, file = f"import-{len(stage.ledger.sent)}", stage.home.parent / "votes.csv"
         file.write_text(import_table(name, rng))
         operation = Operation("import", person, request=name, value=IMPORT_LINES)
-        words = ["import-votes", SLUG, str(file)]
+        words = ["import", SLUG, str(file)]
     number = stage.ledger.send(operation)
     code = stage.command(*words, injection=injection, log=log).code(120)
     if code == 0:

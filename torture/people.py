@@ -118,7 +118,7 @@ class Crowd:
         connection.close()
 
     async def _rest(self, connection: Connection, person: str) -> Connection:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
         connection.close()  # the server may have come back at another port
         return self.connect(person)
 

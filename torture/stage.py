@@ -184,7 +184,7 @@ class Stage:
             now = await self.round()
             return now is not None and first is not None and now > first
 
-        moved = first is not None and await until(further, self.shop.patience, 0.02)
+        moved = first is not None and await until(further, self.shop.patience, 0.1)
         if not moved:
             status, answer = await self.crowd.ask("GET", BASE)
             self.stuck.append(f"{what}: no further round in {self.shop.patience:.0f} s; {status} {str(answer)[:300]}")

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from starlette.background import BackgroundTask
 
 from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import folder_for_a_while
 from labelchef.domain.validation import Comparison
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
@@ -24,7 +24,7 @@ from labelchef.services import campaigns, exchange, importing, take_home, traine
 from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
 from labelchef.services.trained import ReplayOutcome
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import EXPORTING, Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.problems import WebError
@@ -145,7 +145,7 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
     stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
             (folder / stem).mkdir()
         path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
         types = {f".{one}": kind for one, kind in _TYPES.items()}
@@ -163,8 +163,8 @@ def _file(
     name = f"{campaigns.summary(ws, campaign).slug}-{what}.{format}"
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-"))
-        path = write(ws, campaign, Path(folder) / name, format=format.value)
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
+        path = write(ws, campaign, folder / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
     return FileResponse(path, media_type=kind, filename=name, background=delete)
 
