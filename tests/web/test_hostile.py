@@ -174,6 +174,59 @@ def test_health_is_not_good_while_nothing_can_be_written(tmp_path: Path) -> None
     assert str(tmp_path) not in done.stdout, "where the home lies is for leads only"
 
 
+_FEW_HANDLES = """
+import io, os, resource, sys, time
+from pathlib import Path
+from fastapi.testclient import TestClient
+from PIL import Image
+from labelchef.services.people import accounts
+from labelchef.services.workspace import open_workspace
+from labelchef.web.app import create_app
+from labelchef.web.options import ServeOptions
+
+def picture(k):
+    buffer = io.BytesIO()
+    Image.new("L", (8, 8), color=k).save(buffer, "PNG")
+    return buffer.getvalue() + bytes(int(sys.argv[2]))  # larger than what is kept in memory
+
+home, n = Path(sys.argv[1]), int(sys.argv[3])
+with open_workspace(home) as ws:
+    accounts.create_account(ws, "lead", "lead", None)
+    token = {"Authorization": "Bearer " + accounts.create_api_token(ws, "lead", "t")[0]}
+    with TestClient(create_app(ws, ServeOptions(team=True), work=False), headers=token) as client:
+        client.get("/api/health")
+        table = "id,image,label\\n" + "".join(f"i{k},{k}.png,{'ab'[k % 3 // 2]}\\n" for k in range(n))
+        parts = [("files", (f"{k}.png", picture(k))) for k in range(n)] + [("files", ("items.csv", table.encode()))]
+        gold = "id,label\\n" + "".join(f"i{k},{'ab'[k % 2]}\\n" for k in range(n // 2))
+        parts.append(("files", ("gold.csv", gold.encode())))
+        most = len(os.listdir("/proc/self/fd")) + 40
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        answer = client.post("/api/intakes", files=parts)
+        assert answer.status_code == 201, answer.text
+        found = answer.json()
+
+        def settled(found):
+            while found["state"] in ("reading", "creating"):
+                time.sleep(0.05)
+                found = client.get(f"/api/intakes/{found['id']}").json()
+            return found
+
+        found = settled(found)
+        assert found["preview"]["usable"], found
+        asked = client.post(f"/api/intakes/{found['id']}/create", json={"name": "Pictures"})
+        assert asked.status_code == 202, asked.text
+        found = settled(asked.json())
+print(found["state"], found["problem"])
+"""
+
+
+def test_many_pictures_need_few_file_handles(tmp_path: Path) -> None:
+    """Twice as many pictures as there are file handles, each too large for memory: uploaded, looked at, made a campaign."""
+    command = [sys.executable, "-c", _FEW_HANDLES, str(tmp_path / "home"), str(2**20), "80"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("made None"), done.stdout + done.stderr[-2000:]
+
+
 def test_thousands_of_unknown_names_give_one_error(client: TestClient, people: Any) -> None:
     answer = client.post("/api/session", content=json.dumps({f"k{n}": n for n in range(1000)}))
     assert answer.status_code == 422
