@@ -22,6 +22,7 @@ from labelchef.web.views import SourcesView, VersionView, shown_to
 routes = Api("campaigns", "/campaigns")
 _REFUSED = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
+    (422, "same_name", "a part or the name of a file came twice"),
     (422, "selector", "no such selector"),
     (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
     (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),

@@ -172,6 +172,7 @@ def _file(
 @routes.post(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
+    (422, "same_name", "the file came twice"),
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
