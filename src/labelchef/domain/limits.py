@@ -69,12 +69,17 @@ def check_memory(what: object, needed: int, holds: str) -> None:
 
 def check_unpacked(what: object, packed: int, unpacked: int) -> None:
     """Refuse what unpacks to far more than its size, or to more than a file may take."""
+    check_ratio(what, packed, unpacked)
+    check_memory(what, unpacked, "packed content")
+
+
+def check_ratio(what: object, packed: int, unpacked: int) -> None:
+    """Refuse what unpacks to far more than its size."""
     if unpacked > LARGE and unpacked > MOST_RATIO * max(packed, 1):
         raise TooLargeError(
             f"{what} unpacks to {unpacked / max(packed, 1):.0f} times its size ({shown_bytes(unpacked)}), as damaged or hostile "
             f"files do; expected at most {MOST_RATIO} times. If it is right, save it without compression",
         )
-    check_memory(what, unpacked, "packed content")
 
 
 def shown_bytes(size: int) -> str:

@@ -73,7 +73,9 @@ def npz_headers(file: Path | bytes, what: str | None = None) -> dict[str, Header
         return _headers(archive, named)
 
 
-def read_npz(file: Path | bytes, what: str | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+def read_npz(
+    file: Path | bytes, what: str | None = None, names: Sequence[str] | None = None
+) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz, or those with these names; `what` names the file in messages."""
     named = what or str(file)
     with _opened(file) as stream, _archive(stream, named) as archive:
@@ -133,12 +135,12 @@ def _archive(stream: IO[bytes], what: str) -> zipfile.ZipFile:
 def _array(stream: IO[bytes], header: Header) -> NDArray[Any]:
     flat = np.empty(math.prod(header.shape), header.dtype)
     if header.nbytes:
-        into, at = memoryview(flat.view(np.uint8)).cast("B"), 0
+        into, at = flat.view(np.uint8), 0
         while at < header.nbytes:
             piece = stream.read(min(_PIECE, header.nbytes - at))
             if not piece:
                 raise EOFError("it is cut off")
-            into[at : at + len(piece)] = piece
+            into[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
             at += len(piece)
     if stream.read(1):  # reads to the end, where the checksum is compared
         raise ValueError("there is more behind the array")
@@ -214,4 +216,6 @@ def _header(stream: IO[bytes], what: str) -> tuple[Header, int]:
 
 
 def _damaged(what: str, why: str) -> InvalidInputError:
-    return InvalidInputError(f"{what} cannot be read: {why}. The file may be cut off or damaged; write it again", code="file")
+    return InvalidInputError(
+        f"{what} cannot be read: {why}. The file may be cut off or damaged; write it again", code="file"
+    )

@@ -9,6 +9,7 @@ class numbers with names (`datasets.ClassLabel`)       the names
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ _CELLS = 1 << 21
 """Cells that are turned into a frame at a time, where rows have many."""
 _CELL = 16
 """Bytes of a cell in memory beside its text."""
+_TEXT_AT_ONCE = 1 << 26
+"""Bytes of texts that are turned into a frame at a time."""
+_FEW = 256
 _NUMBER = 4
 """Bytes of a number of a vector."""
 
@@ -59,24 +63,43 @@ def check_stream(path: Path) -> None:
 def _parquet(path: Path, rows: int | None, progress: Progress) -> Columns:
     import pyarrow.parquet as parquet
 
-    schema = _checked_parquet(path, rows)
-    texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_text(kind)]
-    with parquet.ParquetFile(path, read_dictionary=texts) as held:  # a text that repeats is unpacked once
-        at_once = max(1, min(CHUNK, _CELLS // max(1, len(schema.names))))
-        pieces = held.iter_batches(batch_size=at_once if rows is None else max(1, min(at_once, rows)))
-        return _collect(path, pieces, rows, {}, progress, held.metadata.num_rows, schema)
+    facts = _checked_parquet(path, rows)
+    with parquet.ParquetFile(path, read_dictionary=facts.texts) as held:
+        pieces = held.iter_batches(batch_size=facts.at_once if rows is None else max(1, min(facts.at_once, rows)))
+        return _collect(path, pieces, rows, {}, progress, held.metadata.num_rows, facts.schema)
 
 
-def count_parquet(path: Path) -> int:
-    """How many rows a Parquet file has, by what stands in its footer."""
+def look_at_parquet(path: Path) -> tuple[int, list[str]]:
+    """How many rows a Parquet file has, and its columns, by its footer."""
     _pyarrow(path)
     import pyarrow.parquet as parquet
 
-    return int(parquet.read_metadata(path).num_rows)
+    with parquet.ParquetFile(path) as held:
+        return int(held.metadata.num_rows), list(held.schema_arrow.names)
 
 
-def _checked_parquet(path: Path, rows: int | None = None) -> Any:
-    """The schema of a Parquet file that fits into memory, by its footer: unpacked pages, and a cell a row and column."""
+@dataclass(frozen=True)
+class _ParquetFacts:
+    schema: Any
+    texts: list[str]
+    """Columns of texts, which are read as dictionaries: a text that repeats is unpacked once."""
+    at_once: int
+    """Rows that are read at a time."""
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse a Parquet file that is damaged, or whose texts do not fit into memory each as often as it occurs."""
+    _pyarrow(path)
+    import pyarrow.parquet as parquet
+
+    facts = _checked_parquet(path)
+    with parquet.ParquetFile(path, read_dictionary=facts.texts) as held:
+        for _ in _small(path, held.iter_batches(batch_size=facts.at_once)):
+            pass
+
+
+def _checked_parquet(path: Path, rows: int | None = None) -> _ParquetFacts:
+    """Facts of a Parquet file that fits into memory, by its footer: unpacked pages, and a cell a row and column."""
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as held:
@@ -84,13 +107,18 @@ def _checked_parquet(path: Path, rows: int | None = None) -> Any:
         groups = [facts.row_group(k) for k in range(facts.num_row_groups)]
         if sum(group.num_rows for group in groups) != facts.num_rows or facts.num_rows < 0:
             raise unusable(f"{path} has {facts.num_rows} rows by its footer and others in its parts; write it again")
-        largest = max((group.total_byte_size for group in groups), default=0)
-        check_memory(path, largest, "a group of rows")
+        parts = [group.column(j) for group in groups for j in range(group.num_columns)]
+        check_memory(path, max((part.total_uncompressed_size for part in parts), default=0), "a column")
+        values = sum(max(0, part.num_values) for part in parts)
+        check_memory(path, values * _NUMBER if rows is None else 0, f"{values} values")
         check_names(path, list(schema.names))
         if rows is None:
             n_columns = len(schema.names)
             check_memory(path, facts.num_rows * n_columns * _CELL, f"{facts.num_rows} rows of {n_columns} columns")
-        return schema
+        texts = [part.path_in_schema for part in parts if part.physical_type == "BYTE_ARRAY"]
+        few = any("DELTA_BYTE_ARRAY" in part.encodings for part in parts)  # texts may share beginnings of any length
+        at_once = _FEW if few else max(1, min(CHUNK, _CELLS // max(1, len(schema.names))))
+        return _ParquetFacts(schema, list(dict.fromkeys(texts)), at_once)
 
 
 def read_typed(path: Path) -> pd.DataFrame:
@@ -101,16 +129,12 @@ def read_typed(path: Path) -> pd.DataFrame:
     import pyarrow.parquet as parquet
     import pyarrow.types as types
 
-    schema = _checked_parquet(path)
-    texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_text(kind)]
+    facts = _checked_parquet(path)
+    schema = facts.schema
     held: dict[str, list[Any]] = {name: [] for name in schema.names}
-    plain = {}
-    needed = 0
-    with parquet.ParquetFile(path, read_dictionary=texts) as file:
-        for piece in file.iter_batches(batch_size=max(1, min(CHUNK, _CELLS // max(1, len(schema.names))))):
-            piece.validate(full=True)
-            needed += sum(_text_bytes(column) for column in piece.columns)
-            check_memory(path, needed, "texts")
+    plain: dict[str, bool] = {}
+    with parquet.ParquetFile(path, read_dictionary=facts.texts) as file:
+        for piece in _small(path, file.iter_batches(batch_size=facts.at_once)):
             for name, column in zip(schema.names, piece.columns, strict=True):
                 kind = column.type
                 number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
@@ -187,14 +211,10 @@ def _collect(
     chunks: list[pd.DataFrame] = []
     vectors: dict[str, list[NDArray[Any] | None]] = {}
     left_out: set[str] = set()
-    done = needed = 0
+    done = 0
     names = [] if schema is None else list(schema.names)
-    for piece in pieces:
+    for piece in _small(path, pieces):
         names = list(piece.schema.names)
-        check_names(path, names)
-        piece.validate(full=True)  # offsets of a damaged file may lead anywhere
-        needed += sum(_text_bytes(column) for column in piece.columns)
-        check_memory(path, needed, f"{done + piece.num_rows} rows of {len(names)} columns")
         columns: dict[str, Any] = {}
         for name, column in zip(names, piece.columns, strict=True):
             if _is_binary(column.type):
@@ -227,6 +247,23 @@ def _collect(
         for name in sorted(left_out)
     )
     return frame.drop(columns=list(whole)), {k: v if rows is None else v[:rows] for k, v in whole.items()}, findings
+
+
+def _small(path: Path, pieces: Iterator[Any]) -> Iterator[Any]:
+    """Pieces that are checked, and small enough to be turned into texts at once."""
+    done = needed = 0
+    for piece in pieces:
+        check_names(path, list(piece.schema.names))
+        piece.validate(full=True)  # offsets of a damaged file may lead anywhere
+        n, width = piece.num_rows, len(piece.schema.names)
+        texts = sum(_text_bytes(column) for column in piece.columns)
+        done, needed = done + n, needed + texts
+        check_memory(path, needed, f"{done} rows of {width} columns")
+        at_once = max(1, min(CHUNK, _CELLS // max(1, width), n * _TEXT_AT_ONCE // max(1, texts)))
+        if n <= at_once:
+            yield piece
+        else:
+            yield from (piece.slice(start, at_once) for start in range(0, n, at_once))
 
 
 def _is_binary(kind: Any) -> bool:

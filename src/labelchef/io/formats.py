@@ -810,7 +810,9 @@ def _check_arrays(source: _Source, tall: Mapping[str, Header | NDArray[Any]]) ->
                 f"{source.path}: array {name!r} has shape {values.shape} and type {values.dtype}; expected "
                 "numbers (rows, columns) or one value a row"
             )
-        if (len(values.shape) == 1 or values.dtype.kind in "US") and source.rows is None:  # these become texts, cell by cell
+        if (
+            len(values.shape) == 1 or values.dtype.kind in "US"
+        ) and source.rows is None:  # these become texts, cell by cell
             cells = math.prod(values.shape)
             check_memory(source.path, cells * _TEXT_CELL, f"{cells} values to be read as text")
     lengths = {name: values.shape[0] for name, values in tall.items()}
