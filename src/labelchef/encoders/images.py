@@ -43,7 +43,7 @@ _COLOUR, _GREY, _CELLS, _BINS = 16, 64, 8, 9
 _RAW = 3 * _COLOUR**2 + _CELLS**2 * _BINS
 _REMEDY = "pip install 'labelchef[images]'"
 _BATCH = 32
-FORMATS = ("PNG", "JPEG", "MPO", "GIF", "WEBP", "BMP", "TIFF")
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 """Of pictures that are decoded, whatever a file is called; others run programs (EPS) or are rare."""
 MOST_PIXELS = 90_000_000
 _PIXEL = 12

@@ -87,7 +87,9 @@ def _check_book(path: Path, archive: zipfile.ZipFile) -> None:
 
 
 _CELL = 32
-_REFERENCE = re.compile(rb"""[\s]r\s*=\s*["']\$?([A-Za-z]{0,4})\$?(\d{0,8})["']|<[\w:]*\bc(?=[\s/>])|<[\w:]*\brow(?=[\s/>])""")
+_REFERENCE = re.compile(
+    rb"""[\s]r\s*=\s*["']\$?([A-Za-z]{0,4})\$?(\d{0,8})["']|<[\w:]*\bc(?=[\s/>])|<[\w:]*\brow(?=[\s/>])"""
+)
 _TAG = re.compile(rb"<(/?)(?:table:)?(table-row|table-cell|covered-table-cell|table)\b([^>]*)>")
 _REPEATED = re.compile(rb"""number-(rows|columns)-repeated\s*=\s*["'](\d{1,12})["']""")
 _OVERLAP = 1 << 16
