@@ -19,7 +19,7 @@ from labelchef.domain.campaigns import CampaignState, Role
 from labelchef.domain.intake import Intake, IntakeState
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
-from labelchef.services.intake import steps
+from labelchef.services.intake import steps, suggesting
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
@@ -210,17 +210,9 @@ def _made(world: World, person: str) -> Sent:
 
 
 def _answered(world: World, person: str) -> Sent:
-    shown = steps_suggestion(world)
-    body = {"column": "text", "word": shown[0], "label": shown[1], "useful": None}
+    rule: Any = suggesting.suggest(world.ws, world.files().id, "text").rule
+    body = {"column": "text", "word": rule["words"][0], "label": rule["label"], "useful": None}
     return Sent(f"/api/intakes/{world.files().id}/suggestion", json=body)
-
-
-def steps_suggestion(world: World) -> tuple[str, str]:
-    """A word and a class that are proposed for a rule."""
-    from labelchef.services.intake import suggesting
-
-    rule = suggesting.suggest(world.ws, world.files().id, "text").rule
-    return str(rule["words"][0]), str(rule["label"])
 
 
 def _state(world: World, what: str, paused: bool) -> Sent:

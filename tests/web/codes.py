@@ -77,7 +77,9 @@ def raised(modules: dict[str, ast.Module]) -> tuple[dict[str, list[Place]], list
 def _calls(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.Call]]:
     """Every call, with the name of the function around it."""
     for child in ast.iter_child_nodes(node):
-        named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        around = inside
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            around = f"{inside}.{child.name}".strip(".")
         if isinstance(child, ast.Call):
             yield inside, child
-        yield from _calls(child, f"{inside}.{child.name}".strip(".") if named else inside)
+        yield from _calls(child, around)

@@ -29,7 +29,6 @@ from tests.web.conftest import PASSWORD, small_data
 from tests.web.raw_files import tweet_files
 
 CAMPAIGN = "/api/campaigns/animals"
-CLASSES = ("cat", "dog", "<b>cow</b>")
 JSON = {"Content-Type": "application/json"}
 
 
@@ -186,19 +185,6 @@ def _laptop(lab: Lab) -> httpx2.Response:
     return client.post("/api/session", json={"name": "lead", "password": PASSWORD})
 
 
-def _twice(lab: Lab) -> httpx2.Response:
-    ids, content = [f"t{k}" for k in range(30)], io.BytesIO()
-    np.savez(content, ids=np.array(ids), X=np.ones((30, 4)))
-    return lab.arrays(
-        val_features=("val_features.npz", content.getvalue()),
-        val_labels=(
-            "val_labels.csv",
-            "\n".join(["id,label", *(f"{one},{CLASSES[k % 3]}" for k, one in enumerate(ids))]).encode(),
-        ),
-        val_items=("val_items.csv", "\n".join(["id,text", *(f"{one},a" for one in ids)]).encode()),
-    )
-
-
 def _no_image(lab: Lab) -> httpx2.Response:
     rows = b"".join(b"t%d,a.png\n" % k for k in range(60))
     made = lab.arrays(items=("items.csv", b"id,image\n" + rows), media=("a.png", b"<script>"))
@@ -282,8 +268,10 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
         f"{CAMPAIGN}/votes", content=b'{"item": "%s", "label": 0, "note": "\\u0000"}' % lab.world.held("lead").encode(),
         headers=JSON,
     ),
-    (422, "ids"): lambda lab: lab.arrays(weak=("weak.csv", b"id,cat,dog,<b>cow</b>\n" + b"".join(b"x%d,1,0,0\n" % k for k in range(60)))),
-    (422, "items"): _twice,
+    (422, "ids"): lambda lab: lab.arrays(
+        weak=("weak.csv", b"id,cat,dog,<b>cow</b>\n" + b"".join(b"x%d,1,0,0\n" % k for k in range(60)))
+    ),
+    (422, "items"): lambda lab: lab.arrays(val_items=("val_items.csv", b"text\na\n")),
     (422, "media"): lambda lab: lab.arrays(items=("items.csv", b"id,image\n" + b"".join(b"t%d,a.png\n" % k for k in range(60)))),
     (422, "features"): lambda lab: lab.arrays(val_features=("val_features.npy", npy([[np.nan] * 4] * 30))),
     (422, "weak_labels"): lambda lab: lab.arrays(

@@ -148,7 +148,9 @@ def test_what_a_role_is_answered_follows_from_the_policy(
         client.cookies.clear()
         answer = client.request(method, sent.path, headers=roles.headers(caller), **sent.options())
         want = expected(policy, method, caller, sent)
-        right = answer.status_code in sent.ok if want is None else (answer.status_code, answer.json().get("code")) == want
+        right = (
+            answer.status_code in sent.ok if want is None else (answer.status_code, answer.json().get("code")) == want
+        )
         if not right:
             wrong.append(f"{method} {path}: {want or sent.ok} expected, {answer.status_code} came: {answer.text[:200]}")
     assert wrong == []
