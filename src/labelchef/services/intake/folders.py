@@ -184,12 +184,21 @@ def names(ws: Workspace, intake: str, record: Record) -> tuple[str, ...]:
 
 
 def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]]) -> None:
-    """Store uploaded files by their names; those without a folder that are images go into `IMAGES`."""
+    """Store uploaded files by their names; those without a folder that are images go into `IMAGES`.
+
+    A file that came in an earlier upload is replaced by one of its name; two of one name in one upload are refused.
+    """
+    stored_now: set[Path] = set()
     for name, stream in files:
         place = safe_path(name)
         if len(place.parts) == 1 and place.suffix.lower() in _IMAGE_ENDINGS:
             place = PurePosixPath(IMAGES) / place
         target = folder / place
+        if target in stored_now:
+            raise InvalidInputError(
+                f"two files of this upload are called {name!r}; expected distinct names. Rename one of them", code="file"
+            )
+        stored_now.add(target)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as stored:
