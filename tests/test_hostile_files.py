@@ -1,5 +1,6 @@
 """Hostile, damaged and merely unusual files on every path that a file may come: none is retyped, none takes all memory."""
 
+import contextlib
 import datetime
 import decimal
 import io
@@ -17,10 +18,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.data import find_files, read_files
+from labelchef.campaign.data import CampaignData, Contents, find_files, read_files
 from labelchef.domain import limits
 from labelchef.domain.campaigns import CampaignFiles
-from labelchef.domain.errors import InvalidInputError, LabelchefError, TooLargeError
+from labelchef.domain.errors import InvalidInputError, TooLargeError
 from labelchef.domain.features import as_features
 from labelchef.domain.intake import ColumnRole
 from labelchef.domain.npy import npz_headers, read_npy, read_npz
@@ -43,7 +44,10 @@ from tests.store_support import make, truth_of
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-TRICKY = ["007", "7", "07.0", "1e5", "100000", "nan", "NaN", "TRUE", "True", "2020-01-01", "-5", "=1+1", "'=1", "平ü", "None", "0x10"]  # fmt: skip
+TRICKY = [
+    *("007", "7", "07.0", "1e5", "100000", "nan", "NaN", "TRUE", "True", "2020-01-01", "-5", "=1+1", "'=1"),
+    *("平ü", "None", "0x10"),
+]
 NAMES = ("01", "1", "1e5")
 
 
@@ -57,8 +61,6 @@ def test_exported_votes_come_back_with_nothing_changed(tmp_path: Path, suffix: s
     truth = truth_of(90)
     y = [NAMES[k] for k in truth]
     X, X_val = np.random.default_rng(0).normal(size=(60, 3)), np.random.default_rng(1).normal(size=(30, 3))
-    from labelchef.campaign.data import CampaignData, Contents
-
     weak = np.full((60, 3), 1 / 3)
     data = CampaignData.of(X, weak, X_val=X_val, y_val=y[60:], classes=NAMES, contents=Contents(items))
     votes = pd.DataFrame(
@@ -67,10 +69,6 @@ def test_exported_votes_come_back_with_nothing_changed(tmp_path: Path, suffix: s
     with open_workspace(tmp_path / "home") as ws:
         first, second = make(ws, "one", data), make(ws, "two", data)
         given = tables.write_table(votes, tmp_path / f"given.{suffix}")
-        if given.suffix not in tables.ITEM_SUFFIXES:
-            with pytest.raises(InvalidInputError, match="expected one of"):
-                import_votes(ws, first, given)
-            return
         import_votes(ws, first, given)
         out = exchange.export_votes(ws, first, tmp_path / f"out.{suffix}")
         report = import_votes(ws, second, out)
@@ -110,7 +108,7 @@ KINDS: dict[str, tuple[Any, list[str | None]]] = {
     "times": (
         pa.array([datetime.datetime(2020, 1, 2, 3), None, datetime.datetime(2020, 1, 2)]),
         ["2020-01-02T03:00:00", None, "2020-01-02"],
-    ),  # fmt: skip
+    ),
     "dates": (pa.array([datetime.date(2020, 1, 2), None, None]), ["2020-01-02", None, None]),
     "decimals": (pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("2.00")]), ["1.50", None, "2.00"]),
     "half precision": (pa.array(np.array([0.5, 1.0, 2.0], np.float16)), ["0.5", "1", "2"]),
@@ -134,16 +132,13 @@ def test_every_kind_of_parquet_column_on_every_path(tmp_path: Path, kind: str) -
     pq.write_table(pa.table({"item": ["a", "b", "c"], "annotator": ["p"] * 3, "label": column}), path)
     assert [line.label for line in tables.read_vote_lines(path)] == texts
     pq.write_table(pa.table({"x": column, "y": [1.0, 2.0, 3.0]}), path)
-    try:
-        X = as_features(tables.read_features(path, "features"))
-    except InvalidInputError as error:
-        assert error.code in ("features", "file")  # gaps and texts are no features
-    else:
-        assert X.shape == (3, 2)
-    try:
+    if kind == "half precision":
+        assert as_features(tables.read_features(path, "features")).tolist() == [[0.5, 1.0], [1.0, 2.0], [2.0, 3.0]]
+    else:  # gaps and texts are no features
+        with pytest.raises(InvalidInputError):
+            as_features(tables.read_features(path, "features"))
+    with contextlib.suppress(InvalidInputError):  # three rows without a text are no campaign
         join(detect([path], Given()))
-    except LabelchefError as error:
-        assert error.code != "error"
 
 
 def test_a_parquet_file_without_rows(tmp_path: Path) -> None:
@@ -263,15 +258,15 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
 
 
 def test_hostile_files_take_no_memory(tmp_path: Path) -> None:
-    made = [make(tmp_path, 1)[0] for make in hostile_files.FILES.values()]
+    made = [make(tmp_path, 2)[0] for make in hostile_files.FILES.values()]
     command = [sys.executable, "-m", "tests.hostile_files", "--child", *map(str, made)]
-    allowed = {**os.environ, limits.VARIABLE: "100M"}
+    allowed = {**os.environ, limits.VARIABLE: "20M"}
     done = subprocess.run(command, capture_output=True, text=True, env=allowed, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     came = dict(zip(hostile_files.FILES, found["came"], strict=True))
     assert set(came.values()) <= {"refused: memory", "refused: file"}, came
     assert [name for name, one in came.items() if one == "refused: file"] == ["json_nested"]
-    assert found["peak"] < 400 << 20, came
+    assert found["peak"] < 300 << 20, came
 
 
 def test_lengths_are_compared_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,9 +340,9 @@ def test_what_an_arrow_file_unpacks_to(tmp_path: Path) -> None:
     for packed in (None, "zstd", "lz4"):
         for writer_of in (pa.ipc.new_file, pa.ipc.new_stream):
             path = tmp_path / "x.arrow"
-            with pa.OSFile(str(path), "wb") as sink:
-                with writer_of(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=packed)) as writer:
-                    writer.write_table(table)
+            options = pa.ipc.IpcWriteOptions(compression=packed)
+            with pa.OSFile(str(path), "wb") as sink, writer_of(sink, table.schema, options=options) as writer:
+                writer.write_table(table)
             assert unpacked_size(path) == pytest.approx(table.nbytes, rel=0.01)
             assert len(formats.read_table(path)) == 100_000
 

@@ -196,7 +196,8 @@ def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]]) -> None:
         target = folder / place
         if target in stored_now:
             raise InvalidInputError(
-                f"two files of this upload are called {name!r}; expected distinct names. Rename one of them", code="file"
+                f"two files of this upload are called {name!r}; expected distinct names. Rename one of them",
+                code="file",
             )
         stored_now.add(target)
         try:
