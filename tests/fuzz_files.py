@@ -29,9 +29,9 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -547,8 +547,7 @@ def record_set() -> RecordSet:
     return RecordSet.of(records, labels, texts=["text"])
 
 
-@cache
-def exchanged(name: str) -> Mapping[str, bytes]:
+def exchanged(name: str) -> Files:
     tool = TOOLS[name]
     with tempfile.TemporaryDirectory() as folder:
         ending = tool.endings[0]
@@ -715,7 +714,9 @@ def vote_lines() -> bytes:
 
 
 def llm_lines() -> bytes:
-    lines = [{"id": f"{k:03d}", "label": ("ham", "spam")[k % 2], "probability": 0.75} for k in range(N)]
+    lines: list[dict[str, Any]] = [
+        {"id": f"{k:03d}", "label": ("ham", "spam")[k % 2], "probability": 0.75} for k in range(N)
+    ]
     lines += [{"id": f"{k:03d}", "source": "other", "probabilities": {"ham": 0.25, "spam": 0.75}} for k in range(3)]
     return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
 
@@ -807,7 +808,7 @@ READERS: dict[str, Reader] = {
         Reader("ledger", lambda: {"rounds.jsonl": rounds()}, read_ledger, LINES),
         Reader("intake record", intake_json, read_intake_record, JSON),
         Reader("campaign files", campaign_files, read_campaign, TEXT),
-        *(Reader(name, lambda name=name: dict(exchanged(name)), read_exchange(name), TEXT) for name in TOOLS),
+        *(Reader(name, partial(exchanged, name), read_exchange(name), TEXT) for name in TOOLS),
     )
 }  # fmt: skip
 _STRUCTURED: dict[str, Damage] = {".json": damaged_json, ".jsonl": damaged_json_lines, ".npz": damaged_archive}

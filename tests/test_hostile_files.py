@@ -202,7 +202,7 @@ def test_no_pickle_is_run_on_any_path(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_arrays_are_read_as_numpy_reads_them(tmp_path: Path) -> None:
-    arrays = {
+    arrays: dict[str, Any] = {
         "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "swapped": np.arange(4, dtype=">i4"),
         "texts": np.array(["a", "平"]),
@@ -264,8 +264,7 @@ def test_hostile_files_take_no_memory(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=allowed, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     came = dict(zip(hostile_files.FILES, found["came"], strict=True))
-    assert set(came.values()) <= {"refused: memory", "refused: file"}, came
-    assert [name for name, one in came.items() if one == "refused: file"] == ["json_nested"]
+    assert set(came.values()) == {"refused: memory"}, came
     assert found["peak"] < 300 << 20, came
 
 
