@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import decimal
-import io
 import json
 import os
 import resource
@@ -35,7 +34,6 @@ from labelchef.io.messages import unpacked_size
 from labelchef.model import load_model
 from labelchef.services import exchange
 from labelchef.services.importing import import_votes
-from labelchef.services.intake.folders import keep
 from labelchef.services.workspace import open_workspace
 from labelchef.sources.functions import read_label_matrix
 from tests import fuzz_files, hostile_files
@@ -250,8 +248,6 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
     np.save(tmp_path / "weak.npy", np.ones((3, 2)))
     with pytest.raises(InvalidInputError, match=r"weak\.csv and weak\.npy"):
         find_files(tmp_path)
-    with pytest.raises(InvalidInputError, match="two files of this upload"):
-        keep(tmp_path / "up", [("a.csv", io.BytesIO(b"id\n1\n")), ("a.csv", io.BytesIO(b"id\n2\n"))])
 
 
 # --- memory ---
