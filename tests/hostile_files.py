@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 MIB = 1 << 20
-SECONDS = 60
+SECONDS = 240
 LIMIT = 8 << 30
 """Address space of a process that reads a hostile file."""
 
