@@ -28,7 +28,7 @@ def looks(app: FastAPI, slug: str) -> Iterator[str]:
     """The address of every page and answer that an annotator may ask for."""
     for route in app.routes:
         assert isinstance(route, APIRoute)
-        if "GET" not in route.methods or guards_of(route)[0].policy not in (Policy.MEMBER, Policy.SIGNED_IN):
+        if "GET" not in (route.methods or ()) or guards_of(route)[0].policy not in (Policy.MEMBER, Policy.SIGNED_IN):
             continue
         path = route.path.replace("{campaign}", slug)
         if "{chart}" in path:
@@ -71,7 +71,7 @@ class Attacker:
 
     def views(self, item: str) -> list[tuple[object, ...]]:
         """What is seen for each class that is voted on an item, with the vote taken back before the next."""
-        seen = []
+        seen: list[tuple[object, ...]] = []
         for label in range(N_CLASSES):
             voted = self.told("votes", {"item": item, "label": label, "seconds": 1.0, "n": 1})
             after = self.look(item)
