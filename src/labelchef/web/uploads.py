@@ -4,7 +4,6 @@ import contextlib
 import errno
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -18,6 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from labelchef.domain.errors import InvalidInputError, LabelchefError, StoreError
+from labelchef.domain.files import folder_for_a_while
+from labelchef.services.workspace import UPLOADING
 
 MOST_FILES = 200_000
 _MOST_FIELDS = 1000
@@ -56,8 +57,9 @@ class UploadRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def read(request: Request) -> Response:
+            held, home = contextlib.ExitStack(), request.app.state.workspace.home
             with told_as_store_errors():
-                folder = Path(await run_in_threadpool(tempfile.mkdtemp, prefix="labelchef-upload-"))
+                folder = held.enter_context(folder_for_a_while(home, UPLOADING))
             try:
                 with told_as_store_errors():
                     form = await _read_form(request, folder)
@@ -69,7 +71,7 @@ class UploadRoute(APIRoute):
                     raise InvalidInputError(why, code="same_name")
                 return await handle(request)
             finally:
-                await run_in_threadpool(shutil.rmtree, folder, ignore_errors=True)
+                await run_in_threadpool(held.close)
 
         return read
 
@@ -154,11 +156,8 @@ def told_as_store_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def upload_folder(within: Path | None = None) -> Iterator[Path]:
     """A folder for uploaded files; it is deleted afterwards."""
-    with (
-        told_as_store_errors(),
-        tempfile.TemporaryDirectory(prefix="labelchef-upload-", dir=within, ignore_cleanup_errors=True) as folder,
-    ):
-        yield Path(folder)
+    with told_as_store_errors(), folder_for_a_while(within, UPLOADING) as folder:
+        yield folder
 
 
 def saved(folder: Path, upload: UploadFile) -> Path:

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from starlette.background import BackgroundTask
 
 from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import folder_for_a_while
 from labelchef.domain.validation import Comparison
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
@@ -25,7 +25,7 @@ from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
 from labelchef.services.sharing import few_at_a_time
 from labelchef.services.trained import ReplayOutcome
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import EXPORTING, Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.problems import Case, WebError
@@ -76,6 +76,7 @@ _VOTES_FILE = "CSV, JSONL or Parquet of item, annotator, label; or an export of 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
+_PARQUET: Case = (422, "parquet", "the extra labelchef[parquet] is not installed")
 _TABLE: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {200: {"description": "The file.", "content": _CONTENT}},
@@ -90,6 +91,8 @@ _TABLE: dict[str, Any] = {
     (422, "exchange", "the rows do not fit the format; the detail says why"),
     (422, "datasets", "the extra labelchef[datasets] is not installed"),
     (422, "cleanlab", "the extra labelchef[cleanlab] is not installed"),
+    (422, "argilla", "the extra labelchef[argilla] is not installed"),
+    _PARQUET,
     response_class=FileResponse,
     responses={200: {"description": "The file.", "content": {**_CONTENT, _JSON_TYPE: _TEXT, _ZIP_TYPE: _BINARY}}},
 )
@@ -110,19 +113,19 @@ def export_dataset(
     return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
-@routes.get("/export/predictions", _BUSY, (409, "preparing", "there is no model yet"), **_TABLE)
+@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), _BUSY, _PARQUET, **_TABLE)
 def export_predictions(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """What the final model says of every row."""
     return _file(ws, campaign, "predictions", take_home.export_predictions, format, _TYPES[format])
 
 
-@routes.get("/export/labels", _BUSY, **_TABLE)
+@routes.get("/export/labels", _BUSY, _PARQUET, **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
     return _file(ws, campaign, "labels", exchange.export_labels, format, _TYPES[format])
 
 
-@routes.get("/export/votes", _BUSY, **_TABLE)
+@routes.get("/export/votes", _BUSY, _PARQUET, **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
@@ -151,7 +154,7 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
     stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
             (folder / stem).mkdir()
         with few_at_a_time():
             path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
@@ -170,9 +173,9 @@ def _file(
     name = f"{campaigns.summary(ws, campaign).slug}-{what}.{format}"
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-"))
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
         with few_at_a_time():
-            path = write(ws, campaign, Path(folder) / name, format=format.value)
+            path = write(ws, campaign, folder / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
     return FileResponse(path, media_type=kind, filename=name, background=delete)
 
@@ -181,6 +184,9 @@ def _file(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
     (422, "same_name", "the file came twice"),
+    (422, "exchange", "a file of another tool that is damaged or holds nothing"),
+    (422, "excel", "the extra labelchef[excel] is not installed"),
+    _PARQUET,
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
@@ -214,6 +220,7 @@ def _unpacked(path: Path) -> Path:
     "/report",
     _BUSY,
     (409, "preparing", "there is no model yet"),
+    (422, "report", "the extra labelchef[report] is not installed"),
     response_class=HTMLResponse,
     responses={200: {"content": {"text/html": _TEXT}}},
 )
