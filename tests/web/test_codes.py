@@ -318,7 +318,7 @@ NOT_PROVOKED: dict[tuple[int, str], str] = {
 """Codes of the document that no request here gets → why."""
 ELSEWHERE: dict[str, set[str]] = {
     "before the server answers: its options, address, accounts, database and extras": {
-        "accounts", "binding", "port", "serve", "home", "database_url", "postgres", "schema",
+        "accounts", "binding", "port", "serve", "database_url", "postgres", "schema",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "rule_column", "tables", "text", "weights",
