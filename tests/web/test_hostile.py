@@ -210,7 +210,7 @@ with open_workspace(home) as ws:
         parts = [("files", (f"{k}.png", picture(k))) for k in range(n)] + [("files", ("items.csv", table.encode()))]
         gold = "id,label\\n" + "".join(f"i{k},{'ab'[k % 2]}\\n" for k in range(n // 2))
         parts.append(("files", ("gold.csv", gold.encode())))
-        most = len(os.listdir("/proc/self/fd")) + 40
+        most = len(os.listdir("/proc/self/fd")) + 25
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         answer = client.post("/api/intakes", files=parts)
         assert answer.status_code == 201, answer.text
@@ -233,7 +233,7 @@ print(found["state"], found["problem"])
 
 def test_many_pictures_need_few_file_handles(tmp_path: Path) -> None:
     """Twice as many pictures as there are file handles, each too large for memory: uploaded, looked at, made a campaign."""
-    command = [sys.executable, "-c", _FEW_HANDLES, str(tmp_path / "home"), str(2**20), "80"]
+    command = [sys.executable, "-c", _FEW_HANDLES, str(tmp_path / "home"), str(2**20), "50"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("made None"), done.stdout + done.stderr[-2000:]
 
