@@ -15,7 +15,7 @@ from labelchef.campaign.final import final_classifier
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
-from labelchef.campaign.steps import Stepper, due
+from labelchef.campaign.steps import Step, Stepper, due
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
@@ -164,9 +164,14 @@ def step(ws: Workspace, campaign: str) -> bool:
     return True
 
 
+def due_step(ws: Workspace, campaign: str) -> Step | None:
+    """The step that a worker should take now, if any."""
+    return due(ledger_of(ws, find(ws, campaign)).standing())
+
+
 def is_due(ws: Workspace, campaign: str) -> bool:
     """Whether there is a step for a worker to take."""
-    return due(ledger_of(ws, find(ws, campaign)).standing()) is not None
+    return due_step(ws, campaign) is not None
 
 
 def require_model(connection: Connection, campaign: CampaignRow) -> None:

@@ -43,7 +43,7 @@ class Workspace:
         self.signal = Signal()
         self.worker_lock = WorkerLock(home, database)
         self.trained: dict[int, Trained] = {}
-        """Trained states by campaign: a cache, used by the thread that holds the worker's lock."""
+        """Trained states by campaign: a cache, used by the process that holds the worker's lock, one thread a campaign."""
         self.intakes: dict[str, Job] = {}
         """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
 
