@@ -101,6 +101,7 @@ STORE = {
     "locked": "another process holds the database; nothing was changed. Try again",
     "disk_full": "the server's disk is full; nothing was changed. Tell a lead",
     "folder": "a folder of the server cannot be read or written; nothing was changed. Tell a lead",
+    "home": "nothing can be written to the server's folder; nothing was changed. Tell a lead",
     "out": "the server cannot write the file. Tell a lead",
     "array_missing": "a file of the campaign is missing. Tell a lead",
     "array_damaged": "a file of the campaign is damaged. Tell a lead",
@@ -169,6 +170,12 @@ def install(app: FastAPI, page: PageError) -> None:
 
 _HTTP = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
+ELSEWHERE: tuple[Case, ...] = (
+    (404, "route", "there is nothing at this address"),
+    (405, "method", "this address does not take this method"),
+    (500, "internal", "a defect of the server; its log has the details"),
+)
+"""Problems of no route, or of every one."""
 CODES: dict[int, dict[str, str]] = {}
 """Status → code → when it occurs, of all problems; filled by `fails` and part of the OpenAPI document."""
 
