@@ -86,6 +86,15 @@ class Stage:
     wrong: list[str] = field(default_factory=list)
     """What should have been refused or told clearly, and was not."""
     stuck: list[str] = field(default_factory=list)
+    differs: bool = False
+    """Whether a replay differed from the ledger."""
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether anything is not as it must be."""
+        found, answers = self.findings, self.crowd.answers
+        said = bool(self.wrong or self.stuck or self.differs or answers.unclear or answers.late)
+        return said or bool(found.lost or found.doubled or found.torn)
 
     @property
     def log(self) -> Path:
@@ -211,6 +220,7 @@ class Stage:
             self.wrong.append(f"the replay ended with code {code}; see {self.log}")
             return 0, 1
         found = json.loads(out.read_text())
+        self.differs = found["agreed"] != found["rounds"]
         return int(found["agreed"]), int(found["rounds"])
 
     def query(self, sql: str) -> list[tuple[object, ...]]:
@@ -241,8 +251,7 @@ def staged(shop: Workshop, name: str, database: str, disk: str = "") -> Iterator
             if url is not None:
                 with contextlib.suppress(sa.exc.SQLAlchemyError):
                     stage.postgres.execute(f"DROP DATABASE IF EXISTS {name_of(url)} WITH (FORCE)")
-    bad = stage.findings
-    if not (bad.lost or bad.doubled or bad.torn or stage.wrong or stage.stuck):
+    if not stage.in_trouble:
         shutil.rmtree(home.parent)
 
 
