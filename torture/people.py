@@ -194,7 +194,7 @@ class Crowd:
                 item = self.decided.pop(int(rng.integers(0, len(self.decided))))
                 await self._once(connection, Operation("reopen", "lead", item), "POST", "reopen", {"item": item})
             elif draw < 0.75:
-                value = 0.2 + 1e-7 * len(self.ledger.sent)
+                value = 0.2 + 1e-7 * (1 + len(self.ledger.sent))
                 await self._once(
                     connection,
                     Operation("settings", "lead", value=value),
