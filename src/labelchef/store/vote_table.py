@@ -132,6 +132,14 @@ def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
     return all_rows(connection, found, VoteWithKey)
 
 
+_LIVE_OF_PERSON = sa.select(Vote).where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id)
+
+
+def live_votes_of_person(connection: sa.Connection, campaign_id: int, person: str) -> list[VoteRow]:
+    """This person's votes that count, in the order they came."""
+    return all_rows(connection, _LIVE_OF_PERSON, VoteRow, campaign_id=campaign_id, person=person)
+
+
 def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound]:
     """Every row of the vote ledger, in the order they came."""
     found = (
