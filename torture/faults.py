@@ -309,7 +309,8 @@ async def missing_folder(stage: Stage, rng: np.random.Generator) -> None:
         health = await stage.crowd.ask("GET", "/api/health")
         campaign = await stage.crowd.ask("GET", BASE)
         told[:] = [f"{health} {campaign}"[:400]]
-        return (health[0] == 503 and "code" in health[1]) or (campaign[0] == 200 and "folder" in campaign[1]["message"])
+        notices = campaign[1].get("notices", []) if campaign[0] == 200 else []
+        return (health[0] == 503 and "code" in health[1]) or any(one["code"] == "folder" for one in notices)
 
     if not await until(tells, 10.0, 0.2):
         stage.wrong.append(f"the folder of the campaign is missing, and the server says {told[0]}")
