@@ -48,7 +48,7 @@ def clock_file(stage: Stage) -> Path:
 
 def _draw_point(rng: np.random.Generator) -> Injection:
     point = str(rng.choice(POINTS))
-    return Injection(point=point, at=int(rng.integers(1, 25 if point in FREQUENT else 4)))
+    return Injection(point=point, at=int(rng.integers(1, 16 if point in FREQUENT else 4)))
 
 
 async def kill_server(stage: Stage, rng: np.random.Generator) -> None:

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from labelchef.services import campaigns, charts, worker
-from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.labelling.tasks import next_tasks
+from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.policies import Policy
@@ -20,7 +20,7 @@ from tests.web.test_policies import guards_of
 
 Sign = Callable[[str], Person]
 N_CLASSES = 3
-_OWN = r'"(id|leased_until|label|version|retry_after)":("[^"]*"|null|-?[\d.]+)'
+_OWN = r'"(id|leased_until|label|version|retry_after)":("[^"]*"|null|-?[\d.]+)|data-version="\d+"'
 """Own facts in answers: the id of the vote, the label that was sent, times. Versions are compared apart."""
 
 
@@ -129,7 +129,10 @@ def test_changed_votes_on_closed_items_show_no_more(app: FastAPI, ws: Workspace,
     recovered = 0
     for item in voted[:2]:
         views = [
-            (attacker.told("votes", {"item": item, "label": label, "seconds": 1.0, "n": 1}), sorted(attacker.look(item).items()))
+            (
+                attacker.told("votes", {"item": item, "label": label, "seconds": 1.0, "n": 1}),
+                sorted(attacker.look(item).items()),
+            )
             for label in (*range(N_CLASSES), 0)
         ]
         recovered += any(view != views[0] for view in views[1:])
@@ -139,7 +142,14 @@ def test_changed_votes_on_closed_items_show_no_more(app: FastAPI, ws: Workspace,
 
 def test_annotators_see_no_figure_made_of_votes_and_leads_see_all(as_person: Sign, slug: str) -> None:
     lead, ann = (as_person(name).get(f"/c/{slug}/progress").text for name in ("lead", "ann"))
-    for words in ("Agree with the suggestion", "Agree with the decision", "As suggested", "(κ)", "Time per item", "Predicted change"):
+    for words in (
+        "Agree with the suggestion",
+        "Agree with the decision",
+        "As suggested",
+        "(κ)",
+        "Time per item",
+        "Predicted change",
+    ):
         assert words in lead, words
         assert words not in ann, words
     assert "Your votes" in ann
@@ -150,10 +160,10 @@ def test_annotators_see_no_figure_made_of_votes_and_leads_see_all(as_person: Sig
 
 
 def test_the_audit_is_shown_to_annotators_in_steps() -> None:
+    import numpy as np
+
     from labelchef.campaign.audit import AuditTrail
     from labelchef.services.progress import in_steps
-
-    import numpy as np
 
     answered = np.arange(25) % 2
     whole = AuditTrail.start(2).extended(np.zeros(25, dtype=np.int64), answered).report(0.1)

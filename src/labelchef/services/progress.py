@@ -11,7 +11,7 @@ suggestion of a blind item is, or how a colleague voted.
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -23,6 +23,7 @@ from labelchef.domain.validation import AuditReport, CalibrationError, Figure, G
 from labelchef.ledger.conversion import record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
+from labelchef.services.sharing import Shared
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
@@ -136,8 +137,26 @@ class ProgressReport:
         return None if found is None else found.get(self.metric)
 
 
+_reports = Shared["ProgressReport"](kept=64)
+
+
+def state_of(ws: Workspace, campaign: str) -> tuple[Hashable, ...]:
+    """What an answer about a campaign is good for: it differs once anything of the campaign has changed."""
+    with looking(ws, campaign) as (connection, row):
+        newest = (
+            vote_table.newest_of_campaign(connection, row.id),
+            decision_table.newest_of_campaign(connection, row.id),
+        )
+        last = round_table.last_round(connection, row.id)
+    return str(ws.home), row.public_id, row.version, newest, None if last is None else (last.id, last.state)
+
+
 def progress(ws: Workspace, campaign: str) -> ProgressReport:
-    """The campaign in numbers, from the ledger alone."""
+    """The campaign in numbers, from the ledger alone; computed once for all who ask until something changes."""
+    return _reports.get((*state_of(ws, campaign), None), lambda: _progress(ws, campaign))
+
+
+def _progress(ws: Workspace, campaign: str) -> ProgressReport:
     with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
         votes = vote_table.live_votes_of_campaign(connection, row.id)
@@ -175,6 +194,10 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
 
 def progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
     """The campaign in numbers for an annotator: closed rounds as they were stored, and counters of their own votes."""
+    return _reports.get((*state_of(ws, campaign), person), lambda: _progress_for(ws, campaign, person))
+
+
+def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
     with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
         own = vote_table.live_votes_of_person(connection, row.id, person)

@@ -102,7 +102,7 @@ class _ParkingParser(MultiPartParser):
         file = self._current_part.file
         if file is not None:
             file.file.close()
-            file.file = self._files_to_close_on_error[-1] = _Parked(self._folder / str(self._current_files))  # type: ignore[assignment]
+            file.file = _Parked(self._folder / str(self._current_files))  # type: ignore[assignment]
 
 
 class _Parked:
