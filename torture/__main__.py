@@ -6,6 +6,7 @@ A killed server is no proof against a power cut: what the operating system holds
 import argparse
 import contextlib
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,8 @@ def main() -> int:
     )
     parser.add_argument("--resume", action="store_true", help="go on with the results that are in the folder")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started it in the background
+        signal.signal(number, signal.default_int_handler)
     console = Console(soft_wrap=True, highlight=False)
     if not options.resume:
         shutil.rmtree(options.out, ignore_errors=True)
