@@ -8,12 +8,14 @@ import contextlib
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from rich.console import Console
-from tests.store_support import PostgresServer, postgres_server
+from tests.store_support import postgres_server
 
+from torture.baseline import WAYS, Kept, measure
 from torture.campaign import Episode, Results, markdown, plan, run, table
 from torture.faults import FAULTS
 from torture.nursery import Nursery
@@ -50,7 +52,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         folder = (options.out / f"run-{time.time_ns()}").resolve()
         folder.mkdir()
-        postgres = stack.enter_context(_postgres()) if POSTGRESQL in databases else None
+        postgres = stack.enter_context(postgres_server()) if POSTGRESQL in databases else None
         nursery = stack.enter_context(Nursery(folder))
         shop = Workshop(folder, nursery, postgres, options.patience)
         seed = options.seed
@@ -65,6 +67,11 @@ def main() -> int:
     rows = results.rows()
     console.print(table(rows))
     (options.out / "table.md").write_text(markdown(rows) + "\n")
+    for one in _without(options):
+        console.print(
+            f"without labelchef, {one.way}: {one.kills} kills, {one.acknowledged:,} answers acknowledged, {one.lost:,} lost, "
+            f"after {one.harmed} of the kills"
+        )
     kills = sum(one.kills for one in rows.values())
     left = sum(one.left for one in rows.values())
     console.print(
@@ -73,8 +80,12 @@ def main() -> int:
     return int(any(one.bad for one in rows.values()))
 
 
-def _postgres() -> "contextlib.AbstractContextManager[PostgresServer]":
-    return postgres_server()
+def _without(options: argparse.Namespace) -> list[Kept]:
+    """The same kills of scripts that keep answers in a file; not beside a single fault."""
+    if options.only:
+        return []
+    with tempfile.TemporaryDirectory(prefix="torture-baseline-") as folder:
+        return [measure(Path(folder), way, min(options.kills, 200), options.seed) for way in WAYS]
 
 
 def _episodes(options: argparse.Namespace, databases: tuple[str, ...], seed: int) -> list[Episode]:
