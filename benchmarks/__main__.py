@@ -15,6 +15,7 @@ NAMES = (
     "constructors",
     "serving",
     "restart",
+    "elsewhere",
     "gpu",
     "networks",
     "network_study",

@@ -94,6 +94,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             },
         }
         schema["security"] = [{"token": []}, {"session": []}]
+        problems.fails(*problems.ELSEWHERE)
         schema["x-problem-codes"] = {str(status): codes for status, codes in sorted(problems.CODES.items())}
         app.openapi_schema = schema
     return app.openapi_schema

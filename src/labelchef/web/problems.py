@@ -170,6 +170,12 @@ def install(app: FastAPI, page: PageError) -> None:
 
 _HTTP = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
+ELSEWHERE: tuple[Case, ...] = (
+    (404, "route", "there is nothing at this address"),
+    (405, "method", "this address does not take this method"),
+    (500, "internal", "a defect of the server; its log has the details"),
+)
+"""Problems of no route, or of every one."""
 CODES: dict[int, dict[str, str]] = {}
 """Status → code → when it occurs, of all problems; filled by `fails` and part of the OpenAPI document."""
 

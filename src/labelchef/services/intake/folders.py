@@ -126,10 +126,14 @@ def files_of(ws: Workspace, intake: str, record: Record) -> Path:
 
 def read(ws: Workspace, intake: str) -> Record:
     """What is kept of an intake."""
-    path = folder_of(ws, intake) / _RECORD
+    return record_in(folder_of(ws, intake) / _RECORD)
+
+
+def record_in(path: Path) -> Record:
+    """What a file of an intake says."""
     try:
         return Record.of_json(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{path} cannot be read: {error}. Delete the folder and upload the files again"
         raise NotFoundError(why, code="intake") from None
 

@@ -76,6 +76,7 @@ _VOTES_FILE = "CSV, JSONL or Parquet of item, annotator, label; or an export of 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
+_PARQUET: Case = (422, "parquet", "the extra labelchef[parquet] is not installed")
 _TABLE: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {200: {"description": "The file.", "content": _CONTENT}},
@@ -90,6 +91,8 @@ _TABLE: dict[str, Any] = {
     (422, "exchange", "the rows do not fit the format; the detail says why"),
     (422, "datasets", "the extra labelchef[datasets] is not installed"),
     (422, "cleanlab", "the extra labelchef[cleanlab] is not installed"),
+    (422, "argilla", "the extra labelchef[argilla] is not installed"),
+    _PARQUET,
     response_class=FileResponse,
     responses={200: {"description": "The file.", "content": {**_CONTENT, _JSON_TYPE: _TEXT, _ZIP_TYPE: _BINARY}}},
 )
@@ -110,19 +113,19 @@ def export_dataset(
     return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
-@routes.get("/export/predictions", _BUSY, (409, "preparing", "there is no model yet"), **_TABLE)
+@routes.get("/export/predictions", _BUSY, (409, "preparing", "there is no model yet"), _PARQUET, **_TABLE)
 def export_predictions(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """What the final model says of every row."""
     return _file(ws, campaign, "predictions", take_home.export_predictions, format, _TYPES[format])
 
 
-@routes.get("/export/labels", _BUSY, **_TABLE)
+@routes.get("/export/labels", _BUSY, _PARQUET, **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
     return _file(ws, campaign, "labels", exchange.export_labels, format, _TYPES[format])
 
 
-@routes.get("/export/votes", _BUSY, **_TABLE)
+@routes.get("/export/votes", _BUSY, _PARQUET, **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
@@ -181,6 +184,9 @@ def _file(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
     (422, "same_name", "the file came twice"),
+    (422, "exchange", "a file of another tool that is damaged or holds nothing"),
+    (422, "excel", "the extra labelchef[excel] is not installed"),
+    _PARQUET,
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
@@ -214,6 +220,7 @@ def _unpacked(path: Path) -> Path:
     "/report",
     _BUSY,
     (409, "preparing", "there is no model yet"),
+    (422, "report", "the extra labelchef[report] is not installed"),
     response_class=HTMLResponse,
     responses={200: {"content": {"text/html": _TEXT}}},
 )

@@ -12,7 +12,7 @@ from labelchef.services.intake import rules, steps, suggesting
 from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import Api, Lead, Options, Store
+from labelchef.web.policies import SETTINGS, Api, Lead, Options, Store
 from labelchef.web.problems import Case
 from labelchef.web.uploads import UploadRoute, told_as_store_errors
 from labelchef.web.views import IntakeView, RulesView, SuggestionView
@@ -144,9 +144,7 @@ def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) 
     _NO_INTAKE,
     _STATE,
     (409, "not_ready", "the files are not read yet, or something in them must be mended first"),
-    (422, "selector", "no such selector"),
-    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
-    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
+    *SETTINGS,
     status_code=202,
 )
 def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> IntakeView:

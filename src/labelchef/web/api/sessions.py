@@ -95,7 +95,12 @@ def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 5
     return part_of(tokens, lambda token: (token.created_at.timestamp(), token.id), after, limit)
 
 
-@routes.post("/tokens", (403, "token_session", "API tokens cannot make API tokens"), status_code=201)
+@routes.post(
+    "/tokens",
+    (403, "token_session", "API tokens cannot make API tokens"),
+    (422, "label", "a label with characters that cannot be printed"),
+    status_code=201,
+)
 def create_token(form: TokenForm, who: SignedIn, ws: Store) -> NewTokenView:
     """Make an API token; its secret is shown only once."""
     if who.session is None:
@@ -116,7 +121,13 @@ def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -
     return part_of(accounts.list_accounts(ws), lambda account: (account.name,), after, limit)
 
 
-@people.post("", (409, "account", "the name is taken"), (403, "token_session", _NO_TOKEN), status_code=201)
+@people.post(
+    "",
+    (409, "account", "the name is taken"),
+    (403, "token_session", _NO_TOKEN),
+    (422, "person", "a name with characters that cannot be printed, or one that is reserved"),
+    status_code=201,
+)
 def create_account(form: AccountForm, who: Lead, ws: Store) -> Account:
     """Make an account. An API token makes accounts of annotators only."""
     if who.session is None and form.role is Role.LEAD:
