@@ -31,12 +31,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> 
 
 
 def test_no_fault_loses_doubles_tears_or_stops_anything(shop: Workshop) -> None:
-    episodes = campaign.plan(kills=12, times=1, databases=(SQLITE, POSTGRESQL), seed=1)
-    if not stage.can_mount(shop.folder):
-        episodes = [one for one in episodes if one.fault != "disk-full"]
+    episodes = campaign.plan(kills=6, times=1, databases=(SQLITE, POSTGRESQL), seed=1)
+    mounts = stage.can_mount(shop.folder)
+    episodes = [  # the other faults on one kind of database each, for the time it takes
+        one
+        for one in episodes
+        if one.fault.startswith("kill") or (one.database == SQLITE and (mounts or one.fault != "disk-full"))
+    ]
     results = [campaign.run(shop, episode) for episode in episodes]
     assert [(one.episode, one.notes) for one in results if one.bad] == []
-    assert sum(one.kills for one in results) >= 10
+    assert sum(one.kills for one in results) >= 5
     assert sum(one.acknowledged for one in results) > 100
     assert sum(one.rounds for one in results) > 50
 
@@ -100,11 +104,13 @@ def test_a_wrong_clock_is_seen_by_the_process_alone(quiet: Stage, tmp_path: Path
 def test_a_campaign_that_does_not_go_on_is_stuck(quiet: Stage) -> None:
     async def nobody_works() -> bool:
         quiet.start()
-        await quiet.answers(300.0)
+        quiet.shop.patience = 300.0
+        await quiet.answers()
+        quiet.shop.patience = 1.0
         assert (await quiet.crowd.ask("POST", f"{BASE}/pause"))[0] == 200
         return await quiet.goes_on("a paused campaign")
 
-    patience, quiet.shop.patience = quiet.shop.patience, 1.0
+    patience = quiet.shop.patience
     try:
         assert not asyncio.run(nobody_works())
     finally:

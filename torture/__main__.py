@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from rich.console import Console
+from rich.status import Status
 from tests.store_support import postgres_server
 
 from torture.baseline import WAYS, Kept, measure
@@ -34,7 +35,7 @@ def main() -> int:
     parser.add_argument(
         "--episode", type=int, help="with --only, --database and --times: one home of a longer run, again"
     )
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds in which the next round must come")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds in which the next round must come")
     parser.add_argument(
         "--out", type=Path, default=Path("torture-results"), help="folder of results, logs and failed homes"
     )
@@ -104,7 +105,12 @@ def _run_all(console: Console, shop: Workshop, episodes: list[Episode], results:
         if FAULTS[episode.fault].disk and not mounts:
             console.print(f"{episode.key}: left out, only root may mount a small disk")
             continue
-        result = run(shop, episode)
+        with console.status("") as shown:
+
+            def strike(number: int, episode: Episode = episode, shown: Status = shown) -> None:
+                shown.update(f"{episode.key}: {number} of {episode.times}")
+
+            result = run(shop, episode, strike)
         results.add(result)
         verdict = "BAD" if result.bad else "ok"
         console.print(

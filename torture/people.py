@@ -20,7 +20,7 @@ from torture.ledger import Ledger, Operation
 
 BASE = f"/api/campaigns/{SLUG}"
 PROBLEM = "urn:labelchef:problem:"
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 120.0
 """An answer that takes longer is given up."""
 _PAUSE = 0.02
 IMPORT_LINES = 3

@@ -25,8 +25,6 @@ from torture.people import BASE, Crowd, until
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 LEAVES = f"annotator-{PEOPLE - 1:02d}"
 """A person who takes items and is not heard of again; the others are at work."""
-START_SECONDS = 60.0
-"""A server that does not answer by then is stuck."""
 
 
 @dataclass
@@ -138,9 +136,9 @@ class Stage:
         if self.server is not None:
             self.server.signal(signal.SIGINT)
             try:
-                self.server.code(30)
+                self.server.code(self.shop.patience)
             except TimeoutError:
-                self.wrong.append("the server did not stop within 30 s of Ctrl-C")
+                self.wrong.append(f"the server did not stop within {self.shop.patience:.0f} s of Ctrl-C")
                 self.server.kill()
             self.server = None
 
@@ -153,7 +151,7 @@ class Stage:
         async def ended() -> bool:
             return child.ended
 
-        if not await until(ended, 20.0):
+        if not await until(ended, self.shop.patience):
             child.kill()
             self.wrong.append(f"{what}: the server started, expected a refusal")
             return
@@ -173,8 +171,8 @@ class Stage:
         status, answer = await self.crowd.ask("GET", BASE)
         return int(answer["round"]) if status == 200 else None
 
-    async def answers(self, seconds: float = START_SECONDS) -> int | None:
-        """Wait until the server answers; the round."""
+    async def answers(self) -> int | None:
+        """Wait until the server answers; the round, None if it does not answer in time."""
         found: int | None = None
 
         async def there() -> bool:
@@ -182,7 +180,7 @@ class Stage:
             found = await self.round()
             return found is not None
 
-        await until(there, seconds)
+        await until(there, self.shop.patience)
         return found
 
     async def goes_on(self, what: str) -> bool:
