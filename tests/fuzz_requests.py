@@ -44,7 +44,8 @@ TEXTS = [
     "=1+1", "\r\nX-Injected: 1", "file:///etc/passwd", "~nosuchuser/x", "C:\\x", "con", "a/b", "a\\b", "t1", "animals",
 ]  # fmt: skip
 VALUES: list[Any] = [
-    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e308, [], {}, [[]], [None], {"": None}, ["x"] * 500, *TEXTS,
+    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e308, [], {}, [[]], [None], {"": None},
+    ["x"] * 500, *TEXTS,
 ]  # fmt: skip
 RAW = [
     "NaN",
@@ -62,18 +63,23 @@ RAW = [
 ]
 """Tokens that json.dumps does not write."""
 SEGMENTS = [
-    "..", "%2e%2e", "%2E%2E%2F", "%00", "%2F", "%5C", "%ff", "%c0%ae", "%", "%zz", "%25", "//", ";a=b", "?", "#", "%0d%0aX:1", "*",
+    "..", "%2e%2e", "%2E%2E%2F", "%00", "%2F", "%5C", "%ff", "%c0%ae", "%", "%zz", "%25", "//", ";a=b", "?", "#", "%0d%0aX:1",
+    "*",
     "a" * 300, "a" * 9000, HUGE, "-1", "NaN", "null", "%F0%9F%92%A5", "nothing", "t1", "lead", "animals", "metric",
 ]  # fmt: skip
 HEADERS: dict[str, list[str]] = {
     "Content-Type": [
-        "text/plain", "application/xml", "application/json; charset=utf-16", "multipart/form-data", "", "a", "application/json;;;",
+        "text/plain", "application/xml", "application/json; charset=utf-16", "multipart/form-data", "", "a",
+        "application/json;;;",
         "multipart/form-data; boundary=", "multipart/form-data; boundary=" + "x" * 500, "application/x-www-form-urlencoded",
         "multipart/mixed; boundary=b", "application/json, text/plain",
     ],
     "Accept": ["text/html", "image/*", "", "*/*;q=0", "text/html;q=x", "," * 500],
     "Accept-Encoding": ["gzip;q=0", "br", "*", "identity;q=0", "gzip" * 500],
-    "Range": ["bytes=0-5", "bytes=-1", "bytes=5-1", "bytes=a-b", "bytes=0-,1-,2-", "bytes=99999999999-", "lines=1-2", "bytes=", "bytes=0-0,-1"],
+    "Range": [
+        "bytes=0-5", "bytes=-1", "bytes=5-1", "bytes=a-b", "bytes=0-,1-,2-", "bytes=99999999999-",
+        "lines=1-2", "bytes=", "bytes=0-0,-1",
+    ],
     "If-None-Match": ["*", '"x"', 'W/"x"', "x", '"' * 500],
     "If-Match": ["*", '"x"'],
     "If-Range": ['"x"', "Wed, 21 Oct 2015 07:28:00 GMT", "x"],
@@ -87,7 +93,10 @@ HEADERS: dict[str, list[str]] = {
     "X-Forwarded-Proto": ["https", "gopher"],
     "X-HTTP-Method-Override": ["DELETE"],
     "Authorization": ["Bearer", "Bearer ", "Bearer x", "Basic Og==", "Bearer " + "x" * 5000, "bearer lc_x y", "Negotiate"],
-    "Cookie": ["labelchef-8000=", "labelchef-8000=x", "a=b; " * 300, "labelchef-8000=x; labelchef-8000=y", "=;=;", "\xe9=\xff", "labelchef-8000=\"\\073\""],
+    "Cookie": [
+        "labelchef-8000=", "labelchef-8000=x", "a=b; " * 300, "labelchef-8000=x; labelchef-8000=y", "=;=;", "\xe9=\xff",
+        'labelchef-8000="\\073"',
+    ],
     "X-CSRF-Token": ["", "x", "x" * 5000],
     "Content-Encoding": ["gzip", "br"],
     "Expect": ["100-continue", "x"],
@@ -143,7 +152,7 @@ class Request:
             said += f'; filename="{one["filename"]}"'
         more = one.get("more", "")
         head = f"--{self.boundary}\r\nContent-Disposition: {said}{more}\r\n\r\n"
-        return head.encode("utf-8", "surrogatepass") + one["content"] + b"\r\n"
+        return b"".join([head.encode("utf-8", "surrogatepass"), one["content"], b"\r\n"])
 
     def address(self) -> str:
         """Path and query."""
@@ -231,7 +240,8 @@ def change_parts(request: Request, rng: random.Random) -> None:
         request.parts.append(dict(one))
     elif kind == 6:
         one["more"] = rng.choice([
-            "; filename*=utf-8''%2e%2e%2fx", "; filename*=x", '\r\nContent-Type: text/html', "\r\nContent-Transfer-Encoding: base64",
+            "; filename*=utf-8''%2e%2e%2fx", "; filename*=x", '\r\nContent-Type: text/html',
+            "\r\nContent-Transfer-Encoding: base64",
             "\r\nContent-Type: multipart/mixed; boundary=b0undary", '"', "; name=other", "\r\n" + "X: y\r\n" * 200 + "Z: z",
         ])  # fmt: skip
     elif kind == 7:
@@ -542,7 +552,8 @@ def table(found: Fuzz) -> str:
         refused = ", ".join(f"{code} {n}" for code, n in one.refused.most_common(6 if method else 60))
         count = sum(one.refused.values())
         lines.append(
-            f"{method + ' ' + path:66} {one.cases:6} {one.good:6} {one.moved:5} {count:6} {one.closed:6} {one.failed:4}  {refused}"
+            f"{method + ' ' + path:66} {one.cases:6} {one.good:6} {one.moved:5} {count:6} {one.closed:6} {one.failed:4}"
+            f"  {refused}"
         )
         total.add(one)
     return "\n".join(lines)

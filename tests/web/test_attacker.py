@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image, PngImagePlugin
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
 
 from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.campaigns import Role
@@ -31,14 +31,15 @@ from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import PASSWORD, live
-from tests.web.test_browser import WIDE, browser  # noqa: F401 - a fixture
+from tests.web.test_browser import WIDE
 
 pytestmark = pytest.mark.slow
 RUN = "<img src=x onerror=__pwned=1>"
 SHORT = f"\"'>{RUN}</script><script>__pwned=1</script>"
 """For names, of at most 100 characters."""
 LONG = (
-    f"{SHORT}</title></textarea></style></option><svg onload=__pwned=1><iframe srcdoc='<script>parent.__pwned=1</script>'></iframe>"
+    f"{SHORT}</title></textarea></style></option><svg onload=__pwned=1>"
+    "<iframe srcdoc='<script>parent.__pwned=1</script>'></iframe>"
     "<a href='javascript:__pwned=1' autofocus onfocus=__pwned=1 tabindex=1>x</a><base href=//evil.example/><link rel=stylesheet "
     "href=//evil.example/x><meta http-equiv=refresh content='0;url=//evil.example'><form action=//evil.example><input name=csrf>"
     "{{constructor.constructor('__pwned=1')()}}${__pwned=1}<!--\u2028]]>`\\u003cscript>"
@@ -46,7 +47,8 @@ LONG = (
 CLASSES = (f"cat {SHORT}", f"dog {RUN}", "</script><script>__pwned=1</script>")
 COLUMN, ANNOTATOR, SOURCE, RULE = f"column {RUN}", f"ann {RUN}", f"source {SHORT}", f"rule {RUN}"
 WATCH = """
-document.addEventListener('securitypolicyviolation', e => console.error('CSP-REPORT ' + e.violatedDirective + ' ' + e.blockedURI));
+document.addEventListener('securitypolicyviolation', e =>
+  console.error('CSP-REPORT ' + e.violatedDirective + ' ' + e.blockedURI));
 """
 
 
@@ -67,9 +69,13 @@ class Victim:
         self.page.set_default_timeout(30_000)
 
     def _page(self, page: Page) -> None:
-        page.on("dialog", lambda dialog: (self.signs.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", self._dialog)
         page.on("console", lambda said: self.signs.append(said.text) if _policy(said.text) else None)
         page.on("pageerror", lambda error: self.signs.append(f"error in a script: {error}"))
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.signs.append(f"dialog {dialog.message}")
+        dialog.dismiss()
 
     def _request(self, request: Any) -> None:
         if not request.url.startswith(self.elsewhere):
@@ -170,7 +176,7 @@ def test_nothing_that_people_or_files_write_runs_on_any_page(
     hostile: str,
     served: str,
     browser: Browser,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     lead, ann = (Victim(browser, served, cookie_of(ws, name)) for name in ("lead", ANNOTATOR))
     for path in (
@@ -235,7 +241,7 @@ def _interact(lead: Victim, hostile: str, tmp_path: Path) -> None:
 def test_files_of_a_new_campaign_run_nothing_while_they_are_looked_at(
     ws: Workspace,
     served: str,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
 ) -> None:
     intake = steps.start(ws, [(name, io.BytesIO(body)) for name, body in hostile_files().items()], "lead").id
     lead = Victim(browser, served, cookie_of(ws, "lead"))
@@ -274,7 +280,7 @@ def test_report_charts_and_card_run_nothing(
     hostile: str,
     served: str,
     browser: Browser,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     lead = Victim(browser, served, cookie_of(ws, "lead"))
     lead.elsewhere += ("file:",)
@@ -345,7 +351,7 @@ def test_pictures_that_are_programs_are_refused_or_inert(
     ws: Workspace,
     served: str,
     browser: Browser,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     media, files = tmp_path / "media", polyglots(tmp_path)
     media.mkdir()
@@ -393,7 +399,7 @@ def test_pictures_that_are_programs_are_refused_or_inert(
             )
             assert ran == "refused", (what, kind, ran)
         worker_runs = page.evaluate(
-            """async address => { try { await navigator.serviceWorker.register(address); return true; } catch { return false; } }""",
+            "address => navigator.serviceWorker.register(address).then(() => true, () => false)",
             address,
         )
         assert not worker_runs, what
@@ -476,9 +482,10 @@ async function submit(path, body, enctype) {
   const frame = document.createElement('iframe'); frame.name = 'f' + Math.random(); document.body.append(frame);
   const form = document.createElement('form');
   Object.assign(form, {action: base + path, method: 'post', enctype, target: frame.name});
-  const pairs = enctype === 'text/plain' ? [[JSON.stringify(body).slice(0, -1) + (Object.keys(body).length ? ',' : '') + '"x":"', '"}']]
-    : Object.entries(body);
-  for (const [name, value] of pairs) { const field = document.createElement('input'); field.name = name; field.value = value; form.append(field); }
+  const start = JSON.stringify(body).slice(0, -1) + (Object.keys(body).length ? ',' : '') + '"x":"';
+  for (const [name, value] of enctype === 'text/plain' ? [[start, '"}']] : Object.entries(body)) {
+    form.append(Object.assign(document.createElement('input'), {name, value}));
+  }
   document.body.append(form); form.submit();
   await Promise.race([new Promise(done => { frame.onload = done; }), pause(1500)]);
 }
@@ -486,16 +493,19 @@ async function submit(path, body, enctype) {
   let tried = 0;
   for (const [method, path, body] of wanted) {
     const text = JSON.stringify(body);
-    for (const [mode, headers] of [['no-cors', {'Content-Type': 'text/plain'}], ['cors', {'Content-Type': 'application/json'}], ['cors', {}]]) {
+    for (const [mode, type] of [['no-cors', 'text/plain'], ['cors', 'application/json'], ['cors', 'text/plain']]) {
       tried++;
-      try { await fetch(base + path, {method: mode === 'no-cors' ? 'POST' : method, mode, credentials: 'include', headers, body: text}); } catch {}
+      const sent = {mode, credentials: 'include', headers: {'Content-Type': type}, body: text};
+      await fetch(base + path, {method: mode === 'no-cors' ? 'POST' : method, ...sent}).catch(() => null);
     }
     tried++; navigator.sendBeacon(base + path, new Blob([text], {type: 'text/plain'}));
     if (method === 'POST') for (const enctype of ['application/x-www-form-urlencoded', 'multipart/form-data', 'text/plain']) {
       tried++; await submit(path, body, enctype);
     }
     tried++;
-    await new Promise(done => { const image = new Image(); image.onload = image.onerror = done; image.src = base + path + '?_method=' + method; });
+    await new Promise(done => {
+      Object.assign(new Image(), {onload: done, onerror: done, src: base + path + '?_method=' + method});
+    });
   }
   let read = 0;
   for (const path of ['/api/session', '/api/accounts', '/api/campaigns']) {
@@ -512,7 +522,7 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(
     hostile: str,
     served: str,
     browser: Browser,
-    host: str,  # noqa: F811
+    host: str,
 ) -> None:
     victim = Victim(browser, served, cookie_of(ws, "lead"))
     victim.elsewhere += ("http://",)
@@ -536,7 +546,7 @@ def test_no_page_is_shown_in_a_frame_of_another_site(
     ws: Workspace,
     hostile: str,
     served: str,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
 ) -> None:
     victim = Victim(browser, served, cookie_of(ws, "lead"))
     victim.elsewhere += ("http://",)
@@ -566,7 +576,7 @@ ODD = [
 ]  # fmt: skip
 
 
-def test_signing_in_leads_nowhere_else(ws: Workspace, served: str, browser: Browser) -> None:  # noqa: F811
+def test_signing_in_leads_nowhere_else(ws: Workspace, served: str, browser: Browser) -> None:
     signed = Victim(browser, served, cookie_of(ws, "lead"))
     for there in ODD:
         signed.page.goto(f"/sign-in?then={quote(there, safe='')}")
@@ -597,7 +607,7 @@ def test_after_signing_out_the_back_button_and_the_cache_show_nothing(
     hostile: str,
     served: str,
     browser: Browser,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     media = tmp_path / "media"
     media.mkdir()
@@ -655,7 +665,7 @@ def test_a_foreign_host_name_is_refused_or_of_no_use(ws: Workspace, served: str)
             assert status < 500
 
 
-def test_the_link_of_a_laptop_works_once_and_only_there(tmp_path: Path, browser: Browser) -> None:  # noqa: F811
+def test_the_link_of_a_laptop_works_once_and_only_there(tmp_path: Path, browser: Browser) -> None:
     named = ServeOptions(hostnames=frozenset({"evil.example"}))
     assert "evil.example" not in named.allowed_hosts, "a laptop answers to its own names alone"
     with open_workspace(tmp_path / "laptop") as own, live(own, ServeOptions()) as base:

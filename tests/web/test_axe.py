@@ -25,7 +25,7 @@ from tests.source_support import sourced_data
 from tests.web.conftest import PASSWORD, live
 from tests.web.raw_files import tweet_files
 from tests.web.test_attacker import cookie_of
-from tests.web.test_browser import SHOWN, WIDE, browser  # noqa: F401 - a fixture
+from tests.web.test_browser import SHOWN, WIDE
 
 pytestmark = pytest.mark.slow
 CAMPAIGN = "/c/mails"
@@ -168,7 +168,12 @@ def findings(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page(
-    ws: Workspace, served: str, intake: str, browser: Browser, theme: Any, tmp_path: Path  # noqa: F811
+    ws: Workspace,
+    served: str,
+    intake: str,
+    browser: Browser,
+    theme: Any,
+    tmp_path: Path,
 ) -> None:
     found = {}
     for person in ("nobody", "ann", "lead"):

@@ -244,7 +244,8 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <h2>Samples asked ({shown} of {total})</h2>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>
-</main><footer><p>Influence is N times the predicted change of the loss on the trusted samples that train or steer: negative helps.
+</main>
+<footer><p>Influence is N times the predicted change of the loss on the trusted samples that train or steer: negative helps.
 In the table of rounds, <code>val_…</code> is measured on those that judge, <code>steer_…</code> on those that train or steer;
 they are the same where none are held out.</p>
 </footer>
