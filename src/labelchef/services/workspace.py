@@ -3,6 +3,8 @@
 import contextlib
 import fcntl
 import importlib.util
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 DATABASE_FILE = "labelchef.db"
 """The database of a home, if no other is named."""
+_PROBE_BYTES = 16384
 CAMPAIGNS = "campaigns"
 """The folder of a home that holds the folders of the campaigns."""
 
@@ -33,6 +36,8 @@ class Workspace:
         self.reading, self.writing = database.reading, database.writing
         self.signal = Signal()
         self.worker_lock = WorkerLock(home, database)
+        self.writable_until = 0.0
+        """Until when `check_writable` need not look again."""
         self.trained: dict[int, Trained] = {}
         """Trained states by campaign: a cache, used by the thread that holds the worker's lock."""
         self.intakes: dict[str, Job] = {}
@@ -87,6 +92,22 @@ def require_store() -> None:
     for module in ("sqlalchemy", "alembic"):
         if importlib.util.find_spec(module) is None:
             raise MissingExtraError(f"campaigns need {module}; pip install 'labelchef[serve]'", code="serve")
+
+
+def check_writable(ws: Workspace) -> None:
+    """Write to the home as a vote or an upload would; a full disk, a lost mount or wrong rights are told.
+
+    At most once a second: whoever asks more often gets the answer before, if that was good.
+    """
+    now = time.monotonic()
+    if now < ws.writable_until:
+        return
+    remedy = "votes and uploads are refused. Make room, or check the disk, the folder and its rights"
+    with writing_to(ws.home, remedy, code="home"), tempfile.TemporaryFile(dir=ws.home) as probe:
+        probe.write(bytes(_PROBE_BYTES))
+        probe.flush()
+        os.fsync(probe.fileno())
+    ws.writable_until = now + 1.0
 
 
 def folder_of(ws: Workspace, campaign: "CampaignRow") -> Path:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from labelchef.domain.errors import MissingExtraError, StoreError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
 from labelchef.store.tables import Campaign
 
 BUSY_SECONDS = 10.0
@@ -35,6 +35,7 @@ class Database:
         self._writer = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self.engine = _sqlite(url) if path is not None else _postgres(url)
+        event.listen(self.engine, "before_cursor_execute", _refuse_null)
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._read_options: dict[str, Any] = {} if self.is_sqlite else snapshot
 
@@ -253,6 +254,17 @@ def _postgres(url: sa.URL) -> sa.Engine:
         raise StoreError(
             f"there is no driver {url.drivername!r}; expected postgresql://… (pg8000)", code="database_url"
         ) from None
+
+
+def _refuse_null(_connection: Any, _cursor: Any, _statement: Any, values: Any, context: Any, many: bool) -> None:
+    """Refuse to write text with a null character: SQLite would take it, PostgreSQL fails."""
+    if context is None or not (context.isinsert or context.isupdate):
+        return
+    for row in values if many else (values,):
+        for value in row.values() if isinstance(row, dict) else row:
+            if isinstance(value, str) and "\x00" in value:
+                told = f"the text {value[:60]!r} holds a null character, which no database can keep; remove it"
+                raise InvalidInputError(told, code="input")
 
 
 def _identity(path: Path) -> tuple[int, int]:

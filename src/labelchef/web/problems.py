@@ -100,6 +100,7 @@ STORE = {
     "locked": "another process holds the database; nothing was changed. Try again",
     "disk_full": "the server's disk is full; nothing was changed. Tell a lead",
     "folder": "a folder of the server cannot be read or written; nothing was changed. Tell a lead",
+    "home": "nothing can be written to the server's folder; nothing was changed. Tell a lead",
     "out": "the server cannot write the file. Tell a lead",
     "array_missing": "a file of the campaign is missing. Tell a lead",
     "array_damaged": "a file of the campaign is damaged. Tell a lead",

@@ -179,12 +179,25 @@ def names(ws: Workspace, intake: str, record: Record) -> tuple[str, ...]:
     return tuple(sorted(one.name for one in folder.iterdir()))[:_LISTED] if folder.is_dir() else ()
 
 
-def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]]) -> None:
-    """Store uploaded files by their names; those without a folder that are images go into `IMAGES`."""
+def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]], *, replace: bool = False) -> None:
+    """Store uploaded files by their names; those without a folder that are images go into `IMAGES`.
+
+    All names are checked before anything is stored: of two files of one name, one would be lost. A file that is there
+    already is overwritten only with `replace`.
+    """
+    placed: dict[PurePosixPath, tuple[str, IO[bytes]]] = {}
     for name, stream in files:
         place = safe_path(name)
         if len(place.parts) == 1 and place.suffix.lower() in _IMAGE_ENDINGS:
             place = PurePosixPath(IMAGES) / place
+        if place in placed:
+            why = f"two files of this upload, {placed[place][0]!r} and {name!r}, have one name; rename one or leave it out"
+            raise InvalidInputError(why, code="same_name")
+        if not replace and (folder / place).is_file():
+            why = f"there is a file {str(place)!r} already; rename the new one, or say that it replaces the old one"
+            raise ConflictError(why, code="file_exists")
+        placed[place] = name, stream
+    for place, (name, stream) in placed.items():
         target = folder / place
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

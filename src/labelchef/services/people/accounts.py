@@ -91,15 +91,14 @@ def has_lead(ws: Workspace) -> bool:
     return any(row.active and row.role == Role.LEAD and row.password_hash is not None for row in found)
 
 
-def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool = True) -> None:
-    """Give an account a new password; its sessions end, and its tokens unless they are to stay."""
+def set_password(ws: Workspace, name: str, password: str) -> None:
+    """Give an account a new password; its sessions and API tokens end."""
     hashed = _hashed(password)
     with ws.writing() as connection:
         row = row_of(connection, name)
         account_table.update_account(connection, row.id, password_hash=hashed)
         account_table.end_sessions(connection, row.id)
-        if revoke_tokens:
-            account_table.revoke_tokens(connection, row.id, time.time())
+        account_table.revoke_tokens(connection, row.id, time.time())
 
 
 def set_active(ws: Workspace, name: str, active: bool) -> Account:

@@ -23,6 +23,7 @@ from labelchef.web.views import SourcesView, VersionView, shown_to
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
+    (422, "same_name", "a part or the name of a file came twice"),
     (422, "name", "a name with characters that cannot be printed"),
     (422, "features", "features that are no table of finite numbers"),
     (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
@@ -98,9 +99,12 @@ def rounds(
 
 
 @routes.get("/{campaign}/audit")
-def audit(campaign: CampaignPath, _: Member, ws: Store) -> AuditReport:
-    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times."""
-    return service.audit(ws, campaign)
+def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
+    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times.
+
+    Annotators see it after every tenth item only.
+    """
+    return service.audit(ws, campaign, person=None if who.is_lead else who.name)
 
 
 @routes.get("/{campaign}/sources", (409, "preparing", "the campaign has no model yet"))
@@ -133,12 +137,12 @@ def chart(
     campaign: CampaignPath,
     chart: Annotated[str, Path(description=f"One of: {', '.join(charts.NAMES)}.", max_length=50)],
     request: Request,
-    _: Member,
+    who: Member,
     ws: Store,
     theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
 ) -> Response:
-    """A chart of the campaign, drawn once per round."""
-    drawn = charts.draw(ws, campaign, chart, theme.value)
+    """A chart of the campaign, drawn once per round; annotators see those that are not made of votes."""
+    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.is_lead else who.name)
     tag = f'"{drawn.digest}"'
     headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Content-Security-Policy": FILE_POLICY}
     if request.headers.get("if-none-match") == tag:
