@@ -16,6 +16,7 @@ NAMES = (
     "serving",
     "hostile",
     "restart",
+    "elsewhere",
     "gpu",
     "networks",
     "network_study",

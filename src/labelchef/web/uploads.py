@@ -4,7 +4,6 @@ import contextlib
 import errno
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -18,6 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from labelchef.domain.errors import InvalidInputError, LabelchefError, StoreError
+from labelchef.domain.files import folder_for_a_while
+from labelchef.services.workspace import UPLOADING
 
 MOST_FILES = 200_000
 _MOST_FIELDS = 1000
@@ -154,11 +155,8 @@ def told_as_store_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def upload_folder(within: Path | None = None) -> Iterator[Path]:
     """A folder for uploaded files; it is deleted afterwards."""
-    with (
-        told_as_store_errors(),
-        tempfile.TemporaryDirectory(prefix="labelchef-upload-", dir=within, ignore_cleanup_errors=True) as folder,
-    ):
-        yield Path(folder)
+    with told_as_store_errors(), folder_for_a_while(within, UPLOADING) as folder:
+        yield folder
 
 
 def saved(folder: Path, upload: UploadFile) -> Path:

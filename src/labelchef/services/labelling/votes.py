@@ -133,9 +133,9 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
 def _check_free(part: Part, place: Place) -> None:
     """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
     connection, campaign, person, _ = part
-    now, selection, item = time.time(), place.selection, place.sample.key
+    at, selection, item = vote_table.Moment.of(campaign.settings.lease_minutes), place.selection, place.sample.key
     own = vote_table.assignment_of(connection, selection.id, person)
-    leased = own is not None and own.state == AssignmentState.LEASED and own.until > now and not place.waits
+    leased = own is not None and own.state == AssignmentState.LEASED and at.holds(own.until) and not place.waits
     decided, votes = not place.is_open or selection.decided, selection.votes
     if place.waits:
         last = decision_table.last_decision(connection, selection.item_id)
@@ -143,7 +143,7 @@ def _check_free(part: Part, place: Place) -> None:
         votes = len(vote_table.live_votes(connection, selection.item_id, selection.attempt))
     if decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    taken = votes + vote_table.slots_taken(connection, selection.id, person, now)
+    taken = votes + vote_table.slots_taken(connection, selection.id, person, at)
     if not leased and taken >= campaign.settings.people:
         why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
         raise ConflictError(why, code="taken")

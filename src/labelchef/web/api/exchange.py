@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from starlette.background import BackgroundTask
 
 from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import folder_for_a_while
 from labelchef.domain.validation import Comparison
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
@@ -25,7 +25,7 @@ from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
 from labelchef.services.sharing import few_at_a_time
 from labelchef.services.trained import ReplayOutcome
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import EXPORTING, Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.problems import Case, WebError
@@ -154,7 +154,7 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
     stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
             (folder / stem).mkdir()
         with few_at_a_time():
             path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
@@ -173,9 +173,9 @@ def _file(
     name = f"{campaigns.summary(ws, campaign).slug}-{what}.{format}"
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-"))
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
         with few_at_a_time():
-            path = write(ws, campaign, Path(folder) / name, format=format.value)
+            path = write(ws, campaign, folder / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
     return FileResponse(path, media_type=kind, filename=name, background=delete)
 
@@ -183,10 +183,10 @@ def _file(
 @routes.post(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
+    (422, "same_name", "the file came twice"),
     (422, "exchange", "a file of another tool that is damaged or holds nothing"),
     (422, "excel", "the extra labelchef[excel] is not installed"),
     _PARQUET,
-    (422, "same_name", "the file came twice"),
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
