@@ -35,6 +35,8 @@ from labelchef.services.people import accounts
 from tests.web.calls import CALLS, Headers, Route, Sent, World, world_in
 from tests.web.test_serving import started, stopped
 
+LONGEST = 300.0
+"""Seconds after which a case without an answer is wrong."""
 REFRESH = 20
 """Cases of a route after which its working request is made again."""
 HUGE = "9" * 400
@@ -451,14 +453,15 @@ class Fuzz:
         raw = "\r\n".join([*lines, "Connection: close", "", ""]).encode("utf-8", "surrogatepass") + body
         whole = self.rng.random() < 0.3
         raw = raw if whole else broken(raw, self.rng)
-        with socket.create_connection(address, timeout=60) as connection, contextlib.suppress(ConnectionError):
-            connection.sendall(raw)
-            connection.shutdown(socket.SHUT_WR)
-            came = b""
-            while piece := connection.recv(65536):
-                came += piece
-                if len(came) > 2**22:
-                    break
+        came = b""
+        try:
+            with socket.create_connection(address, timeout=LONGEST) as connection, contextlib.suppress(ConnectionError):
+                connection.sendall(raw)
+                connection.shutdown(socket.SHUT_WR)
+                while len(came) < 2**22 and (piece := connection.recv(65536)):
+                    came += piece
+        except TimeoutError:
+            self.wrong.append(f"no answer after {LONGEST} s: {raw[:500]!a}")
         self.read(route, case, raw, came)
 
     def read(self, route: Route, case: Request, raw: bytes, came: bytes) -> None:
