@@ -32,7 +32,7 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
-from labelchef.services.progress import audit_of, facts_of, gains_of, stats_of
+from labelchef.services.progress import audit_of, facts_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
@@ -172,11 +172,12 @@ def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
         return [_round(r) for r in round_table.rounds_of(connection, row.id)]
 
 
-def audit(ws: Workspace, campaign: str) -> AuditReport:
-    """What the audit has found so far."""
+def audit(ws: Workspace, campaign: str, *, person: str | None = None) -> AuditReport:
+    """What the audit has found so far; with `person`, as annotators see it."""
     with looking(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
-        return audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
+        found = audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
+    return found if person is None else in_steps(found)
 
 
 def settings(ws: Workspace, campaign: str) -> Settings:

@@ -61,7 +61,9 @@ class ServeOptions(BaseSettings):
         """Of connections: half of the files that the process may open are left for other use."""
         given, files = self.max_connections_per_address, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         near = (None if self.https else Limits.per_address) if given is None else given or None
-        total = self.max_connections if files == resource.RLIM_INFINITY else min(self.max_connections, max(10, files // 2))
+        total = (
+            self.max_connections if files == resource.RLIM_INFINITY else min(self.max_connections, max(10, files // 2))
+        )
         return Limits(total, near, self.header_seconds, self.body_seconds)
 
     @property
