@@ -4,7 +4,6 @@ import contextlib
 import errno
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
