@@ -243,7 +243,8 @@ def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState
 def _summary(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
     last = round_table.last_round(connection, row.id)
     values = common(CampaignSummary, row) | {"id": row.public_id, "created_at": moment(row.created_at)}
-    values["notices"] = tuple(_notices(ws, connection, row))
+    values["notices"] = notices = tuple(_notices(ws, connection, row))
+    values["message"] = next((one.message for one in notices if one.code == "folder"), row.message)
     return CampaignSummary(**values, budget=row.settings.budget, round=0 if last is None else last.number)
 
 

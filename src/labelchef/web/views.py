@@ -262,14 +262,17 @@ class HealthView(BaseModel):
 
 _FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
 """The message of a failed campaign for annotators: the error itself may name files of the server."""
+_NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
 
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
     if who.is_lead:
         return summary
-    failed = summary.state is CampaignState.FAILED
-    return replace(summary, message=_FAILED if failed else summary.message, notices=())
+    message = _FAILED if summary.state is CampaignState.FAILED else summary.message
+    if any(one.code == "folder" for one in summary.notices):
+        message = _NO_FOLDER
+    return replace(summary, message=message, notices=())
 
 
 def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain.ItemContent:
