@@ -519,6 +519,7 @@ def fuzz(
         codes = client.get("/api/openapi.json").json()["x-problem-codes"]
         found.known = {(int(status), code) for status, names in codes.items() for code in names}
         address = stack.enter_context(_serving(world)) if sockets > 0 else None
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))  # what was sent until then is told
         for k in range(cases):
             route = routes[k % len(routes)]
             if address is not None and found.rng.random() < sockets:
@@ -575,7 +576,8 @@ def main() -> int:
             world, chosen.cases, chosen.seed, sockets=chosen.sockets, tell=lambda line: print(line, file=sys.stderr)
         )
     print(table(found))
-    print(f"{chosen.cases} cases, seed {chosen.seed}, {time.monotonic() - began:.0f} s; wrong: {len(found.wrong)}")
+    sent = sum(one.cases for one in found.tallies.values())
+    print(f"{sent} cases, seed {chosen.seed}, {time.monotonic() - began:.0f} s; wrong: {len(found.wrong)}")
     print("\n".join(found.wrong[:50]))
     return 1 if found.wrong else 0
 

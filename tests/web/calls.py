@@ -270,7 +270,9 @@ CALLS: dict[Route, Call] = {
         "/api/intakes/from-folder", (201,), json={"folder": f"{w.options.import_root}/tweets"}
     ),
     ("GET", "/api/intakes/{intake}"): _intake(""),
-    ("POST", "/api/intakes/{intake}/files"): _intake("/files", files=(("files", ("more.csv", b"id,length\nk0,3\n")),)),
+    ("POST", "/api/intakes/{intake}/files"): lambda w, p: Sent(
+        f"/api/intakes/{w.files().id}/files", files=(("files", (f"more{w.number()}.csv", b"id,length\nk0,3\n")),)
+    ),
     ("PATCH", "/api/intakes/{intake}"): _intake("", json={"files": []}),
     ("POST", "/api/intakes/{intake}/rules"): _intake("/rules", json={"rules": [RULE]}),
     ("PUT", "/api/intakes/{intake}/rules"): _intake("/rules", json={"rules": [RULE]}),
