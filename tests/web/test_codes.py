@@ -275,7 +275,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     ),
     (422, "person"): lambda lab: lab.lead.post("/api/accounts", json={"name": "\u202e", "password": PASSWORD}),
     (422, "note"): lambda lab: lab.lead.post(
-        f"{CAMPAIGN}/votes", content=b'{"item": "%s", "label": 0, "note": "\\u0000"}' % lab.world.held("lead").encode(),
+        f"{CAMPAIGN}/votes", content=b'{"item": "%s", "label": 0, "note": "\\ud800"}' % lab.world.held("lead").encode(),
         headers=JSON,
     ),
     (422, "ids"): lambda lab: lab.arrays(

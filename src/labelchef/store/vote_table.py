@@ -68,6 +68,12 @@ def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, re
     return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
 
 
+def names_without_account(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Names under which people without an account, or the suggestion, have voted."""
+    found = sa.select(Vote.c.person).where(Vote.c.campaign_id == campaign_id, Vote.c.account_id.is_(None)).distinct()
+    return set(connection.execute(found).scalars())
+
+
 _NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 
