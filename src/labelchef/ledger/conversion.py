@@ -54,6 +54,7 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
+        "believed": np.round(record.believed, 6).tolist(),
     }
 
 
@@ -93,6 +94,7 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
             split: {name: Metrics(**metrics) for name, metrics in found.items()}
             for split, found in entry.get("baselines", {}).items()
         },
+        believed=np.array(believed, dtype=np.float64) if (believed := entry.get("believed")) else np.empty((0, 0)),
     )
 
 
