@@ -8,8 +8,8 @@ of it, (γ, q_i), and neither sources nor clean model would have learned from it
     clean      −S^c_i·u^c_i                 as in `source_influence`, u^c the residual of the clean model without the sample
 
 with V = H⁻¹ g, S = X V, g the gradient of the steering loss at its temperature: one solve, and three sweeps where sources are
-believed, for all answers at once. The choice (source model, γ, λ, μ, T), the temperature and what is known of people's errors stay
-as they are. A joint change is not a closed form: labels, beliefs and model are made again without the answers.
+believed, for all answers at once. The choice (source model, γ, λ, μ, T), the temperature and what is known of people's errors
+stay as they are. A joint change is not a closed form: labels, beliefs and model are made again without the answers.
 
 Shapes: S, u, q (m, C) for m answers; V, g (D, C).
 """
@@ -185,7 +185,9 @@ def _last_decisions(rounds: Sequence[RoundRecord]) -> dict[int, tuple[RoundRecor
     found: dict[int, tuple[RoundRecord, int]] = {}
     for record in rounds:
         undone = any(who == "undo" for who in record.votes.workers)
-        for at, (item, label) in enumerate(zip(record.decisions.items.tolist(), record.decisions.labels.tolist(), strict=True)):
+        for at, (item, label) in enumerate(
+            zip(record.decisions.items.tolist(), record.decisions.labels.tolist(), strict=True)
+        ):
             if label == UNRESOLVED:
                 found.pop(item, None)
             elif not (undone and item in found):  # an undone correction: the answer before it counts again

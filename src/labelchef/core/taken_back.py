@@ -6,8 +6,8 @@ gradient of F then changes by (1/N) x_i ⊗ d_i, and its Hessian by (δ_i/N) x_i
     −(1/N) H⁻¹ (x_i ⊗ u_i),      u_i = (I + δ_i Σ_i K_ii)⁻¹ d_i,      d_i = w' (p_i − y'_i) − w (p_i − y_i)
 
 with K_ij = (1/N) (x_i ⊗ I)ᵀ H⁻¹ (x_j ⊗ I), by Woodbury's identity, as in `core/leave_one_out.py` (which is w' = 0). A loss with
-gradient g, V = H⁻¹ g and S = X V changes by −(1/N) S_i·u_i, to first order in the step. Without the factor in u this is minus formula
-(A) of `core/influence.py` at the present model: u says how much the row's own curvature adds.
+gradient g, V = H⁻¹ g and S = X V changes by −(1/N) S_i·u_i, to first order in the step. Without the factor in u this is minus
+formula (A) of `core/influence.py` at the present model: u says how much the row's own curvature adds.
 
 **Held-out logits.** A trusted row j that trains is judged by the model without it. Without answer i, too, two rows are left out
 together, and Woodbury's identity for both gives, up to the square of K_ij,
@@ -204,7 +204,7 @@ class Judges:
 def taken_back(
     inverse: Inverse, objective: Objective, point: Point, rows: Ints, Y: Float64s, weight: Float64s
 ) -> TakenBack:
-    """The steps by which each of the rows would train with its label in Y (m, C) and weight (m,) instead; `point` is the optimum."""
+    """The steps by which each of the rows would train with its label in Y (m, C) and weight (m,) instead, from the optimum."""
     X, P, now, w = _state(objective, point, rows)
     d = weight[:, None] * (P - Y) - w[:, None] * (P - now)
     u, spread = _solved(inverse.own(X), inverse.covariance(P), d[:, 1:], weight - w)

@@ -15,6 +15,12 @@ ABOUT_EFFECTS = (
     "helps. Effects of single answers do not add up: the joint change is that of a model fitted again without all of them."
 )
 
+ABOUT_SUMS = (
+    "Of a person: answers with the label they voted for, effects shared alike among all who did; against: decided otherwise. "
+    "Of a source: votes that answers confirmed; against: votes that they overruled, and the effect of overruling them. "
+    "Of a class: answers that gave it."
+)
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -62,7 +68,9 @@ class Receipt:
     @property
     def changed(self) -> bool | None:
         """Whether another class was believed before; None where that was not written down."""
-        return None if not self.believed else max(range(len(self.believed)), key=self.believed.__getitem__) != self.label
+        return (
+            None if not self.believed else max(range(len(self.believed)), key=self.believed.__getitem__) != self.label
+        )
 
 
 class Group(StrEnum):
@@ -79,8 +87,8 @@ class ReceiptSum:
     """Receipts of one person, source or class together.
 
     Of a person: the answers that have the label they voted for, the effect shared alike among all who did; `against` counts those
-    decided otherwise. Of a source: its votes that the answers confirmed, and `against`, those they overruled; the effect is that of
-    the answers that overruled it. Of a class: the answers that gave it.
+    decided otherwise. Of a source: its votes that the answers confirmed, and `against`, those they overruled; the effect is that
+    of the answers that overruled it. Of a class: the answers that gave it.
     """
 
     group: Group
@@ -116,13 +124,16 @@ class Receipts:
         """Of all answers."""
         return self.sums[0]
 
+    def summary(self, most: int = 10) -> "list[dict[str, Any]]":
+        """The sums for people, those with the most answers: at most `most` persons, sources and classes."""
+        found: list[ReceiptSum] = []
+        for group in Group:
+            found += [one for one in self.sums if one.group is group][:most]
+        return [asdict(one) for one in found]
+
     def named(self, item_names: Mapping[int, str], classes: tuple[str, ...]) -> "list[dict[str, Any]]":
         """The receipts for a table: items and classes by name, one row each."""
         return [_row(one, item_names[one.item], classes) for one in self.items]
-
-    def sum_rows(self) -> "list[dict[str, Any]]":
-        """The sums for a table."""
-        return [asdict(one) for one in self.sums]
 
 
 def _row(one: Receipt, item: str, classes: tuple[str, ...]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
-        "believed": np.round(record.believed, 6).tolist(),
+        "believed": record.believed.tolist(),
     }
 
 

@@ -22,8 +22,10 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
+from labelchef.ledger.links import check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
+from labelchef.services.keys import link_signer
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
@@ -114,7 +116,8 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, lambda: trained_now(ws, campaign))
+    shown = lambda: trained_now(ws, campaign)  # noqa: E731
+    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, link_signer(ws))
 
 
 def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
@@ -182,6 +185,8 @@ class ReplayOutcome:
     agrees: bool
     message: str
     rounds: tuple[rebuild.ReplayedRound, ...]
+    altered: int | None = None
+    """The first round whose link does not follow from the rows in the database (`ledger.links`); None if all do."""
 
 
 def replay(
@@ -202,4 +207,10 @@ def replay(
     message = f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
     if wrong:
         message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
-    return ReplayOutcome(not wrong, message, tuple(compared))
+    with ws.reading() as connection:
+        links = check_links(connection, row.id)
+    if links.broken is not None:
+        message += (
+            f"; and rows that were stored when round {links.broken} closed have been changed in the database since"
+        )
+    return ReplayOutcome(not wrong and links.broken is None, message, tuple(compared), links.broken)

@@ -10,6 +10,7 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.services import campaigns as service
 from labelchef.services import charts
+from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
@@ -97,6 +98,12 @@ def audit(campaign: CampaignPath, _: Member, ws: Store) -> AuditReport:
 def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
     """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
     return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
+
+
+@routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))
+def receipts(campaign: CampaignPath, _: Lead, ws: Store) -> ReceiptsView:
+    """What the answers brought: sums by person, source and class, and the items with the largest effects. For leads only."""
+    return ReceiptsView.of(receipt_service.receipts(ws, campaign))
 
 
 @routes.get("/{campaign}/changes")
