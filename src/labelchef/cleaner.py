@@ -309,8 +309,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """Of every answered sample what was predicted of it and what came of it, with sums by person, source and class.
 
         `items` and `sums` are records; `receipts_frame` gives the items as a table. Effects are changes of the steering loss in
-        closed form. With `joint`, the change by all answers of a sum together is computed by fitting again: a fit for each person,
-        source and class, at most 12 of each.
+        closed form. With `joint`, the change by all answers of a sum together is computed by fitting again: a fit for each
+        person, source and class, at most 12 of each.
         """
         return compute_receipts(self._fitted(), [str(name) for name in self.classes_], joint=joint)
 

@@ -136,7 +136,9 @@ def export(
     ws: "Workspace",
     what: Annotated[str, typer.Option(help=_WHAT)] = "dataset",
     format: Annotated[str | None, typer.Option(help=_FORMAT)] = None,
-    pseudonyms: Annotated[bool, typer.Option("--pseudonyms", help="Of a ledger: keyed hashes in place of names.")] = False,
+    pseudonyms: Annotated[
+        bool, typer.Option("--pseudonyms", help="Of a ledger: keyed hashes in place of names.")
+    ] = False,
 ) -> None:
     """Write the data set, predictions, the final model, all votes, receipts, the report or the signed ledger to a file."""
     from labelchef.services import exchange, proof, receipts, take_home
@@ -186,7 +188,9 @@ def key(ws: "Workspace") -> None:
 
 def verify(
     file: Annotated[Path, typer.Argument(help="A ledger: what `labelchef export CAMPAIGN --what ledger` wrote.")],
-    key: Annotated[str | None, typer.Option(help="Public key that must have signed it, or a file that holds it.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Public key that must have signed it, or a file that holds it.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Data set exported from the same campaign, to compare.")] = None,
 ) -> None:
     """Check a ledger without its workspace: that nothing was altered, and that labels follow from votes. Exit code 1 if not."""

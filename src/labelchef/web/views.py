@@ -26,9 +26,11 @@ from labelchef.domain.intake import (
     Working,
 )
 from labelchef.domain.learning import InUse
+from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
 from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, Standing
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
+from labelchef.services.receipts import NamedReceipts
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.policies import Who
@@ -107,7 +109,9 @@ class ReceiptSumView(BaseModel):
 
     group: Group
     name: str
-    answers: int = Field(description="Answers with the label this person voted for; votes of a source that were confirmed.")
+    answers: int = Field(
+        description="Answers with the label this person voted for; votes of a source that were confirmed."
+    )
     against: int = Field(description="Answers against this person's vote; votes of a source that were overruled.")
     changed: int = Field(description="Answers that changed what was believed.")
     predicted: float | None = Field(description="Sum of the predicted changes of the steering loss.")

@@ -18,7 +18,7 @@ from labelchef.web.policies import Api, Changes, Lead, Member, Options, SignedIn
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import SourcesView, VersionView, shown_to
+from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED = (
