@@ -15,6 +15,7 @@ NAMES = (
     "constructors",
     "serving",
     "restart",
+    "receipts",
     "gpu",
     "networks",
     "network_study",
