@@ -16,6 +16,7 @@ NAMES = (
     "serving",
     "restart",
     "receipts",
+    "elsewhere",
     "gpu",
     "networks",
     "network_study",

@@ -23,7 +23,7 @@ from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.app import create_app
+from labelchef.web.app import configured, create_app
 from labelchef.web.options import ServeOptions
 from tests.store_support import campaign_data
 
@@ -130,9 +130,8 @@ def as_person(app: FastAPI, client: TestClient) -> Callable[[str], Person]:
 def live(ws: Workspace, options: ServeOptions) -> Iterator[str]:
     """A real server with its worker in a thread; gives its address."""
     app = create_app(ws, options)
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=2
-    )
+    config = configured(app, options.model_copy(update={"port": 0}))
+    config.timeout_graceful_shutdown = 2
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -172,12 +172,18 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
     began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
-    batch = first.joined(session.select(size).without(first.indices).take(slice(size - len(first))))
-    more = Batch.without_predictions(np.empty(0, dtype=np.int64))
-    if ahead:
-        more = session.select(size + ahead, ahead=ahead).without(batch.indices).take(slice(ahead))
+    batch, more = assembled(size, ahead, first, session.select)
     session.fresh = False
     return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began, rebuilt)
+
+
+def assembled(size: int, ahead: int, first: Batch, choose: Callable[[int, int], Batch]) -> tuple[Batch, Batch]:
+    """`first` and then what `choose(samples, of them ahead)` gives, as a batch and the work ahead."""
+    batch = first.joined(choose(size, 0).without(first.indices).take(slice(size - len(first))))
+    more = Batch.without_predictions(np.empty(0, dtype=np.int64))
+    if ahead:
+        more = choose(size + ahead, ahead).without(batch.indices).take(slice(ahead))
+    return batch, more
 
 
 def run(

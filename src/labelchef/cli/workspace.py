@@ -249,10 +249,8 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
     """Run the whole history again from the ledger and compare the hashes."""
     from labelchef.services import trained
 
-    verdicts = {None: "–", True: "same", False: "DIFFERS"}
-
     def show(one: "ReplayedRound") -> None:
-        parts = [f"{name} {verdicts[getattr(one, name)]}" for name in ("selection", "labels", "metrics")]
+        parts = [f"{name} {getattr(one, name) or '–'}" for name in ("selection", "labels", "metrics")]
         console.print(f"round {one.number}: {', '.join(parts)}")
 
     outcome = trained.replay(ws, campaign, show)

@@ -180,12 +180,12 @@ class Engine(ABC):
         its spread.
         """
 
-    def lowest(self, scores: RowArray, count: int) -> Ints:
-        """Rows whose score is finite and no larger than the `count`-th smallest, in order of their index."""
+    def lowest(self, scores: RowArray, count: int, slack: float = 0.0) -> Ints:
+        """Rows whose score is finite and exceeds the `count`-th smallest by `slack` at most, in order of their index."""
         count = min(count, int(self.xp.isfinite(scores).sum()))
         if count == 0:
             return np.empty(0, dtype=np.int64)
-        rows = self.xp.where(scores <= self._smallest(scores, count))[0]
+        rows = self.xp.where(scores <= self._smallest(scores, count) + slack)[0]
         return np.asarray(self.host(rows), dtype=np.int64)
 
     @abstractmethod

@@ -36,6 +36,7 @@ from labelchef.exchange.records import (
     as_text,
     refuse,
 )
+from labelchef.io.columnar import check_dataset, check_parquet
 
 if TYPE_CHECKING:
     import datasets
@@ -256,9 +257,13 @@ def _load(library: Any, path: Path) -> tuple[Any, dict[str, Any]]:
     if path.is_file():
         import pyarrow.parquet as parquet
 
+        check_parquet(path)
         found = parquet.read_table(path)
         aside = (found.schema.metadata or {}).get(_ASIDE)
         return library.Dataset(found), {} if aside is None else as_object(json.loads(aside), f"{path}, {_ASIDE!r}")
+    for folder in [path, *(one for one in sorted(path.iterdir()) if one.is_dir())]:
+        if (folder / "state.json").is_file():
+            check_dataset(folder)
     table = library.load_from_disk(str(path))
     if isinstance(table, library.DatasetDict):
         table = _joined(library, table)

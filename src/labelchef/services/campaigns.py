@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,14 @@ from labelchef.domain.campaigns import (
     RoundSummary,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
 from labelchef.services.progress import audit_of, facts_of, gains_of, stats_of
 from labelchef.services.shared import common, moment, writing_to
-from labelchef.services.workspace import CAMPAIGNS, Workspace
+from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow, new_public_id
@@ -68,9 +68,14 @@ def create_campaign(
     settings, _ = with_strengths(data, settings)
     public_id = new_public_id()
     folder = ws.home / CAMPAIGNS / public_id
+    unfinished = ws.home / CAMPAIGNS / f"{UNFINISHED_CAMPAIGN}{public_id}"
     try:
         with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
-            arrays = _store(data, folder, encoder)
+            unfinished.mkdir(mode=PRIVATE_FOLDER)
+            with locked_folder(unfinished):
+                arrays = _store(data, unfinished, encoder)
+                unfinished.rename(folder)
+            sync_folder(folder.parent)
         with ws.writing() as connection:
             campaign_table.insert_campaign(
                 connection,
@@ -86,7 +91,8 @@ def create_campaign(
             )
             made = _summary(connection, campaign_table.find_campaign(connection, public_id))
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        for one in (unfinished, folder):
+            shutil.rmtree(one, ignore_errors=True)
         raise
     ws.signal.notify()
     return made
@@ -101,12 +107,13 @@ def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[Arra
         arrays["test_features"] = data.test[0]
     for split, votes in (("votes", data.votes), ("val_votes", data.votes_val)):
         arrays |= {} if votes is None else {f"{split}_{part}": array for part, array in votes.arrays().items()}
-    (folder / "media").mkdir(parents=True)
+    (folder / "media").mkdir(mode=PRIVATE_FOLDER)
     for name in data.contents.images():
         assert data.contents.media is not None, "contents were checked"
         target = folder / "media" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(data.contents.media / name, target)
+        target.chmod(PRIVATE_FILE)
     return [write_array(folder, name, array) for name, array in arrays.items()]
 
 
@@ -245,7 +252,7 @@ def _round(row: RoundRow) -> RoundSummary:
 def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:
     if row is None or not row.is_open:
         return None
-    leases = vote_table.live_leases(connection, row.id, time.time())
+    leases = vote_table.live_leases(connection, row.id, vote_table.Moment.of(settings.lease_minutes))
     items = tuple(
         ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)

@@ -3,7 +3,6 @@ computed; the final model, which is trained for it. Votes of other tools come in
 
 import contextlib
 import io
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
 from labelchef.encoders.fitted import FittedEncoder
+from labelchef.encoders.images import read_image
 from labelchef.io import tables
 from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
@@ -152,17 +152,12 @@ def report(ws: Workspace, campaign: str) -> str:
 
 def _thumbnails(folder: Path, items: Iterable[ItemRow]) -> dict[int, Thumbnail]:
     """Small images of items by position; one that cannot be read is left out."""
-    from PIL import Image
-
     found: dict[int, Thumbnail] = {}
     for item in [one for one in items if one.image][:MOST_THUMBNAILS]:
-        with contextlib.suppress(
-            OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError
-        ):
-            with Image.open(folder / "media" / str(item.image)) as image:
-                image.thumbnail((_THUMBNAIL, _THUMBNAIL))
-                small = io.BytesIO()
-                image.convert("RGB").save(small, "PNG", optimize=True)
+        with contextlib.suppress(InvalidInputError):
+            image, small = read_image(str(item.image), folder / "media"), io.BytesIO()
+            image.thumbnail((_THUMBNAIL, _THUMBNAIL))
+            image.save(small, "PNG", optimize=True)
             found[item.position] = Thumbnail(small.getvalue())
     return found
 

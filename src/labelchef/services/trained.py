@@ -204,7 +204,10 @@ def replay(
         if on_round is not None:
             on_round(found)
     wrong = [one.number for one in compared if not one.agrees]
+    near = sum(not one.exact for one in compared)
     message = f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
+    if near:
+        message += f"; {near} of them to rounding (another processor, or other versions of libraries)"
     if wrong:
         message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
     with ws.reading() as connection:

@@ -11,7 +11,7 @@ from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.services import charts, trained
 from labelchef.services.people.access import changing, find
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import Workspace, clear_leftovers
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
 
@@ -113,6 +113,7 @@ class Worker:
         try:
             with self._ws.worker_lock.holding(patience=2.0):
                 self._ready.set()
+                self._tidy()
                 self._rebuild()
                 while not self._halt.is_set():
                     tick = self._ws.signal.ticks()
@@ -126,6 +127,16 @@ class Worker:
             self.refusal = error
         finally:
             self._ready.set()
+
+    def _tidy(self) -> None:
+        """Delete what processes that were killed have left unfinished."""
+        try:
+            found = clear_leftovers(self._ws)
+        except OSError as error:
+            _log.warning("unfinished files could not be looked for: %s", error)
+            return
+        if found:
+            _log.warning("%d unfinished files or folders of processes that were killed were deleted", found)
 
     def _rebuild(self) -> None:
         """Rebuild the models of running campaigns now, so that the first batch does not wait for it."""

@@ -127,12 +127,12 @@ def note_attempt(connection: sa.Connection, name: str, address: str, *, ok: bool
     connection.execute(sa.insert(LoginAttempt), values)
 
 
-def failures(connection: sa.Connection, name: str, address: str, since: float) -> dict[str, list[float]]:
+def failures(connection: sa.Connection, name: str, address: str, since: float, until: float) -> dict[str, list[float]]:
     """Times of failed attempts: of this name from this address, from this address, of this name."""
     named, there = LoginAttempt.c.name == name[:120], LoginAttempt.c.address == address[:120]
     failed = (
         sa.select(LoginAttempt.c.created_at)
-        .where(sa.not_(LoginAttempt.c.ok), LoginAttempt.c.created_at > since)
+        .where(sa.not_(LoginAttempt.c.ok), LoginAttempt.c.created_at.between(since, until))
         .order_by(LoginAttempt.c.created_at)
     )
     wanted = {"pair": named & there, "address": there, "name": named}

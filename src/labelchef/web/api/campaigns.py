@@ -14,18 +14,29 @@ from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.policies import SETTINGS, Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
 from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
-_REFUSED = (
+_REFUSED: tuple[Case, ...] = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
-    (422, "selector", "no such selector"),
-    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
-    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
+    (422, "same_name", "a part or the name of a file came twice"),
+    (422, "name", "a name with characters that cannot be printed"),
+    (422, "features", "features that are no table of finite numbers"),
+    (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
+    (422, "votes", "votes of sources that do not fit each other or the classes"),
+    (422, "classes", "class names that repeat, or fewer than two"),
+    (422, "labels", "a label that is no class, or not as many labels as samples"),
+    (422, "val", "no trusted samples, or features without labels"),
+    (422, "test", "test features without labels, or labels without features"),
+    (422, "ids", "files whose ids differ or repeat"),
+    (422, "items", "contents with ids that cannot be used"),
+    (422, "media", "an image that is not there"),
+    *SETTINGS,
 )
 
 
