@@ -19,7 +19,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-import labelchef
 from labelchef.domain.settings import Settings
 from labelchef.ledger.proof import RowDigest, link_hash
 from labelchef.store import chain_table, round_table
@@ -33,6 +32,16 @@ Sign = Callable[[str], str]
 def proven_round(body: Body, link: dict[str, Any]) -> Body:
     """The body of a round that its link covers: with the settings and the version of that time."""
     return {**body, "settings": link["settings"], "version": link["version"]}
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who makes links."""
+
+    version: str = ""
+    """Of labelchef."""
+    sign: Sign | None = None
+    """None where there is no key."""
 
 
 @dataclass
@@ -59,12 +68,12 @@ class LinkMaker:
                 rows.add(body)
                 self.upto[kind] = row_id
 
-    def link(self, connection: sa.Connection, row: RoundRow, settings: Settings, sign: Sign | None) -> dict[str, Any]:
+    def link(self, connection: sa.Connection, row: RoundRow, settings: Settings, by: "Signer") -> dict[str, Any]:
         """The link of a round that is closed in this transaction, as it is stored."""
         self.read(connection)
-        facts = {"settings": settings.as_dict(), "version": labelchef.__version__}
+        facts = {"settings": settings.as_dict(), "version": by.version}
         made = link_hash(self.previous, self.rows, proven_round(chain_table.round_body(connection, row), facts))
-        signature = None if sign is None else sign(made)
+        signature = None if by.sign is None else by.sign(made)
         return {"sha256": made, "previous": self.previous, "upto": self.upto, "signature": signature, **facts}
 
 

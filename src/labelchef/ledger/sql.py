@@ -27,7 +27,7 @@ from labelchef.ledger.conversion import (
     record_as_json,
     record_from_json,
 )
-from labelchef.ledger.links import LinkMaker, Sign
+from labelchef.ledger.links import LinkMaker, Signer
 from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
 from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
@@ -70,8 +70,8 @@ class SqlLedger:
     campaign: str
     """Its public id."""
     shown: Callable[[], Shown]
-    sign: Sign | None = None
-    """Signs the links of rounds; None where there is no key."""
+    signer: Signer = Signer()  # noqa: RUF009 (it never changes)
+    """Makes the links of rounds."""
 
     def standing(self) -> Standing:
         """Where the campaign stands."""
@@ -249,7 +249,7 @@ class SqlLedger:
     def _link(self, at: "_At", links: LinkMaker, round_id: int) -> None:
         """Store the link of a round that is closed in this transaction; nobody else writes to the campaign meanwhile."""
         row = round_table.round_by_id(at.connection, round_id)
-        link = links.link(at.connection, row, at.campaign.settings, self.sign)
+        link = links.link(at.connection, row, at.campaign.settings, self.signer)
         round_table.update_round(at.connection, round_id, link=link)
 
     def _write_model(self, number: int, model: Model) -> ArrayFacts:

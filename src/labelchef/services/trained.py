@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import Connection
 
+import labelchef
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
@@ -22,7 +23,7 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
-from labelchef.ledger.links import check_links
+from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
 from labelchef.services.keys import link_signer
@@ -117,7 +118,8 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
     shown = lambda: trained_now(ws, campaign)  # noqa: E731
-    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, link_signer(ws))
+    signer = Signer(labelchef.__version__, link_signer(ws))
+    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
 
 
 def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
