@@ -232,6 +232,27 @@ def _other_weak(text: str) -> str:
     return base64.b64encode(weak.tobytes()).decode()
 
 
+@pytest.mark.parametrize(
+    "junk", [None, 1, "x", [], {}, {"item": {}}, {"number": 10**400}, {"split": "train", "keys": None}]
+)
+def test_bodies_of_any_shape_are_altered_lines_and_no_traceback(told: Any, tmp_path: Path, junk: Any) -> None:
+    _, _, path, _ = told
+    for kind in ("header", "data", "items", "vote", "decision", "change", "round"):
+
+        def forge(records: list[tuple[str, Any]], kind: str = kind) -> None:
+            at = next(k for k, (one, _) in enumerate(records) if one == kind)
+            records[at] = (kind, junk)
+
+        found = verdict(tmp_path / "x", rechained(lines_of(path), None, forge))
+        assert not found.intact, (kind, junk)
+    lines = lines_of(path)
+    seal = json.loads(lines[-1])
+    bare = {"body": junk, "kind": "seal", "line": seal["line"], "previous": seal["previous"]}
+    forged = canonical({**bare, "hash": digest(bare), "signature": junk}) + b"\n"
+    assert not verdict(tmp_path / "x", [*lines[:-1], forged]).intact
+    assert not verdict(tmp_path / "x", [*lines[:-1], lines[-1].replace(b'"at":', b'"at":NaN,"x":')]).intact
+
+
 def test_a_late_vote_behind_the_last_decision_is_found(told: Any, tmp_path: Path) -> None:
     """Two votes that were added at the end, behind all links, would have made another label."""
     _, _, path, _ = told

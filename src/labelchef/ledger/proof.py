@@ -205,19 +205,35 @@ def read_chain(data: bytes) -> tuple[list[Line], Seal]:
             raise AlteredError(number, f"it was line {found['line']!r}: lines were taken out, added or exchanged")
         if found["previous"] != previous:
             raise AlteredError(number, "it does not follow the line before it")
-        bare = {name: value for name, value in found.items() if name not in ("hash", "signature")}
-        if found["hash"] != digest(bare) or canonical(found) != text:
+        if not _is_hashed(found, text):
             raise AlteredError(number, "its content is not what was hashed when it was written")
         previous = found["hash"]
         if end:
-            body = found["body"]
             if number != len(texts):
                 raise AlteredError(number + 1, "there are lines behind the seal")
-            if set(body) != {"lines", "at", "key"} or body["lines"] != number - 1:
-                raise AlteredError(number, f"the seal is for {body.get('lines')} lines, and {number - 1} are there")
-            return lines, Seal(number, body["at"], body["key"], found["signature"], found["hash"])
+            return lines, _seal_of(found)
         lines.append(Line(number, found["kind"], found["body"]))
     raise AlteredError(len(texts), "the seal is missing: lines were cut off at the end")
+
+
+def _is_hashed(found: dict[str, Any], text: bytes) -> bool:
+    """Whether a line has its own hash, and is written as lines are."""
+    try:
+        bare = {name: value for name, value in found.items() if name not in ("hash", "signature")}
+        return bool(found["hash"] == digest(bare) and canonical(found) == text)
+    except (ValueError, RecursionError):  # NaN, or nested too deeply
+        return False
+
+
+def _seal_of(found: dict[str, Any]) -> Seal:
+    body, number = found["body"], found["line"]
+    kinds = {"lines": (int,), "at": (float, int), "key": (str, type(None))}
+    if not isinstance(body, dict) or set(body) != set(kinds) or not all(isinstance(body[k], kinds[k]) for k in kinds):
+        raise AlteredError(number, "the seal is none")
+    if body["lines"] != number - 1:
+        raise AlteredError(number, f"the seal is for {body['lines']} lines, and {number - 1} are there")
+    signature = found["signature"] if isinstance(found["signature"], str) else None
+    return Seal(number, float(body["at"]), body["key"], signature, found["hash"])
 
 
 def check_seal(seal: Seal, key: str | None) -> str:

@@ -76,7 +76,7 @@ class Recount:
         self.counts[line.kind] += 1
         try:
             getattr(self, f"_{line.kind}")(line)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             raise AlteredError(line.number, f"it is not what lines of kind {line.kind!r} are ({error!r})") from None
         if line.kind in _ROW_KINDS:
             self._rows[line.kind].add(line.body)

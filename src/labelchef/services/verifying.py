@@ -10,7 +10,7 @@ from labelchef.campaign.dataset import FIELD, OWN, VOTE, LabelOrigin
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.formats import read_table
-from labelchef.ledger.proof import KEY_PREFIX, AlteredError, check_seal, content_digest, is_ledger, read_chain
+from labelchef.ledger.proof import KEY_PREFIX, AlteredError, Seal, check_seal, content_digest, is_ledger, read_chain
 from labelchef.ledger.recount import Recount
 from labelchef.services.ledger_lines import plain_field
 from labelchef.services.shared import moment
@@ -52,7 +52,7 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) 
     checked, notes = list[str](), list[str]()
     try:
         lines, seal = read_chain(content)
-        when = f"{moment(seal.at):%Y-%m-%d %H:%M} UTC"
+        when = _when(seal)
         checked.append(f"{len(lines)} lines and their seal are where and what they were when written, {when}")
         (notes if seal.key is None or wanted is None else checked).append(check_seal(seal, wanted))
         state = Recount(key=seal.key)
@@ -65,6 +65,13 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) 
     except AlteredError as error:
         return Verdict(False, error.line or None, error.why, tuple(checked), tuple(notes))
     return Verdict(True, None, "", tuple(checked), tuple(notes))
+
+
+def _when(seal: Seal) -> str:
+    try:
+        return f"{moment(seal.at):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        raise AlteredError(seal.line, f"the time of the seal is {seal.at!r}") from None
 
 
 def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
