@@ -243,7 +243,7 @@ class Recount:
                 [UNRESOLVED if label is None else label for label in self.given[_TRAIN].values()], dtype=np.int64
             )
             facts = self._arrays.get("weak")
-            if facts is not None and _npy_digest(weak.astype(facts["dtype"])) != facts["sha256"]:
+            if facts is None or _npy_digest(weak.astype(facts["dtype"])) != facts["sha256"]:
                 raise AlteredError(line.number, "the weak labels of the items are not those of the data")
             self._labels, self._cleaned = weak.copy(), given != UNRESOLVED
             self._labels[self._cleaned] = np.eye(len(self.classes))[given[self._cleaned]]
