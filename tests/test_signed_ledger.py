@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from labelchef.cli.main import app
 from labelchef.domain.canonical import canonical, digest
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
 from labelchef.domain.settings import Settings
 from labelchef.ledger.links import check_links
 from labelchef.ledger.proof import SigningKey, chained, fingerprint, sealed
@@ -437,6 +437,17 @@ def test_the_key_is_readable_by_its_owner_only_and_stays(tmp_path: Path) -> None
         path = ws.home / KEY_FILE
         assert os.stat(path).st_mode & 0o777 == 0o600
         assert not [one for one in ws.home.iterdir() if one.name.startswith(f".{KEY_FILE}")]
+
+
+def test_a_key_that_cannot_be_read_stops_no_campaign(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        (ws.home / KEY_FILE).write_text("damaged\n")
+        slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+        with ws.database.reading() as connection:
+            assert check_links(connection, find(ws, slug).id).linked == 2
+        with pytest.raises(StoreError, match="restore it from a copy"):
+            proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
 
 
 def test_without_the_extra_it_is_named(told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ from labelchef.store import chain_table, round_table
 from labelchef.store.chain_table import Body
 from labelchef.store.rows import RoundRow
 
-Sign = Callable[[str], str]
-"""From the text of a digest to its signature."""
+Sign = Callable[[str], str | None]
+"""From the text of a digest to its signature; None where it cannot be signed now."""
 
 
 def proven_round(body: Body, link: dict[str, Any]) -> Body:

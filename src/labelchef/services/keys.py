@@ -50,11 +50,18 @@ def _make_key(path: Path) -> None:
             new.unlink(missing_ok=True)
 
 
-def link_signer(ws: Workspace) -> Callable[[str], str] | None:
-    """Signs the links of rounds; None where signatures are not installed."""
+def link_signer(ws: Workspace) -> Callable[[str], str | None] | None:
+    """Signs the links of rounds; None where signatures are not installed. A key that cannot be read stops no campaign."""
     if find_spec("cryptography") is None:
         return None
-    return lambda text: signing_key(ws).sign(text)
+
+    def sign(text: str) -> str | None:
+        try:
+            return signing_key(ws).sign(text)
+        except StoreError:  # the link is stored without a signature; an export says what is wrong with the key
+            return None
+
+    return sign
 
 
 def told_key(ws: Workspace) -> tuple[str, str]:
