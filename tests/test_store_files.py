@@ -1,5 +1,6 @@
 """The files of a workspace under a running server: taken away, emptied, left behind, read by others; real processes, SIGKILL."""
 
+import contextlib
 import io
 import logging
 import os
@@ -14,14 +15,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import ConflictError, StoreError
 from labelchef.domain.files import whole_file
-from labelchef.services.campaigns import status, summary
+from labelchef.domain.settings import Settings
+from labelchef.services.campaigns import create_campaign, resume, status, summary
 from labelchef.services.intake import folders
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.worker import Worker
+from labelchef.services.trained import replay
+from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import Workspace, clear_leftovers, open_workspace
-from tests.store_support import make, tasks, wait_until
+from tests.store_support import make, small_data, tasks, wait_until
 
 ROOT = Path(__file__).parent.parent
 VOTER = """
@@ -305,3 +309,75 @@ def test_a_worker_whose_lock_another_took_ends(tmp_path: Path) -> None:
         (tmp_path / "a.db.worker.lock").unlink()
         with two.worker_lock.holding(), pytest.raises(ConflictError, match="running already"):
             one.worker_lock.keep()
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file, as a failing disk does."""
+    with path.open("r+b") as stream:
+        stream.seek(path.stat().st_size // 2)
+        (byte,) = stream.read(1)
+        stream.seek(-1, os.SEEK_CUR)
+        stream.write(bytes([byte ^ 1]))
+
+
+def test_a_bit_that_flips_under_a_running_worker_fails_the_campaign_and_nothing_is_lost(tmp_path: Path) -> None:
+    """The features are mapped into memory: without a check, the next model would be computed from what the disk says now."""
+    with open_workspace(tmp_path) as ws:
+        campaign = make(ws, batch_size=2)
+        features = folder_of(ws, campaign) / "features.npy"
+        whole = features.read_bytes()
+        for task in tasks(ws, campaign, "ann", 2):
+            cast_vote(ws, campaign, "ann", task.item, 0)
+        flip(features)
+        with Worker(ws):
+            wait_until(lambda: summary(ws, campaign).state == CampaignState.FAILED)
+        assert "features.npy is not the file that was stored" in summary(ws, campaign).message
+        assert status(ws, campaign).people[0].votes == 2
+        features.write_bytes(whole)
+        resume(ws, campaign, "lead")
+        advance(ws, campaign)
+        assert summary(ws, campaign).spent == 2
+        assert replay(ws, campaign).agrees
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A disk of 2 MiB, where this user may make one."""
+    place.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("no small disk can be made here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_disk_that_is_full_loses_nothing_and_the_campaign_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as home, open_workspace(home) as ws:
+        campaign = make(ws, batch_size=2)
+        items = [task.item for task in tasks(ws, campaign, "ann", 2)]
+        cast_vote(ws, campaign, "ann", items[0], 0)
+        full = home / "full"
+        with contextlib.suppress(OSError), full.open("wb", buffering=0) as stream:
+            while True:
+                stream.write(bytes(4096))
+
+        def vote_on() -> None:
+            for k in range(200):
+                cast_vote(ws, campaign, "ann", items[0], k % 3, note="x" * 4000)
+
+        with pytest.raises(StoreError) as refused:
+            vote_on()
+        assert refused.value.code == "disk_full"
+        with pytest.raises(StoreError) as refused:
+            create_campaign(ws, "Other", small_data(), Settings(), "lead")
+        assert refused.value.code == "disk_full"
+        assert len(list((home / "campaigns").iterdir())) == 1, "nothing is left of a campaign that could not be made"
+        full.unlink()
+        cast_vote(ws, campaign, "ann", items[0], 0)
+        cast_vote(ws, campaign, "ann", items[1], 0)
+        advance(ws, campaign)
+        assert summary(ws, campaign).spent == 2
+        assert replay(ws, campaign).agrees

@@ -6,13 +6,17 @@ A killed server is no proof against a power cut: what the operating system holds
 import argparse
 import contextlib
 import shutil
+import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from rich.console import Console
-from tests.store_support import PostgresServer, postgres_server
+from rich.status import Status
+from tests.store_support import postgres_server
 
+from torture.baseline import WAYS, Kept, measure
 from torture.campaign import Episode, Results, markdown, plan, run, table
 from torture.faults import FAULTS
 from torture.nursery import Nursery
@@ -31,12 +35,14 @@ def main() -> int:
     parser.add_argument(
         "--episode", type=int, help="with --only, --database and --times: one home of a longer run, again"
     )
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds in which the next round must come")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds in which the next round must come")
     parser.add_argument(
         "--out", type=Path, default=Path("torture-results"), help="folder of results, logs and failed homes"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the results that are in the folder")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started it in the background
+        signal.signal(number, signal.default_int_handler)
     console = Console(soft_wrap=True, highlight=False)
     if not options.resume:
         shutil.rmtree(options.out, ignore_errors=True)
@@ -47,7 +53,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         folder = (options.out / f"run-{time.time_ns()}").resolve()
         folder.mkdir()
-        postgres = stack.enter_context(_postgres()) if POSTGRESQL in databases else None
+        postgres = stack.enter_context(postgres_server()) if POSTGRESQL in databases else None
         nursery = stack.enter_context(Nursery(folder))
         shop = Workshop(folder, nursery, postgres, options.patience)
         seed = options.seed
@@ -62,6 +68,11 @@ def main() -> int:
     rows = results.rows()
     console.print(table(rows))
     (options.out / "table.md").write_text(markdown(rows) + "\n")
+    for one in _without(options):
+        console.print(
+            f"without labelchef, {one.way}: {one.kills} kills, {one.acknowledged:,} answers acknowledged, {one.lost:,} lost, "
+            f"after {one.harmed} of the kills"
+        )
     kills = sum(one.kills for one in rows.values())
     left = sum(one.left for one in rows.values())
     console.print(
@@ -70,8 +81,12 @@ def main() -> int:
     return int(any(one.bad for one in rows.values()))
 
 
-def _postgres() -> "contextlib.AbstractContextManager[PostgresServer]":
-    return postgres_server()
+def _without(options: argparse.Namespace) -> list[Kept]:
+    """The same kills of scripts that keep answers in a file; not beside a single fault."""
+    if options.only:
+        return []
+    with tempfile.TemporaryDirectory(prefix="torture-baseline-") as folder:
+        return [measure(Path(folder), way, min(options.kills, 200), options.seed) for way in WAYS]
 
 
 def _episodes(options: argparse.Namespace, databases: tuple[str, ...], seed: int) -> list[Episode]:
@@ -90,7 +105,12 @@ def _run_all(console: Console, shop: Workshop, episodes: list[Episode], results:
         if FAULTS[episode.fault].disk and not mounts:
             console.print(f"{episode.key}: left out, only root may mount a small disk")
             continue
-        result = run(shop, episode)
+        with console.status("") as shown:
+
+            def strike(number: int, episode: Episode = episode, shown: Status = shown) -> None:
+                shown.update(f"{episode.key}: {number} of {episode.times}")
+
+            result = run(shop, episode, strike)
         results.add(result)
         verdict = "BAD" if result.bad else "ok"
         console.print(

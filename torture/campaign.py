@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -78,15 +78,18 @@ class Result:
                 setattr(self, name, getattr(self, name) + value)
 
 
-def run(shop: Workshop, episode: Episode) -> Result:
-    """One episode."""
+OnStrike = Callable[[int], None]
+
+
+def run(shop: Workshop, episode: Episode, on_strike: OnStrike = lambda _: None) -> Result:
+    """One episode; `on_strike` is told the number of each strike before it."""
     begun = time.monotonic()
     fault = FAULTS[episode.fault]
     words = [zlib.crc32(word.encode()) for word in (episode.fault, episode.database)]
     seeds = np.random.SeedSequence([episode.seed, *words, episode.number])
     name = f"{episode.fault}-{episode.database}-{episode.number}"
     with staged(shop, name, episode.database, fault.disk) as stage:
-        done = asyncio.run(_strikes(stage, fault, episode.times, seeds))
+        done = asyncio.run(_strikes(stage, fault, episode.times, seeds, on_strike))
         stage.compare()
         left = stage.compare_files()
         agreed, rounds = stage.replay()
@@ -116,11 +119,12 @@ def run(shop: Workshop, episode: Episode) -> Result:
     )
 
 
-async def _strikes(stage: Stage, fault: Fault, times: int, seeds: np.random.SeedSequence) -> int:
+async def _strikes(stage: Stage, fault: Fault, times: int, seeds: np.random.SeedSequence, on_strike: OnStrike) -> int:
     """The strikes, one after another, until one leaves the campaign stuck; how many there were."""
     rng = np.random.default_rng(seeds.spawn(1)[0])
     if not fault.served:
         for k in range(times):
+            on_strike(k + 1)
             await fault.strike(stage, rng)
             if stage.stuck:
                 return k + 1
@@ -132,6 +136,7 @@ async def _strikes(stage: Stage, fault: Fault, times: int, seeds: np.random.Seed
         if not await stage.goes_on("before any fault"):
             return 0
         for k in range(times):
+            on_strike(k + 1)
             await fault.strike(stage, rng)
             if stage.stuck or not await stage.goes_on(f"strike {k + 1}"):
                 break

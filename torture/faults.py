@@ -48,7 +48,7 @@ def clock_file(stage: Stage) -> Path:
 
 def _draw_point(rng: np.random.Generator) -> Injection:
     point = str(rng.choice(POINTS))
-    return Injection(point=point, at=int(rng.integers(1, 25 if point in FREQUENT else 4)))
+    return Injection(point=point, at=int(rng.integers(1, 16 if point in FREQUENT else 4)))
 
 
 async def kill_server(stage: Stage, rng: np.random.Generator) -> None:
@@ -157,7 +157,7 @@ async def _must_tell(stage: Stage, what: str) -> None:
         told[:] = [f"{status} {str(answer)[:200]}"]
         return status == 503 and "code" in answer
 
-    if not await until(tells, 10.0, 0.2):
+    if not await until(tells, stage.shop.patience / 2, 0.2):
         stage.wrong.append(f"{what}, and health says {told[0]}")
 
 
@@ -240,7 +240,7 @@ async def killed_database(stage: Stage, rng: np.random.Generator) -> None:
             return False
         return True
 
-    await until(back, 60.0, 0.1)
+    await until(back, stage.shop.patience, 0.1)
 
 
 async def slow_disk(stage: Stage, rng: np.random.Generator) -> None:
@@ -275,7 +275,7 @@ async def corrupted_array(stage: Stage, rng: np.random.Generator) -> None:
         status, answer = await stage.crowd.ask("GET", BASE)
         return status == 200 and answer["state"] == "failed" and "digest" in answer["message"]
 
-    if not await until(failed, 30.0, 0.1):
+    if not await until(failed, stage.shop.patience, 0.1):
         stage.wrong.append(f"{file.name} was changed, and the campaign does not say so")
     else:
         stage.refusals += 1
@@ -309,9 +309,10 @@ async def missing_folder(stage: Stage, rng: np.random.Generator) -> None:
         health = await stage.crowd.ask("GET", "/api/health")
         campaign = await stage.crowd.ask("GET", BASE)
         told[:] = [f"{health} {campaign}"[:400]]
-        return (health[0] == 503 and "code" in health[1]) or (campaign[0] == 200 and "folder" in campaign[1]["message"])
+        notices = campaign[1].get("notices", []) if campaign[0] == 200 else []
+        return (health[0] == 503 and "code" in health[1]) or any(one["code"] == "folder" for one in notices)
 
-    if not await until(tells, 10.0, 0.2):
+    if not await until(tells, stage.shop.patience / 2, 0.2):
         stage.wrong.append(f"the folder of the campaign is missing, and the server says {told[0]}")
     else:
         stage.refusals += 1

@@ -3,7 +3,7 @@
 A child of the nursery calls `install` before it runs a command. Functions of the standard library, of SQLAlchemy and the
 steps of the ledger are wrapped; labelchef itself has no code for it. Only processes of this package are touched.
 
-    commit      a transaction is committed, before and after
+    commit      a transaction that writes is committed, before and after
     fsync       a file or a folder is written to the disk, before and after
     rename      a file that was written completely gets its name, before and after
     half        an array is written by half
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy import Connection
 
 from labelchef.ledger.sql import SqlLedger
 from labelchef.store import arrays
@@ -76,13 +76,31 @@ def install(injection: Injection) -> None:
         _install_clock(Path(injection.clock))
 
 
-def _wrapped(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+_Around = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _wrapped(owner: Any, name: str, around: _Around) -> None:
     original = getattr(owner, name)
     setattr(owner, name, functools.wraps(original)(around(original)))
 
 
+def _of_writers(around: _Around) -> _Around:
+    """Only commits of transactions that write; those of readers stay as they are."""
+
+    def chosen(original: Callable[..., Any]) -> Callable[..., Any]:
+        faulty = around(original)
+
+        def commit(connection: Connection) -> None:
+            writes = "labelchef_write" in connection.get_execution_options()
+            (faulty if writes else original)(connection)
+
+        return commit
+
+    return chosen
+
+
 def _install_bomb(bomb: _Bomb) -> None:
-    def dying(point: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def dying(point: str) -> _Around:
         def around(original: Callable[..., Any]) -> Callable[..., Any]:
             def call(*args: Any, **options: Any) -> Any:
                 bomb.pass_by(f"{point} before")
@@ -94,7 +112,7 @@ def _install_bomb(bomb: _Bomb) -> None:
 
         return around
 
-    _wrapped(DefaultDialect, "do_commit", dying("commit"))
+    _wrapped(Connection, "_commit_impl", _of_writers(dying("commit")))
     _wrapped(os, "fsync", dying("fsync"))
     _wrapped(os, "replace", dying("rename"))
     for step in STEPS:
@@ -131,7 +149,7 @@ def _install_delay(seconds: float) -> None:
 
         return call
 
-    _wrapped(DefaultDialect, "do_commit", slow)
+    _wrapped(Connection, "_commit_impl", _of_writers(slow))
     _wrapped(os, "fsync", slow)
 
 

@@ -86,8 +86,10 @@ class Nursery:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
     ) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
+        self._process.stdout.close()
 
     def start(self, run: Sequence[str], log: Path, injection: Injection | None = None) -> Child:
         """A new process; what it prints is appended to `log`."""

@@ -20,7 +20,7 @@ from torture.ledger import Ledger, Operation
 
 BASE = f"/api/campaigns/{SLUG}"
 PROBLEM = "urn:labelchef:problem:"
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 120.0
 """An answer that takes longer is given up."""
 _PAUSE = 0.02
 IMPORT_LINES = 3
@@ -194,7 +194,7 @@ class Crowd:
                 item = self.decided.pop(int(rng.integers(0, len(self.decided))))
                 await self._once(connection, Operation("reopen", "lead", item), "POST", "reopen", {"item": item})
             elif draw < 0.75:
-                value = 0.2 + 1e-7 * len(self.ledger.sent)
+                value = 0.2 + 1e-7 * (1 + len(self.ledger.sent))
                 await self._once(
                     connection,
                     Operation("settings", "lead", value=value),

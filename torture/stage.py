@@ -25,8 +25,6 @@ from torture.people import BASE, Crowd, until
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 LEAVES = f"annotator-{PEOPLE - 1:02d}"
 """A person who takes items and is not heard of again; the others are at work."""
-START_SECONDS = 60.0
-"""A server that does not answer by then is stuck."""
 
 
 @dataclass
@@ -86,6 +84,15 @@ class Stage:
     wrong: list[str] = field(default_factory=list)
     """What should have been refused or told clearly, and was not."""
     stuck: list[str] = field(default_factory=list)
+    differs: bool = False
+    """Whether a replay differed from the ledger."""
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether anything is not as it must be."""
+        found, answers = self.findings, self.crowd.answers
+        said = bool(self.wrong or self.stuck or self.differs or answers.unclear or answers.late)
+        return said or bool(found.lost or found.doubled or found.torn)
 
     @property
     def log(self) -> Path:
@@ -129,9 +136,9 @@ class Stage:
         if self.server is not None:
             self.server.signal(signal.SIGINT)
             try:
-                self.server.code(30)
+                self.server.code(self.shop.patience)
             except TimeoutError:
-                self.wrong.append("the server did not stop within 30 s of Ctrl-C")
+                self.wrong.append(f"the server did not stop within {self.shop.patience:.0f} s of Ctrl-C")
                 self.server.kill()
             self.server = None
 
@@ -144,7 +151,7 @@ class Stage:
         async def ended() -> bool:
             return child.ended
 
-        if not await until(ended, 20.0):
+        if not await until(ended, self.shop.patience):
             child.kill()
             self.wrong.append(f"{what}: the server started, expected a refusal")
             return
@@ -164,8 +171,8 @@ class Stage:
         status, answer = await self.crowd.ask("GET", BASE)
         return int(answer["round"]) if status == 200 else None
 
-    async def answers(self, seconds: float = START_SECONDS) -> int | None:
-        """Wait until the server answers; the round."""
+    async def answers(self) -> int | None:
+        """Wait until the server answers; the round, None if it does not answer in time."""
         found: int | None = None
 
         async def there() -> bool:
@@ -173,7 +180,7 @@ class Stage:
             found = await self.round()
             return found is not None
 
-        await until(there, seconds)
+        await until(there, self.shop.patience)
         return found
 
     async def goes_on(self, what: str) -> bool:
@@ -211,6 +218,7 @@ class Stage:
             self.wrong.append(f"the replay ended with code {code}; see {self.log}")
             return 0, 1
         found = json.loads(out.read_text())
+        self.differs = found["agreed"] != found["rounds"]
         return int(found["agreed"]), int(found["rounds"])
 
     def query(self, sql: str) -> list[tuple[object, ...]]:
@@ -241,8 +249,7 @@ def staged(shop: Workshop, name: str, database: str, disk: str = "") -> Iterator
             if url is not None:
                 with contextlib.suppress(sa.exc.SQLAlchemyError):
                     stage.postgres.execute(f"DROP DATABASE IF EXISTS {name_of(url)} WITH (FORCE)")
-    bad = stage.findings
-    if not (bad.lost or bad.doubled or bad.torn or stage.wrong or stage.stuck):
+    if not stage.in_trouble:
         shutil.rmtree(home.parent)
 
 

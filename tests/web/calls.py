@@ -151,9 +151,13 @@ class World:
 
     def files(self) -> Intake:
         """Pictures with captions that wait to become a campaign, read."""
-        if self._files is None:
+        if self._files not in [one.id for one in steps.list_intakes(self.ws)]:
             self._files = self.waiting(image_files(captions=True))
-        return self.read(self._files)
+        return self.read(str(self._files))
+
+    def forget(self) -> None:
+        """Upload the pictures anew when they are needed: something was done to those that wait."""
+        self._files = None
 
     def waiting(self, files: Mapping[str, bytes]) -> str:
         """Upload files; the id of the intake."""

@@ -199,6 +199,13 @@ def _unknown_account(lab: Lab) -> httpx2.Response:
     return lab.lead.patch("/api/accounts/nobody", json={"active": True})
 
 
+def _file_exists(lab: Lab) -> httpx2.Response:
+    """Upload a file, and another one of its name."""
+    sent = [("files", ("a.csv", b"id,text\n1,a\n"))]
+    made = lab.lead.post("/api/intakes", files=sent).json()
+    return lab.lead.post(f"/api/intakes/{made['id']}/files", files=sent)
+
+
 PROVOKED: dict[tuple[int, str], Provoke] = {
     (400, "request"): lambda lab: lab.lead.post("/api/campaigns", content=b"x", headers={"Content-Type": "multipart/form-data"}),
     (401, "sign_in"): lambda lab: lab.nobody.get("/api/session"),
@@ -206,6 +213,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (401, "credentials"): lambda lab: lab.nobody.post("/api/session", json={"name": "dora", "password": "wrong one here"}),
     (403, "csrf"): lambda lab: lab.lead.post(f"{CAMPAIGN}/next", json={}, headers={"X-CSRF-Token": "old"}),
     (403, "role"): lambda lab: lab.ann.get("/api/accounts"),
+    (403, "own_password"): lambda lab: lab.lead.patch("/api/accounts/lead", json={"password": f"another {PASSWORD}"}),
     (403, "laptop"): _laptop,
     (403, "token_session"): lambda lab: lab.nobody.post("/api/tokens", json={"label": "x"}, headers=lab.world.token("ann")),
     (403, "folder"): lambda lab: lab.lead.post("/api/campaigns/from-folder", json={"name": "x", "folder": "/etc"}),
@@ -231,6 +239,8 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "nothing_to_undo"): lambda lab: lab.lead.post(f"{lab.plain('Nothing')}/undo", json={}),
     (409, "preparing"): lambda lab: lab.lead.get(f"{lab.plain('Preparing')}/export/model"),
     (409, "request_id"): _request_id,
+    (409, "file_exists"): _file_exists,
+    (422, "same_name"): lambda lab: lab.lead.post("/api/intakes", files=[("files", ("a.csv", b"id\n"))] * 2),
     (409, "state"): lambda lab: lab.lead.post(f"{lab.plain('State')}/resume", json={}),
     (409, "taken"): _taken,
     (413, "size"): lambda lab: lab.nobody.post("/api/session", content=b"x" * (2**20 + 1), headers=JSON),
@@ -265,7 +275,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     ),
     (422, "person"): lambda lab: lab.lead.post("/api/accounts", json={"name": "\u202e", "password": PASSWORD}),
     (422, "note"): lambda lab: lab.lead.post(
-        f"{CAMPAIGN}/votes", content=b'{"item": "%s", "label": 0, "note": "\\u0000"}' % lab.world.held("lead").encode(),
+        f"{CAMPAIGN}/votes", content=b'{"item": "%s", "label": 0, "note": "\\ud800"}' % lab.world.held("lead").encode(),
         headers=JSON,
     ),
     (422, "ids"): lambda lab: lab.arrays(
@@ -292,6 +302,7 @@ _STORE = (
     "needs a broken disk or database; tests/web/test_problems.py raises the error in their place and reads the answer"
 )
 NOT_PROVOKED: dict[tuple[int, str], str] = {
+    (429, "busy"): "needs eleven exports at once; tests/web/test_sharing.py",
     (409, "last_lead"): "only by two leads who deactivate each other at the same moment",
     (422, "cleanlab"): _EXTRA,
     (422, "datasets"): _EXTRA,
@@ -308,7 +319,7 @@ NOT_PROVOKED: dict[tuple[int, str], str] = {
 """Codes of the document that no request here gets → why."""
 ELSEWHERE: dict[str, set[str]] = {
     "before the server answers: its options, address, accounts, database and extras": {
-        "accounts", "binding", "port", "serve", "home", "database_url", "postgres", "schema",
+        "accounts", "binding", "port", "serve", "database_url", "postgres", "schema",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "rule_column", "tables", "text", "weights",

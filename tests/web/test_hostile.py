@@ -28,7 +28,9 @@ def bearer(person: Person) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["lead", "second", "ann"])
-def test_an_api_token_sets_no_password(client: TestClient, ws: Workspace, as_person: Sign, people: Any, name: str) -> None:
+def test_an_api_token_sets_no_password(
+    client: TestClient, ws: Workspace, as_person: Sign, people: Any, name: str
+) -> None:
     accounts.create_account(ws, "second", Role.LEAD, PASSWORD)
     token = bearer(as_person("lead"))
     answer = client.patch(f"/api/accounts/{name}", json={"password": NEW}, headers=token)
@@ -51,7 +53,9 @@ def test_a_session_cannot_set_its_own_password_without_the_current_one(as_person
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_new_password_ends_sessions_and_api_tokens(client: TestClient, as_person: Sign, people: Any, own: bool) -> None:
+def test_a_new_password_ends_sessions_and_api_tokens(
+    client: TestClient, as_person: Sign, people: Any, own: bool
+) -> None:
     lead, ann, elsewhere = as_person("lead"), as_person("ann"), as_person("ann")
     token = bearer(ann)
     assert client.get("/api/session", headers=token).status_code == 200
@@ -121,7 +125,12 @@ def test_null_characters_are_refused_on_every_route(as_person: Sign, campaign: C
                 assert answer.status_code == 422, (method, address, field, answer.text)
                 tried += 1
     assert tried > 100
-    for path in (f"/api/campaigns/{campaign.slug}/ledger?person=%00", "/api/campaigns/a%00", "/c/%00/label", "/?after=a%00"):
+    for path in (
+        f"/api/campaigns/{campaign.slug}/ledger?person=%00",
+        "/api/campaigns/a%00",
+        "/c/%00/label",
+        "/?after=a%00",
+    ):
         answer = lead.get(path)
         assert (answer.status_code, answer.json()["code"]) == (422, "input"), path
 
@@ -169,7 +178,9 @@ print(answer.status_code, answer.json()["code"], answer.json()["detail"])
 
 def test_health_is_not_good_while_nothing_can_be_written(tmp_path: Path) -> None:
     """A limit on the size of files makes every write to the home fail, as a full disk does."""
-    done = subprocess.run([sys.executable, "-c", _FULL, str(tmp_path / "home")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL, str(tmp_path / "home")], capture_output=True, text=True, check=False
+    )
     assert done.stdout.startswith("503 home "), done.stdout + done.stderr
     assert str(tmp_path) not in done.stdout, "where the home lies is for leads only"
 
@@ -199,7 +210,7 @@ with open_workspace(home) as ws:
         parts = [("files", (f"{k}.png", picture(k))) for k in range(n)] + [("files", ("items.csv", table.encode()))]
         gold = "id,label\\n" + "".join(f"i{k},{'ab'[k % 2]}\\n" for k in range(n // 2))
         parts.append(("files", ("gold.csv", gold.encode())))
-        most = len(os.listdir("/proc/self/fd")) + 40
+        most = len(os.listdir("/proc/self/fd")) + 25
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         answer = client.post("/api/intakes", files=parts)
         assert answer.status_code == 201, answer.text
@@ -222,7 +233,7 @@ print(found["state"], found["problem"])
 
 def test_many_pictures_need_few_file_handles(tmp_path: Path) -> None:
     """Twice as many pictures as there are file handles, each too large for memory: uploaded, looked at, made a campaign."""
-    command = [sys.executable, "-c", _FEW_HANDLES, str(tmp_path / "home"), str(2**20), "80"]
+    command = [sys.executable, "-c", _FEW_HANDLES, str(tmp_path / "home"), str(2**20), "50"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("made None"), done.stdout + done.stderr[-2000:]
 

@@ -43,7 +43,7 @@ def due(now: Standing) -> Step | None:
     if now.failed:
         return None
     if now.closed == 0:
-        return Step.FIT
+        return Step.FIT if now.running else None
     if now.batch is RoundState.AGGREGATED:
         return Step.CLOSE
     if now.batch is RoundState.SELECTED:

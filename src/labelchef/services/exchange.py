@@ -22,9 +22,10 @@ from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
 from labelchef.services.people.access import looking
-from labelchef.services.progress import facts_of, gains_of
+from labelchef.services.progress import facts_of, gains_of, state_of
 from labelchef.services.receipts import receipts
 from labelchef.services.shared import moment, writing_to
+from labelchef.services.sharing import Shared
 from labelchef.services.sources import sources
 from labelchef.services.trained import encoder_of, final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
@@ -116,9 +117,16 @@ def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = 
         return whole.save(path, settings=row.settings.as_dict())
 
 
+_reports = Shared[str](kept=1)
+
+
 def report(ws: Workspace, campaign: str) -> str:
-    """The HTML report of a campaign as it stands."""
+    """The HTML report of a campaign as it stands; made once for all who ask until something changes."""
     require_report()
+    return _reports.get(state_of(ws, campaign), lambda: _report(ws, campaign))
+
+
+def _report(ws: Workspace, campaign: str) -> str:
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
         classes = campaign_table.classes_of(connection, row.id)

@@ -47,7 +47,7 @@ class Workspace:
         self.writable_until = 0.0
         """Until when `check_writable` need not look again."""
         self.trained: dict[int, Trained] = {}
-        """Trained states by campaign: a cache, used by the thread that holds the worker's lock."""
+        """Trained states by campaign: a cache, used by the process that holds the worker's lock, one thread a campaign."""
         self.intakes: dict[str, Job] = {}
         """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
 

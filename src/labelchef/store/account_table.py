@@ -163,6 +163,13 @@ def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:
     return list(connection.execute(found.order_by(Account.c.name)).scalars())
 
 
+def names_that_take_part(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Names of the active accounts that may vote in a campaign: its members, and every lead."""
+    members = sa.select(Membership.c.account_id).where(Membership.c.campaign_id == campaign_id)
+    part = sa.select(Account.c.name).where(Account.c.active, (Account.c.role == Role.LEAD) | Account.c.id.in_(members))
+    return set(connection.execute(part).scalars())
+
+
 def set_member(connection: sa.Connection, campaign_id: int, account_id: int, *, member: bool) -> None:
     """Put an account on a campaign, or take it off."""
     here = (Membership.c.campaign_id == campaign_id) & (Membership.c.account_id == account_id)

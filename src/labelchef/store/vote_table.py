@@ -68,6 +68,12 @@ def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, re
     return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
 
 
+def names_without_account(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Names under which people without an account, or the suggestion, have voted."""
+    found = sa.select(Vote.c.person).where(Vote.c.campaign_id == campaign_id, Vote.c.account_id.is_(None)).distinct()
+    return set(connection.execute(found).scalars())
+
+
 _NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 
@@ -124,6 +130,22 @@ def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
     """Every vote of a campaign that counts, in the order they came."""
     found = _VOTE_WITH_KEY.where(Vote.c.campaign_id == campaign_id, *_LIVE).order_by(Vote.c.id)
     return all_rows(connection, found, VoteWithKey)
+
+
+_NEWEST_OF_CAMPAIGN = sa.select(sa.func.max(Vote.c.id)).where(_OF_CAMPAIGN)
+
+
+def newest_of_campaign(connection: sa.Connection, campaign_id: int) -> int:
+    """The inner id of the last row of the vote ledger; 0 before the first."""
+    return int(connection.execute(_NEWEST_OF_CAMPAIGN, {"campaign_id": campaign_id}).scalar() or 0)
+
+
+_LIVE_OF_PERSON = sa.select(Vote).where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id)
+
+
+def live_votes_of_person(connection: sa.Connection, campaign_id: int, person: str) -> list[VoteRow]:
+    """This person's votes that count, in the order they came."""
+    return all_rows(connection, _LIVE_OF_PERSON, VoteRow, campaign_id=campaign_id, person=person)
 
 
 def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound]:

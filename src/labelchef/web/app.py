@@ -46,7 +46,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
             stack.callback(app.state.hub.close)
             stack.callback(jobs.close, ws)
             if work:
-                app.state.worker = stack.enter_context(working.Worker(ws))
+                app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))
             yield
 
     app = FastAPI(
@@ -159,7 +159,7 @@ def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") 
             there = "" if path == "/" else f"&then={quote(path, safe='/')}"
             address += f"/start?token={accounts.create_link(ws)}{there}"
         server = _Server(config, app)
-        with working.Worker(ws) as worker, contextlib.suppress(KeyboardInterrupt):
+        with working.Worker(ws, options.parallel) as worker, contextlib.suppress(KeyboardInterrupt):
             app.state.worker = worker
             threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
             server.run(sockets=[listener])

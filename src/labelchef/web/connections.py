@@ -12,7 +12,6 @@ new one is refused.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import h11
@@ -40,7 +39,7 @@ class Limits:
     write_seconds: float = 30.0
 
 
-def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
+def protocol(limits: Limits) -> type[asyncio.Protocol]:
     """What uvicorn makes for each connection."""
 
     class Bounded(BoundedProtocol):
@@ -144,4 +143,3 @@ class BoundedProtocol(H11Protocol):
                 self.transport.abort()
         elif state is h11.SEND_BODY:
             self._since += _STEP  # the server does not read just now
-

@@ -32,6 +32,8 @@ class ServeOptions(BaseSettings):
     """Host names the server answers to. On a laptop always localhost only, against DNS rebinding."""
     import_root: Path | None = None
     """Campaigns may be made from folders below this one. None: on a laptop any folder, for a team no folder."""
+    parallel: int = Field(2, ge=1, le=64)
+    """Campaigns whose models are trained at the same time; one more, that has a model, may take its next step meanwhile."""
     max_upload_mb: int = Field(4096, ge=1)
     max_connections: int = Field(1000, ge=10)
     """Connections at one time; fewer where the process may open fewer files."""
@@ -59,7 +61,9 @@ class ServeOptions(BaseSettings):
         """Of connections: half of the files that the process may open are left for other use."""
         given, files = self.max_connections_per_address, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         near = (None if self.https else Limits.per_address) if given is None else given or None
-        total = self.max_connections if files == resource.RLIM_INFINITY else min(self.max_connections, max(10, files // 2))
+        total = (
+            self.max_connections if files == resource.RLIM_INFINITY else min(self.max_connections, max(10, files // 2))
+        )
         return Limits(total, near, self.header_seconds, self.body_seconds)
 
     @property

@@ -57,8 +57,9 @@ class UploadRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def read(request: Request) -> Response:
+            held, home = contextlib.ExitStack(), request.app.state.workspace.home
             with told_as_store_errors():
-                folder = Path(await run_in_threadpool(tempfile.mkdtemp, prefix="labelchef-upload-"))
+                folder = held.enter_context(folder_for_a_while(home, UPLOADING))
             try:
                 with told_as_store_errors():
                     form = await _read_form(request, folder)
@@ -70,7 +71,7 @@ class UploadRoute(APIRoute):
                     raise InvalidInputError(why, code="same_name")
                 return await handle(request)
             finally:
-                await run_in_threadpool(shutil.rmtree, folder, ignore_errors=True)
+                await run_in_threadpool(held.close)
 
         return read
 
@@ -101,7 +102,7 @@ class _ParkingParser(MultiPartParser):
         file = self._current_part.file
         if file is not None:
             file.file.close()
-            file.file = self._files_to_close_on_error[-1] = _Parked(self._folder / str(self._current_files))  # type: ignore[assignment]
+            file.file = _Parked(self._folder / str(self._current_files))  # type: ignore[assignment]
 
 
 class _Parked:

@@ -94,8 +94,12 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
     class_id = class_of(campaign_table.classes_of(connection, row.id), label)
     if stored is not None:
         if stored.retracted or (stored.key, stored.label) != (item, class_id):
-            used = "taking a vote back" if stored.retracted else "another label" if stored.key == item else "another item"
-            why = f"this request_id was used for {used}, on item {stored.key!r}; nothing was stored. Use a new one a vote"
+            used = (
+                "taking a vote back" if stored.retracted else "another label" if stored.key == item else "another item"
+            )
+            why = (
+                f"this request_id was used for {used}, on item {stored.key!r}; nothing was stored. Use a new one a vote"
+            )
             raise ConflictError(why, code="request_id")
         return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False)
     place = place_of(part, item)

@@ -100,9 +100,12 @@ def rounds(
 
 
 @routes.get("/{campaign}/audit")
-def audit(campaign: CampaignPath, _: Member, ws: Store) -> AuditReport:
-    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times."""
-    return service.audit(ws, campaign)
+def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
+    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times.
+
+    Annotators see it after every tenth item only.
+    """
+    return service.audit(ws, campaign, person=None if who.is_lead else who.name)
 
 
 @routes.get("/{campaign}/sources", (409, "preparing", "the campaign has no model yet"))
@@ -141,12 +144,12 @@ def chart(
     campaign: CampaignPath,
     chart: Annotated[str, Path(description=f"One of: {', '.join(charts.NAMES)}.", max_length=50)],
     request: Request,
-    _: Member,
+    who: Member,
     ws: Store,
     theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
 ) -> Response:
-    """A chart of the campaign, drawn once per round."""
-    drawn = charts.draw(ws, campaign, chart, theme.value)
+    """A chart of the campaign, drawn once per round; annotators see those that are not made of votes."""
+    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.is_lead else who.name)
     tag = f'"{drawn.digest}"'
     headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Content-Security-Policy": FILE_POLICY}
     if request.headers.get("if-none-match") == tag:

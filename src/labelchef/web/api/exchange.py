@@ -24,6 +24,7 @@ from labelchef.io.archives import is_zip, unpack
 from labelchef.services import campaigns, exchange, importing, proof, receipts, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
+from labelchef.services.sharing import few_at_a_time
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import EXPORTING, Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
@@ -33,6 +34,9 @@ from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
 
 routes = Api("exchange", "/campaigns/{campaign}")
+
+
+_BUSY: Case = (429, "busy", "too many exports are being made; Retry-After says when to try again")
 
 
 class TableFormat(StrEnum):
@@ -82,6 +86,7 @@ _TABLE: dict[str, Any] = {
 
 @routes.get(
     "/export/dataset",
+    _BUSY,
     (409, "preparing", "there is no model yet"),
     (422, "format", "no such format"),
     (422, "exchange", "the rows do not fit the format; the detail says why"),
@@ -109,19 +114,19 @@ def export_dataset(
     return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
-@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), _PARQUET, **_TABLE)
+@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), _BUSY, _PARQUET, **_TABLE)
 def export_predictions(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """What the final model says of every row."""
     return _file(ws, campaign, "predictions", take_home.export_predictions, format, _TYPES[format])
 
 
-@routes.get("/export/labels", _PARQUET, **_TABLE)
+@routes.get("/export/labels", _BUSY, _PARQUET, **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
     return _file(ws, campaign, "labels", exchange.export_labels, format, _TYPES[format])
 
 
-@routes.get("/export/votes", _PARQUET, **_TABLE)
+@routes.get("/export/votes", _BUSY, _PARQUET, **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
@@ -152,6 +157,7 @@ def export_ledger(
 
 @routes.get(
     "/export/model",
+    _BUSY,
     (409, "preparing", "there is no model yet"),
     (422, "onnx", "the extra labelchef[onnx] is not installed"),
     response_class=FileResponse,
@@ -174,7 +180,8 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
         with told_as_store_errors():
             folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
             (folder / stem).mkdir()
-        path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
+        with few_at_a_time():
+            path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
         types = {f".{one}": kind for one, kind in _TYPES.items()}
         kind = {".json": _JSON_TYPE, **types}.get(path.suffix, _MODEL_TYPE)
         if path.is_dir() or len(list(path.parent.iterdir())) > 1:
@@ -191,7 +198,8 @@ def _file(
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
             folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
-        path = write(ws, campaign, folder / name, format=format.value)
+        with few_at_a_time():
+            path = write(ws, campaign, folder / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
     return FileResponse(path, media_type=kind, filename=name, background=delete)
 
@@ -234,6 +242,7 @@ def _unpacked(path: Path) -> Path:
 
 @routes.get(
     "/report",
+    _BUSY,
     (409, "preparing", "there is no model yet"),
     (422, "report", "the extra labelchef[report] is not installed"),
     response_class=HTMLResponse,
@@ -243,13 +252,16 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
     """The report as one HTML file."""
     name = f"{campaigns.summary(ws, campaign).slug}-report.html"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Security-Policy": FILE_POLICY}
-    return HTMLResponse(exchange.report(ws, campaign), headers=headers)
+    with few_at_a_time():
+        page = exchange.report(ws, campaign)
+    return HTMLResponse(page, headers=headers)
 
 
-@routes.post("/replay")
+@routes.post("/replay", _BUSY)
 def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     """Run the history again from the ledger and compare the hashes."""
-    return trained.replay(ws, campaign)
+    with few_at_a_time():
+        return trained.replay(ws, campaign)
 
 
 @routes.post(
