@@ -317,6 +317,7 @@ NOT_PROVOKED: dict[tuple[int, str], str] = {
     (422, "cleanlab"): _EXTRA,
     (422, "datasets"): _EXTRA,
     (422, "onnx"): _EXTRA,
+    (422, "sign"): _EXTRA,
     (422, "argilla"): _EXTRA,
     (422, "parquet"): _EXTRA,
     (422, "excel"): _EXTRA,

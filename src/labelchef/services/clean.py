@@ -2,6 +2,7 @@
 
 campaign.json        what the campaign is: settings, a fingerprint of the data; resuming with others is refused
 rounds.jsonl         the ledger
+ledger.jsonl         the same for `labelchef verify`: votes, decisions, data and labels, chained by hashes; not signed
 cleaned_labels.csv, model.npz, history.csv, summary.json, sources.csv, report.html, model.onnx    written at the end, also
                      after an interrupt
 """
@@ -24,6 +25,7 @@ from labelchef.campaign.data import CampaignData, known_labels
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
+from labelchef.campaign.receipts import receipts
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.routing import Priced, Router
 from labelchef.campaign.session import Session
@@ -32,6 +34,7 @@ from labelchef.campaign.start import check, with_strengths
 from labelchef.classifier import LinearClassifier, require_onnx
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import whole_file
 from labelchef.domain.learning import InUse
 from labelchef.domain.records import RoundRecord, StopReason
 from labelchef.domain.routing import AnnotatorFacts, PriceList
@@ -41,10 +44,10 @@ from labelchef.io import artefacts, tables
 from labelchef.io.prices import read_prices
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.report import render_report, require_report
+from labelchef.services.ledger_lines import folder_ledger
 from labelchef.services.shared import writing_to
 
-SOURCES = "sources.csv"
-SPENDING = "spending.csv"
+SOURCES, PROOF, SPENDING = "sources.csv", "ledger.jsonl", "spending.csv"
 FORMAT = 3
 """Of the folder; that of labelchef 0.1 was not numbered."""
 
@@ -156,11 +159,20 @@ def clean(
         figures = {split: found[settings.target_metric] for split, found in session.figures_by_split().items()}
         facts = source_facts(session)
         sources = None if session.learner is None else source_report(session, data.names.names, facts)
-        about = (gains, figures, session.calibration(), sources)
+        about = (
+            gains,
+            figures,
+            session.calibration(),
+            sources,
+            receipts(session, [str(name) for name in data.names.names]),
+        )
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
         model = final_classifier(session, data.names, bias=settings.fit_intercept)
         ending = {"stopped_because": str(reason), "message": message}
         files = _write(folder, session, model, outcome, items, data.clean, ending)
+        files.append(folder / PROOF)
+        with whole_file(files[-1]) as stream:
+            stream.write(folder_ledger(data, session, settings, title))
         if facts:
             files.append(tables.write_table(flat_frame(facts), folder / SOURCES))
         spending = annotator.facts if isinstance(annotator, Router) else ()

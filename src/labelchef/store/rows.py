@@ -98,6 +98,9 @@ class RoundRow:
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
+    link: dict[str, Any] | None
+    """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
+    closed."""
 
     @property
     def is_open(self) -> bool:
@@ -120,6 +123,7 @@ class RoundValues(TypedDict, total=False):
     rebuilt: str
     seconds: dict[str, float]
     closed_at: float | None
+    link: dict[str, Any] | None
 
 
 class CampaignValues(TypedDict, total=False):

@@ -10,6 +10,7 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.services import campaigns as service
 from labelchef.services import charts
+from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
@@ -18,7 +19,7 @@ from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import SourcesView, VersionView, shown_to
+from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
@@ -111,6 +112,12 @@ def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
 def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
     """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
     return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
+
+
+@routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))
+def receipts(campaign: CampaignPath, _: Lead, ws: Store) -> ReceiptsView:
+    """What the answers brought: sums by person, source and class, and the items with the largest effects. For leads only."""
+    return ReceiptsView.of(receipt_service.receipts(ws, campaign))
 
 
 @routes.get("/{campaign}/changes")

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0205_routing"
-down_revision = "0200_one_ledger"
+revision = "0202_votes_needed"
+down_revision = "0201_links"
 
 
 def upgrade() -> None:
