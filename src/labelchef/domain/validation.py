@@ -4,6 +4,7 @@ The *steering* part of validation is used by the selection: influence, early sto
 part is not: targets, stopping rules and reported gains use that one.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -120,6 +121,35 @@ class CalibrationError:
     def __str__(self) -> str:
         verdict = "beyond noise" if self.beyond_noise else "within noise"
         return f"{self.error:.3f} ({verdict}: a perfect model would show {self.floor:.3f}, up to {self.ceiling:.3f})"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A lower bound of the accuracy of one model, proved by the audit; it holds whenever one looks.
+
+    >>> print(Certificate(0.8734, 0.95, unasked=1240, audits=64, differ=0.01, everywhere=0.88))
+    the present model predicts at least 87.3 % of the 1,240 unasked samples as people would answer (certified at 95 %)
+    """
+
+    accuracy: float
+    """On the samples that could be asked and have no answer yet: at least this share is predicted as people would answer."""
+    level: float
+    """The probability with which all certificates of a campaign hold together."""
+    unasked: int
+    audits: int
+    """Audited samples that it rests on."""
+    differ: float
+    """Share of the unasked samples of which the models that were audited and the present one predict different classes, in the
+    mean over the audited samples; the bound is lower by this."""
+    everywhere: float
+    """The same of all samples that could be asked; of those that were, it is known."""
+
+    def __str__(self) -> str:
+        low = math.floor(1000 * self.accuracy) / 10  # rounded down: a claim is never larger than what is proved
+        return (
+            f"the present model predicts at least {low:.1f} % of the {self.unasked:,} unasked samples as people would answer "
+            f"(certified at {100 * self.level:g} %)"
+        )
 
 
 @dataclass(frozen=True)

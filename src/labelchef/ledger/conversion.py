@@ -11,6 +11,8 @@ import numpy as np
 
 from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import (
+    AuditState,
+    AuditWindow,
     Batch,
     ConstructionDiagnostics,
     Decisions,
@@ -54,6 +56,7 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
+        "audit": None if record.audit is None else asdict(record.audit),
     }
 
 
@@ -93,7 +96,12 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
             split: {name: Metrics(**metrics) for name, metrics in found.items()}
             for split, found in entry.get("baselines", {}).items()
         },
+        audit=None if entry.get("audit") is None else _audit_from_json(entry["audit"]),
     )
+
+
+def _audit_from_json(values: Mapping[str, Any]) -> AuditState:
+    return AuditState(**{**values, "windows": tuple(AuditWindow(**window) for window in values["windows"])})
 
 
 def plain_number(value: float) -> float | None:
