@@ -22,7 +22,7 @@ from labelchef.campaign.audit import AuditTrail
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.final import final_classifier
-from labelchef.campaign.gain import Judged
+from labelchef.campaign.gain import LEVEL, Judged
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.session import Session
@@ -42,7 +42,7 @@ from labelchef.domain.features import as_features
 from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.domain.validation import Gain
+from labelchef.domain.validation import Certificate, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
@@ -250,6 +250,26 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._fitted().judged(split)
 
+    def certificate(self, level: float = LEVEL, *, predicted: Any = None) -> Certificate | None:
+        """What the audit proves of the present model: a lower bound of its accuracy on the unasked samples that holds whenever
+        one looks; None while no audited sample is answered.
+
+        `predicted` are the classes (N,) that another model predicts of the training samples, such as `finish().predict(X)`: then
+        it is about that model. All audited samples of a batch must be answered, as `run` does it: who answers the easy ones only
+        proves nothing.
+        """
+        session = self._fitted()
+        if session.audit == 0.0:
+            raise InvalidInputError(
+                "nothing is audited, so nothing can be certified; expected a share of what is asked, such as audit=0.1",
+                code="audit",
+            )
+        if not 0.0 < level < 1.0:
+            raise InvalidInputError(f"level is {level!r}; expected a number between 0 and 1, such as 0.95", code="level")
+        if predicted is None:
+            return session.certificate(level=level)
+        return session.certificate(as_evaluation_labels(predicted, self._names, session.n_train, "predicted"), level)
+
     @abstractmethod
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
@@ -386,7 +406,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
                 f"stop is {self.stop!r}; expected a rule of labelchef.campaign.stopping, its text, or None", code="stop"
             )
         rules = replace(rules, stop=self.stop)
-        rules.check_audit(self._settings().audit)
+        rules.check_audit(self._settings())
         return rules
 
     def _asked(self, items: Ints) -> tuple[Batch, dict[str, float]]:

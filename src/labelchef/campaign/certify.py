@@ -42,6 +42,10 @@ round after 16, 32, 64, … audited samples, which is known when they begin. The
 which add up to 1. So with probability 1 − α, (C) holds for all windows and all rounds together, and the best of them counts.
 One may look whenever one likes, stop by what one sees, and let the model change in any way.
 
+**What D costs.** The worst case, that f_t is wrong wherever it differs from f_r, is seldom true, but only answers could exclude it. If
+f_t is no worse than the audited models, in the mean over the window, on the samples where they differ, then (C) holds without D̄:
+`if_no_worse`. That is an assumption, so no rule stops by it.
+
 **All samples.** Of the samples that were asked it is known how many f_t predicts as they were answered, `right` of `asked`. So the
 accuracy of f_t on all samples that could be asked is at least (right + n_t − e_t) / (asked + n_t). Those it has learned from, so
 this is no accuracy on new samples.
@@ -113,15 +117,16 @@ def certificate(state: AuditState | None, level: float = LEVEL) -> Certificate |
     wrong, audits, pool, found, differ = np.array(
         [(w.wrong, w.audits, w.pool, w.found, w.differ) for w in state.windows], dtype=np.float64
     ).T
-    errors = pool * upper_mean(wrong, audits, (1.0 - level) * shares(len(wrong))) - found + differ
-    best = int(errors.argmin())
-    most = float(np.clip(errors[best], 0.0, state.unasked))
+    past = pool * upper_mean(wrong, audits, (1.0 - level) * shares(len(wrong))) - found
+    best = int((past + differ).argmin())
+    most, fewer = (float(np.clip(errors.min(), 0.0, state.unasked)) for errors in (past + differ, past))
     return Certificate(
         accuracy=1.0 - most / state.unasked,
         level=level,
         unasked=state.unasked,
         audits=state.windows[best].audits,
         differ=state.windows[best].differ / state.unasked,
+        if_no_worse=1.0 - fewer / state.unasked,
         everywhere=(state.right + state.unasked - most) / (state.asked + state.unasked),
     )
 

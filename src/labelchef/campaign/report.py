@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.audit import audit_trail
+from labelchef.campaign.audit import audit_report
 from labelchef.campaign.metrics import history_frame, value_of
 from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
@@ -68,7 +68,7 @@ class Outcome:
 
     def audit(self, n_classes: int) -> AuditReport:
         """What the audit has found."""
-        return audit_trail(self.rounds, n_classes).report(self.settings.audit)
+        return audit_report(self.rounds, self.settings.audit, n_classes)
 
 
 def report_data(outcome: Outcome, items: Items) -> ReportData:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from labelchef.campaign.audit import audit_trail
+from labelchef.campaign.audit import audit_report
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.learning import Choice, InUse, Ruling
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain, note_on
@@ -217,7 +217,7 @@ def facts_of(outcome: Mapping[str, Any] | None) -> RoundFacts:
 def audit_of(rounds: Sequence[RoundRow], share: float, n_classes: int) -> AuditReport:
     """The audit, from the rounds as they are stored."""
     records = [record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None and share]
-    return audit_trail(records, n_classes).report(share)
+    return audit_report(records, share, n_classes)
 
 
 def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:
