@@ -1,12 +1,12 @@
 """What the audit proves of the present model: a lower bound of its accuracy that holds at all times.
 
-**What is certified.** P_t are the samples that could be asked and that nobody has answered by round t, n_t of them; f_t is the
-model after round t. Samples have fixed answers: what people say when they are asked; a sample that people cannot decide has an
-answer that no model predicts. e_t is the number of samples in P_t that f_t predicts wrongly, so its accuracy there is 1 − e_t/n_t.
-`campaign.audit` bounds the mean accuracy of the *past* models; if the model becomes worse, that says nothing of f_t.
+**What is certified.** P_t are the samples that could be asked and that nobody has answered by round t, n_t of them; f_t is
+the model after round t. Samples have fixed answers: what people say when they are asked; a sample that people cannot decide has
+an answer that no model predicts. e_t is the number of samples in P_t that f_t predicts wrongly, so its accuracy there is
+1 − e_t/n_t. `campaign.audit` bounds the mean accuracy of the *past* models; if the model becomes worse, that says nothing of f_t.
 
-**From past models to the present one.** Let round r+1 have audited samples, drawn uniformly from P_r and predicted by f_r, and let
-ε_r be the number of samples in P_r that f_r predicts wrongly. Samples leave the pool only with an answer, so for every r ≤ t
+**From past models to the present one.** Let round r+1 have audited samples, drawn uniformly from P_r and predicted by f_r, and
+let ε_r be the number of samples in P_r that f_r predicts wrongly. Samples leave the pool only with an answer, so for every r ≤ t
 
     e_t  ≤  ε_r − A_r + D_r          A_r  samples that left between r and t, and that f_r predicts wrongly: known
                                      D_r  samples in P_t of which f_r and f_t predict different classes: known
@@ -37,17 +37,17 @@ and with the means Ā, D̄ of A_i, D_i over the window
 
     e_t ≤ n_s U_α(V, k) − Ā + D̄.                                                                                        (C)
 
-**Windows.** A long window has many samples, a late one has models like f_t. Windows begin with the first round, and with the first
-round after 16, 32, 64, … audited samples, which is known when they begin. They have the shares 1/2, 1/(2·1·2), 1/(2·2·3), … of α,
+**Windows.** A long window has many samples, a late one has models like f_t. Windows begin with the first round, and with the
+first round after 16, 32, 64, … audited samples, which is known when they begin. They have the shares 1/2, 1/(2·1·2), 1/(2·2·3), … of α,
 which add up to 1. So with probability 1 − α, (C) holds for all windows and all rounds together, and the best of them counts.
 One may look whenever one likes, stop by what one sees, and let the model change in any way.
 
-**What D costs.** The worst case, that f_t is wrong wherever it differs from f_r, is seldom true, but only answers could exclude it. If
-f_t is no worse than the audited models, in the mean over the window, on the samples where they differ, then (C) holds without D̄:
+**What D costs.** The worst case, that f_t is wrong wherever it differs from f_r, is seldom true, but only answers could exclude
+it. If f_t is no worse than the audited models, in the mean over the window, on the samples where they differ, then (C) holds without D̄:
 `if_no_worse`. That is an assumption, so no rule stops by it.
 
-**All samples.** Of the samples that were asked it is known how many f_t predicts as they were answered, `right` of `asked`. So the
-accuracy of f_t on all samples that could be asked is at least (right + n_t − e_t) / (asked + n_t). Those it has learned from, so
+**All samples.** Of the samples that were asked it is known how many f_t predicts as they were answered, `right` of `asked`. So
+the accuracy of f_t on all samples that could be asked is at least (right + n_t − e_t) / (asked + n_t). Those it has learned from, so
 this is no accuracy on new samples.
 
 **The records carry it.** A record has what its model predicts of all samples, as the difference from the record before
@@ -110,16 +110,23 @@ def shares(windows: int) -> Float64s:
     return np.concatenate([[0.5], 0.5 / (later * (later + 1))])[:windows]
 
 
+def most_errors(
+    audits: Float64s, wrong: Float64s, pool: Float64s, found: Float64s, differ: Float64s, level: float
+) -> tuple[Float64s, Float64s]:
+    """(C) without and with D̄, for the windows along the last axis: at most so many wrong predictions of unasked samples."""
+    alpha = np.broadcast_to((1.0 - level) * shares(wrong.shape[-1]), wrong.shape)
+    past = pool * upper_mean(wrong, audits, alpha) - found
+    return past, past + differ
+
+
 def certificate(state: AuditState | None, level: float = LEVEL) -> Certificate | None:
     """What is certified of the model of a record; None without audited samples, or with no sample left to speak of."""
     if state is None or not state.windows or not state.unasked:
         return None
-    wrong, audits, pool, found, differ = np.array(
-        [(w.wrong, w.audits, w.pool, w.found, w.differ) for w in state.windows], dtype=np.float64
-    ).T
-    past = pool * upper_mean(wrong, audits, (1.0 - level) * shares(len(wrong))) - found
-    best = int((past + differ).argmin())
-    most, fewer = (float(np.clip(errors.min(), 0.0, state.unasked)) for errors in (past + differ, past))
+    numbers = [(w.audits, w.wrong, w.pool, w.found, w.differ) for w in state.windows]
+    past, errors = most_errors(*np.array(numbers, dtype=np.float64).T, level)
+    best = int(errors.argmin())
+    fewer, most = (float(np.clip(one.min(), 0.0, state.unasked)) for one in (past, errors))
     return Certificate(
         accuracy=1.0 - most / state.unasked,
         level=level,

@@ -20,6 +20,7 @@ from labelchef.campaign.certify import certificate, first_answers, next_state, p
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
+from labelchef.campaign.forecast import forecast
 from labelchef.campaign.gain import LEVEL, Judged, gains
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
@@ -45,7 +46,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.settings import TRUTH
-from labelchef.domain.validation import CalibrationError, Certificate, Figure, Gain
+from labelchef.domain.validation import CalibrationError, Certificate, Figure, Forecast, Gain
 from labelchef.engines import RowArray
 from labelchef.selectors import SelectionContext, Selector
 
@@ -150,6 +151,12 @@ class Session:
         """A model of the labels as they stand, which depends on nothing else; the session stays as it is."""
         start = None if self.learner is None else self.learner.first_parameters(self.objective, self.labels)
         return self.constructor.initialise(self.objective, self.steering.losses, on_step, start)
+
+    def forecast(self, labels: int, worth: float, metric: str | None = None) -> Forecast:
+        """The gain that the next labels are expected to bring."""
+        trusted = len(self.steering.y) if isinstance(self.steering, CrossFitted) else 0
+        clean = self.rounds[0].cleaned + trusted
+        return forecast(self.rounds, metric or self.metric, clean, labels=labels, worth=worth)
 
     @property
     def _judges(self) -> dict[str, Split]:

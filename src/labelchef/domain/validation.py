@@ -289,3 +289,40 @@ class Comparison:
     """The metric at the end of the campaign's own order."""
     standings: tuple[Standing, ...]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The gain that the next labels are expected to bring, with a 95 % interval; None where there are too few rounds.
+
+    For 'loss', a gain is a fall.
+
+    >>> print(Forecast("accuracy", 100, worth=0.01, rounds=8, gain=0.002, low=-0.004, high=0.008))
+    don't ask: the next 100 labels bring +0.002 accuracy (95 %: -0.004 to +0.008), less than +0.01
+    >>> print(Forecast("accuracy", 100, worth=0.01, rounds=2, gain=None, low=None, high=None))
+    cannot say what the next 100 labels bring: 2 rounds are too few
+    """
+
+    metric: str
+    labels: int
+    worth: float
+    """The gain that would be worth these labels."""
+    rounds: int
+    """Rounds with labels that it rests on."""
+    gain: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def advice(self) -> str:
+        """'ask', 'don't ask' or 'cannot say'."""
+        if self.low is None or self.high is None:
+            return "cannot say"
+        return "don't ask" if self.high < self.worth else "ask" if self.low >= self.worth else "cannot say"
+
+    def __str__(self) -> str:
+        if self.gain is None:
+            return f"cannot say what the next {self.labels} labels bring: {self.rounds} rounds are too few"
+        sides = {"ask": "at least", "don't ask": "less than", "cannot say": "which may be more or less than"}
+        found = f"{self.gain:+.3f} {self.metric} (95 %: {self.low:+.3f} to {self.high:+.3f})"
+        return f"{self.advice}: the next {self.labels} labels bring {found}, {sides[self.advice]} {self.worth:+g}"

@@ -104,7 +104,9 @@ def _charts(data: ReportData) -> Iterator[str]:
     title = f"{charts.METRICS[metric]} as labels are cleaned"
     yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
     if not data.audit.empty:
-        yield charts.audit_svg(data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model")
+        yield charts.audit_svg(
+            data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
+        )
     rounds = history.iloc[1:]
     if rounds.empty:
         return

@@ -26,7 +26,17 @@ from labelchef.domain.intake import (
     Working,
 )
 from labelchef.domain.learning import InUse
-from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Gain, Standing
+from labelchef.domain.validation import (
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    Standing,
+)
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.trained import ReplayOutcome
@@ -34,13 +44,14 @@ from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.policies import Who
 
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Gain, InUse, Standing)
+_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
     (Gain, "doubt"),
+    (Forecast, "advice"),
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
     (Standing, "verdict"),
