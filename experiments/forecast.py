@@ -6,12 +6,19 @@ it stand two naive forecasts: the gain of the last 100 labels again (of as many 
 table in Markdown.
 """
 
+import argparse
 import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments import data
 from labelchef import LabelCleaner
+from labelchef.campaign.forecast import FEWEST, WORTH, curve_gain
+from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import RoundRecord
 
 TRUSTED, BATCH, BUDGET, TRAIN, TEST = 100, 20, 240, 800, 2000
@@ -19,7 +26,7 @@ NEXT = 100
 
 
 def campaign(job: tuple[str, int, str]) -> list[dict[str, Any]]:
-    """The rounds of a campaign: labels, metrics on the trusted samples and on test, and the expected influence of the next 100."""
+    """The rounds of a campaign: labels, metrics on the trusted samples and on test, expected influence of the next 100."""
     name, seed, folder = job
     kept = Path(folder) / f"{name}-{seed}.json"
     if kept.exists():
@@ -51,3 +58,93 @@ def expected_change(cleaner: LabelCleaner) -> float:
     items = session.select(NEXT).indices
     scored, believed = session.scored(items), session.posterior()[items]
     return float((scored.by_answer * believed).sum() / session.objective.engine.n_rows)
+
+
+def judged(rows: list[dict[str, Any]], metric: str) -> list[dict[str, float]]:
+    """Every forecast of a campaign beside what came: gains on test of the next 100 labels."""
+    sign, asked = -1.0 if metric == "loss" else 1.0, [row["spent"] for row in rows]
+    seen, test = ([sign * row[split][metric] for row in rows] for split in ("validation", "test"))
+    found = []
+    for k in range(FEWEST, len(rows)):
+        if asked[k] + NEXT not in asked:
+            continue
+        then = asked.index(asked[k] + NEXT)
+        forecast = curve_gain(asked[: k + 1], seen[: k + 1], TRUSTED, NEXT)
+        assert forecast is not None, "there are enough rounds"
+        first = max(0, k - NEXT // BATCH)
+        last = (seen[k] - seen[first]) * NEXT / (asked[k] - asked[first])
+        gain, low, high = forecast
+        found.append(
+            {"came": test[then] - test[k], "gain": gain, "low": low, "high": high, "last": last, "at": asked[k]}
+        )
+    return found
+
+
+def table(campaigns: list[list[dict[str, Any]]]) -> list[str]:
+    """The lines of the table."""
+    lines = [
+        "| metric | forecasts | came, mean | error: forecast | last 100 again | no gain | inside 95 % | half width | "
+        "don't ask, right | ask, right | cannot say |",
+        "|" + "---|" * 11,
+    ]
+    for metric in ("accuracy", "f1_macro", "loss"):
+        rows = [row for campaign in campaigns for row in judged(campaign, metric)]
+        came, gain, low, high, last = (
+            np.array([row[name] for row in rows]) for name in ("came", "gain", "low", "high", "last")
+        )
+        errors = [float(np.abs(guess - came).mean()) for guess in (gain, last, np.zeros_like(came))]
+        dont, ask = high < WORTH, low >= WORTH
+        said = [
+            f"{int(what.sum())}, {int((what & right).sum())}"
+            for what, right in ((dont, came < WORTH), (ask, came >= WORTH))
+        ]
+        inside = f"{100 * float(((low <= came) & (came <= high)).mean()):.0f} %"
+        shown = [
+            f"{came.mean():+.3f}",
+            *(f"{error:.4f}" for error in errors),
+            inside,
+            f"{((high - low) / 2).mean():.3f}",
+        ]
+        lines.append(
+            f"| {metric} | {len(rows)} | " + " | ".join([*shown, *said, str(int((~dont & ~ask).sum()))]) + " |"
+        )
+    return lines
+
+
+def by_influence(campaigns: list[list[dict[str, Any]]]) -> tuple[Float64s, Float64s, Float64s]:
+    """Falls of the test loss after 120 labels: as influence predicts it, the same times what the last prediction came to, and as
+    it came."""
+    plain, scaled, came = [], [], []
+    for rows in campaigns:
+        at = {row["spent"]: row for row in rows}
+        first, later = at[0]["expected"], at[120]["expected"]
+        ratio = (at[100]["validation"]["loss"] - at[0]["validation"]["loss"]) / first
+        plain.append(-later)
+        scaled.append(-later * ratio)
+        came.append(at[120]["test"]["loss"] - at[220]["test"]["loss"])
+    return np.array(plain), np.array(scaled), np.array(came)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m experiments forecast", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", default="experiments-results/forecast", help="folder of finished campaigns")
+    options = parser.parse_args(arguments)
+    names = data.sourced_here()
+    jobs = [(name, seed, options.out) for seed in range(options.seeds) for name in names]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        campaigns = list(pool.map(campaign, jobs))
+    print(f"{len(campaigns)} campaigns on {', '.join(names)}\n")
+    print("\n".join(table(campaigns)))
+    plain, scaled, came = by_influence(campaigns)
+    errors = [f"{float(np.abs(guess - came).mean()):.4f}" for guess in (plain, scaled, np.zeros_like(came))]
+    print(
+        f"\nFall of the loss after 120 labels, error: by influence {errors[0]}, scaled {errors[1]}, no fall {errors[2]}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

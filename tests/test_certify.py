@@ -32,8 +32,9 @@ from labelchef.domain.settings import Settings
 from labelchef.ledger.conversion import record_as_json, record_from_json
 from labelchef.services import campaigns, trained
 from labelchef.services.people.access import find
+from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
-from tests.store_support import advance, label_all, make
+from tests.store_support import label_all, make
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=200))

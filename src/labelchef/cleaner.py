@@ -248,7 +248,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """The gain that the next labels are expected to bring, with a 95 % interval, from the rounds so far.
 
         `worth` is the gain that would be worth these labels; `advice` is 'don't ask' if the whole interval is below it, 'ask' if
-        the whole interval is not, else 'cannot say'. The metric is `target_metric` if none is named; of the loss, a gain is a fall.
+        the whole interval is not, else 'cannot say'. The metric is `target_metric` if none is named; of the loss,
+        a gain is a fall.
         """
         return self._fitted().forecast(labels, worth, metric)
 

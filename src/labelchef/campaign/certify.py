@@ -38,17 +38,17 @@ and with the means Ā, D̄ of A_i, D_i over the window
     e_t ≤ n_s U_α(V, k) − Ā + D̄.                                                                                        (C)
 
 **Windows.** A long window has many samples, a late one has models like f_t. Windows begin with the first round, and with the
-first round after 16, 32, 64, … audited samples, which is known when they begin. They have the shares 1/2, 1/(2·1·2), 1/(2·2·3), … of α,
-which add up to 1. So with probability 1 − α, (C) holds for all windows and all rounds together, and the best of them counts.
-One may look whenever one likes, stop by what one sees, and let the model change in any way.
+first round after 16, 32, 64, … audited samples, which is known when they begin. They have the shares 1/2, 1/(2·1·2),
+1/(2·2·3), … of α, which add up to 1. So with probability 1 − α, (C) holds for all windows and all rounds together, and the best of
+them counts. One may look whenever one likes, stop by what one sees, and let the model change in any way.
 
 **What D costs.** The worst case, that f_t is wrong wherever it differs from f_r, is seldom true, but only answers could exclude
-it. If f_t is no worse than the audited models, in the mean over the window, on the samples where they differ, then (C) holds without D̄:
-`if_no_worse`. That is an assumption, so no rule stops by it.
+it. If f_t is no worse than the audited models, in the mean over the window, on the samples where they differ, then (C) holds
+without D̄: `if_no_worse`. That is an assumption, so no rule stops by it.
 
 **All samples.** Of the samples that were asked it is known how many f_t predicts as they were answered, `right` of `asked`. So
-the accuracy of f_t on all samples that could be asked is at least (right + n_t − e_t) / (asked + n_t). Those it has learned from, so
-this is no accuracy on new samples.
+the accuracy of f_t on all samples that could be asked is at least (right + n_t − e_t) / (asked + n_t). Those it has learned from,
+so this is no accuracy on new samples.
 
 **The records carry it.** A record has what its model predicts of all samples, as the difference from the record before
 (`encoded`), and the numbers of (C). So a certificate at any level follows from the last record, and every number in it from
