@@ -39,8 +39,8 @@ and with the means Ā, D̄ of A_i, D_i over the window
 
 **Windows.** A long window has many samples, a late one has models like f_t. Windows begin with the first round, and with the
 first round after 16, 32, 64, … audited samples, which is known when they begin. They have the shares 1/2, 1/(2·1·2),
-1/(2·2·3), … of α, which add up to 1. So with probability 1 − α, (C) holds for all windows and all rounds together, and the best of
-them counts. One may look whenever one likes, stop by what one sees, and let the model change in any way.
+1/(2·2·3), … of α, which add up to 1. So with probability 1 − α, (C) holds for all windows and all rounds together, and the best
+of them counts. One may look whenever one likes, stop by what one sees, and let the model change in any way.
 
 **What D costs.** The worst case, that f_t is wrong wherever it differs from f_r, is seldom true, but only answers could exclude
 it. If f_t is no worse than the audited models, in the mean over the window, on the samples where they differ, then (C) holds
