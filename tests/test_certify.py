@@ -194,13 +194,15 @@ def test_a_campaign_carries_its_certificate(cleaner: LabelCleaner) -> None:
     guess = cleaner.certificate(predicted=np.zeros(400, dtype=int))
     assert guess is not None
     assert guess.accuracy < now.accuracy - 0.2
-    asked = first_answers(records[1:], session._pool)
+    asked = first_answers(records, session._pool)
     assert sum(len(one.items) for one in asked) == 80
     assert sum(int(one.drawn.sum()) for one in asked) == sum(len(r.batch.diagnostics.audited) for r in records) == 40
     again = [record_from_json(record_as_json(record)) for record in records]
     assert [one.audit for one in again] == [one.audit for one in records]
     classes = session.predicted(slice(400)).astype(np.uint16)
     assert next_state(again[:-1], again[-1], classes, session._pool) == records[-1].audit
+    old = [replace(record, audit=None) if record.number < 5 else record for record in records]
+    assert [int(one.drawn.sum()) for one in first_answers(old, session._pool)] == [0] * 5 + [5] * 3, "an older version"
     report = audit_report(records, 0.5, 3)
     assert report.certificate == now
     assert report.course[-1].certified == now.accuracy

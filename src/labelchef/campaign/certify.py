@@ -61,6 +61,7 @@ import base64
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,20 +207,23 @@ def next_state(rounds: Sequence[RoundRecord], record: RoundRecord, classes: Clas
     before = np.zeros(len(pool), dtype=classes.dtype)
     for before in predicted_by(rounds, len(pool)):  # noqa: B007
         pass
-    asked = first_answers([*rounds, record][1:], pool)
+    asked = first_answers([*rounds, record], pool)
     return state_of(classes, predicted_by(rounds, len(pool)), asked, pool, encoded(before, classes))
 
 
 def first_answers(rounds: Sequence[RoundRecord], pool: Bools) -> list[Asked]:
-    """What was asked in each round; a sample counts with its first answer, and as audited if it was drawn then."""
+    """What was asked in each round after the first; a sample counts with its first answer, and as audited if it was drawn then.
+
+    Rounds before which a record does not say what its model predicts, as of a campaign of an older version, audit nothing.
+    """
     fresh, found = pool.copy(), []
-    for record in rounds:
+    for before, record in pairwise(rounds):
         items, at = np.unique(record.decisions.items, return_index=True)
         new = fresh[items]
         items, answers = items[new], record.decisions.labels[at[new]]
         fresh[items] = False
         drawn = np.array([item for item, _ in record.batch.diagnostics.audited], dtype=np.int64)
-        found.append(Asked(items, answers, np.isin(items, drawn)))
+        found.append(Asked(items, answers, np.isin(items, drawn) & (before.audit is not None)))
     return found
 
 

@@ -215,7 +215,7 @@ class Session:
         """
         state = self.rounds[-1].audit
         if predicted is not None and state is not None:
-            asked, past = first_answers(self.rounds[1:], self._pool), predicted_by(self.rounds[:-1], self.n_train)
+            asked, past = first_answers(self.rounds, self._pool), predicted_by(self.rounds[:-1], self.n_train)
             state = state_of(predicted.astype(np.uint16), past, asked, self._pool)
         return certificate(state, level)
 
