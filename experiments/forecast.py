@@ -1,12 +1,13 @@
 """Whether the forecast of the next labels holds, by hindsight: `python -m experiments forecast`.
 
-Campaigns of the default settings on the sets of the scoreboard, 100 trusted samples, batches of 20. After 40, 60, … labels the
-forecast of the next 100 is made from the rounds so far, and compared with the gain on the test part when they are there. Beside
-it stand two naive forecasts: the gain of the last 100 labels again (of as many as there are, scaled), and no gain. Prints a
-table in Markdown.
+Campaigns of the default settings on the sets of the scoreboard, 100 trusted samples, batches of 20. After every round the
+forecast of the next 100 labels is made from the rounds so far and from the other sets, and compared with the gain on the test
+part when they are there. Beside it stand the curve alone, without the other sets, and two naive forecasts: the gain of the last
+100 labels again (of as many as there are, scaled), and no gain. Prints a table in Markdown.
 """
 
 import argparse
+import itertools
 import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,7 @@ import numpy as np
 
 from experiments import data
 from labelchef import LabelCleaner
-from labelchef.campaign.forecast import FEWEST, WORTH, curve_gain
+from labelchef.campaign.forecast import Prior, gain_ahead
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import RoundRecord
 
@@ -60,89 +61,93 @@ def expected_change(cleaner: LabelCleaner) -> float:
     return float((scored.by_answer * believed).sum() / session.objective.engine.n_rows)
 
 
-def judged(rows: list[dict[str, Any]], metric: str) -> list[dict[str, float]]:
-    """Every forecast of a campaign beside what came: gains on test of the next 100 labels."""
+def came(rows: list[dict[str, Any]], metric: str) -> list[tuple[int, float]]:
+    """(place, gain on test of the next 100 labels) for every round that has them."""
     sign, asked = -1.0 if metric == "loss" else 1.0, [row["spent"] for row in rows]
-    seen, test = ([sign * row[split][metric] for row in rows] for split in ("validation", "test"))
-    found = []
-    for k in range(FEWEST, len(rows)):
-        if asked[k] + NEXT not in asked:
-            continue
-        then = asked.index(asked[k] + NEXT)
-        forecast = curve_gain(asked[: k + 1], seen[: k + 1], TRUSTED, NEXT)
-        assert forecast is not None, "there are enough rounds"
+    test = [sign * row["test"][metric] for row in rows]
+    return [(k, test[asked.index(a + NEXT)] - test[k]) for k, a in enumerate(asked) if a + NEXT in asked]
+
+
+def prior_of(others: list[list[dict[str, Any]]], metric: str, sets: int) -> Prior:
+    """What labels brought in these campaigns."""
+    slopes = [
+        gain / np.log1p(NEXT / (TRUSTED + rows[k]["spent"] + 1)) for rows in others for k, gain in came(rows, metric)
+    ]
+    return Prior(float(np.mean(slopes)), float(np.std(slopes)), sets)
+
+
+def judged(rows: list[dict[str, Any]], metric: str, prior: Prior) -> list[dict[str, float]]:
+    """Every forecast of a campaign beside what came."""
+    sign, asked = -1.0 if metric == "loss" else 1.0, [row["spent"] for row in rows]
+    seen, found = [sign * row["validation"][metric] for row in rows], []
+    for k, gained in came(rows, metric):
+        gain, low, high = gain_ahead(asked[: k + 1], seen[: k + 1], TRUSTED, NEXT, prior)
+        alone = gain_ahead(asked[: k + 1], seen[: k + 1], TRUSTED, NEXT, Prior(0.0, 1e6, prior.sets))[0]
         first = max(0, k - NEXT // BATCH)
-        last = (seen[k] - seen[first]) * NEXT / (asked[k] - asked[first])
-        gain, low, high = forecast
-        found.append(
-            {"came": test[then] - test[k], "gain": gain, "low": low, "high": high, "last": last, "at": asked[k]}
-        )
+        last = (seen[k] - seen[first]) * NEXT / (asked[k] - asked[first]) if k else 0.0
+        values = {"came": gained, "gain": gain, "low": low, "high": high, "alone": alone, "last": last, "at": asked[k]}
+        found.append(values)
     return found
 
 
-def table(campaigns: list[list[dict[str, Any]]]) -> list[str]:
-    """The lines of the table."""
+def table(campaigns: dict[tuple[str, int], list[dict[str, Any]]]) -> list[str]:
+    """The lines of the table; the prior of a set is from the other sets."""
     lines = [
-        "| metric | forecasts | came, mean | error: forecast | last 100 again | no gain | inside 95 % | half width | "
-        "don't ask, right | ask, right | cannot say |",
-        "|" + "---|" * 11,
+        "| metric | after | forecasts | came, mean | error: forecast | curve alone | last 100 again | no gain | inside 95 % | "
+        "half width | worth 0.01: don't ask, right | ask, right | worth 0.04: don't ask, right |",
+        "|" + "---|" * 13,
     ]
-    for metric in ("accuracy", "f1_macro", "loss"):
-        rows = [row for campaign in campaigns for row in judged(campaign, metric)]
-        came, gain, low, high, last = (
-            np.array([row[name] for row in rows]) for name in ("came", "gain", "low", "high", "last")
-        )
-        errors = [float(np.abs(guess - came).mean()) for guess in (gain, last, np.zeros_like(came))]
-        dont, ask = high < WORTH, low >= WORTH
-        said = [
-            f"{int(what.sum())}, {int((what & right).sum())}"
-            for what, right in ((dont, came < WORTH), (ask, came >= WORTH))
-        ]
-        inside = f"{100 * float(((low <= came) & (came <= high)).mean()):.0f} %"
-        shown = [
-            f"{came.mean():+.3f}",
-            *(f"{error:.4f}" for error in errors),
-            inside,
+    sets = sorted({name for name, _ in campaigns})
+    for metric, (first, last) in itertools.product(("accuracy", "f1_macro", "loss"), ((0, 60), (80, BUDGET))):
+        rows = []
+        for name, seed in campaigns:
+            others = [other for (set_, _), other in campaigns.items() if set_ != name]
+            prior = prior_of(others, metric, len(sets) - 1)
+            rows += [row for row in judged(campaigns[name, seed], metric, prior) if first <= row["at"] <= last]
+        names = ("came", "gain", "low", "high", "alone", "last")
+        gained, gain, low, high, alone, again = (np.array([row[name] for row in rows]) for name in names)
+        errors = [float(np.abs(guess - gained).mean()) for guess in (gain, alone, again, np.zeros_like(gained))]
+        said = [(high < 0.01, gained < 0.01), (low >= 0.01, gained >= 0.01), (high < 0.04, gained < 0.04)]
+        shown = [f"{gained.mean():+.3f}", *(f"{error:.4f}" for error in errors)]
+        shown += [
+            f"{100 * float(((low <= gained) & (gained <= high)).mean()):.0f} %",
             f"{((high - low) / 2).mean():.3f}",
         ]
+        shown += [f"{int(what.sum())}, {int((what & right).sum())}" for what, right in said]
         lines.append(
-            f"| {metric} | {len(rows)} | " + " | ".join([*shown, *said, str(int((~dont & ~ask).sum()))]) + " |"
+            f"| {metric} | {first} to {max(row['at'] for row in rows)} | {len(rows)} | " + " | ".join(shown) + " |"
         )
     return lines
 
 
-def by_influence(campaigns: list[list[dict[str, Any]]]) -> tuple[Float64s, Float64s, Float64s]:
-    """Falls of the test loss after 120 labels: as influence predicts it, the same times what the last prediction came to, and as
-    it came."""
-    plain, scaled, came = [], [], []
-    for rows in campaigns:
-        at = {row["spent"]: row for row in rows}
-        first, later = at[0]["expected"], at[120]["expected"]
-        ratio = (at[100]["validation"]["loss"] - at[0]["validation"]["loss"]) / first
-        plain.append(-later)
-        scaled.append(-later * ratio)
-        came.append(at[120]["test"]["loss"] - at[220]["test"]["loss"])
-    return np.array(plain), np.array(scaled), np.array(came)
+def by_influence(campaigns: dict[tuple[str, int], list[dict[str, Any]]]) -> tuple[Float64s, Float64s]:
+    """Falls of the test loss by the next 100 labels: as influence expects them, and as they came."""
+    pairs = []
+    for rows in campaigns.values():
+        pairs += [(-rows[k]["expected"], gain) for k, gain in came(rows, "loss") if rows[k]["expected"] is not None]
+    expected, gained = np.array(pairs).T
+    return expected, gained
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m experiments forecast", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="experiments-results/forecast", help="folder of finished campaigns")
     options = parser.parse_args(arguments)
     names = data.sourced_here()
     jobs = [(name, seed, options.out) for seed in range(options.seeds) for name in names]
     with ProcessPoolExecutor(options.jobs) as pool:
-        campaigns = list(pool.map(campaign, jobs))
+        campaigns = dict(zip([job[:2] for job in jobs], pool.map(campaign, jobs), strict=True))
     print(f"{len(campaigns)} campaigns on {', '.join(names)}\n")
     print("\n".join(table(campaigns)))
-    plain, scaled, came = by_influence(campaigns)
-    errors = [f"{float(np.abs(guess - came).mean()):.4f}" for guess in (plain, scaled, np.zeros_like(came))]
-    print(
-        f"\nFall of the loss after 120 labels, error: by influence {errors[0]}, scaled {errors[1]}, no fall {errors[2]}"
-    )
+    for metric in ("accuracy", "f1_macro", "loss"):
+        print(f"\n{metric}, all sets: {prior_of(list(campaigns.values()), metric, len(names))}")
+    expected, gained = by_influence(campaigns)
+    errors = [float(np.abs(guess - gained).mean()) for guess in (expected, np.zeros_like(gained))]
+    same = float(np.corrcoef(expected, gained)[0, 1])
+    print(f"\nFall of the loss by influence: error {errors[0]:.4f}, no fall {errors[1]:.4f}, correlation {same:.2f}")
     return 0
 
 
