@@ -14,8 +14,9 @@ what labels brought on other data sets, β ~ N(β₀, τ²), by as much as it is
 
     w = τ² / (τ² + κ σ̂² / q),      β̃ = β₀ + w (β̂ − β₀),      τ̃² = (1 − w) τ²
 
-(w = 0 with fewer than `FEWEST` rounds). κ = `DISTRUST` > 1: rounds are judged by the same samples, and a new choice of the learner
-moves many of them at once, so β̂ is worse than σ̂² says; by hindsight, intervals with κ = 1 held 79 to 87 %. The gain of the next L labels, with U = log((n + a_m + L) / (n + a_m)), is
+(w = 0 with fewer than `FEWEST` rounds). κ = `DISTRUST` > 1: rounds are judged by the same samples, and a new choice of the
+learner moves many of them at once, so β̂ is worse than σ̂² says; by hindsight, intervals with κ = 1 held 79 to 87 %. The gain of
+the next L labels, with U = log((n + a_m + L) / (n + a_m)), is
 
     U (β̃ ± t τ̃),      t the 97.5 % point of Student's distribution with as many degrees of freedom as there were sets, less one.
 
