@@ -10,7 +10,7 @@ export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench experiments experiments-quick clean
+.PHONY: demo test lint format fuzz torture bench experiments experiments-quick clean
 
 demo: $(USABLE)
 	$(BIN)/labelchef demo
@@ -29,8 +29,23 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Ten thousand damaged files over every reader, then hostile requests where that part is there; prints tables.
+FUZZ_CASES ?= 10000
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz_files --cases $(FUZZ_CASES)
+	@if [ -f tests/fuzz_requests.py ]; then $(BIN)/python -m tests.fuzz_requests; fi
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# A campaign of faults: some minutes; `make torture KILLS=1000 TIMES=20`, or HOURS=8, for a longer one. RESUME=1 goes on after an interrupt.
+KILLS ?= 60
+TIMES ?= 2
+HOURS ?= 0
+SEED ?= 0
+torture: $(READY)
+	tools/system-parts
+	$(BIN)/python -m torture --kills $(KILLS) --times $(TIMES) --hours $(HOURS) --seed $(SEED) $(if $(RESUME),--resume)
 
 # The paper's experiments and the scoreboard, written to docs/; finished cells are kept, the same command goes on.
 experiments: $(PEERS)
@@ -41,7 +56,7 @@ experiments-quick: $(PEERS)
 	$(BIN)/python -m experiments --quick --fresh
 
 clean:
-	rm -rf .venv labelchef-demo labelchef-demo-home bench-results experiments-quick .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf .venv labelchef-demo labelchef-demo-home bench-results torture-results experiments-quick .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
 
 $(USABLE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "labelchef needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 1; }

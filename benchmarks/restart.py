@@ -43,12 +43,12 @@ def main(console: Console, *, quick: bool = False) -> None:
             row = campaign_table.find_campaign(connection, made.slug)
         costs = []
         for rounds in counts:
-            _label(ws, row, y, rounds)
+            label(ws, row, y, rounds)
             costs.append(_measure(ws, row, rounds, console))
     console.print(f"\nreading and fit after {counts[1]} rounds ÷ after {counts[0]}: {costs[1] / costs[0]:.2f}")
 
 
-def _label(ws: Workspace, row: CampaignRow, y: "np.ndarray[tuple[int], np.dtype[np.int64]]", rounds: int) -> None:
+def label(ws: Workspace, row: CampaignRow, y: "np.ndarray[tuple[int], np.dtype[np.int64]]", rounds: int) -> None:
     """Answer batches with the truth until so many rounds are closed."""
     while True:
         while step(ws, row.slug):

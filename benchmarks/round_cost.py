@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.shapes import SHAPES, Data, Shape, make, median_seconds
 from labelchef import LabelCleaner
-from labelchef.core.influence import smallest
+from labelchef.core.order import smallest
 
 ROUNDS, BATCH = 11, 10
 STEERED: dict[str, Any] = {"trusted": "steer", "selector": "increm_infl", "gamma": 0.8, "holdout": 0, "tol": 1e-5}

@@ -20,8 +20,8 @@ from labelchef import LabelCleaner
 from labelchef.baselines import Theorem1Selector
 from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.core.contrasts import contrast
-from labelchef.core.influence import smallest
 from labelchef.core.objective import Linear
+from labelchef.core.order import smallest
 from labelchef.selectors import InflSelector, SelectionContext
 from labelchef.selectors.infl import solve_direction
 

@@ -1,21 +1,19 @@
 """A team on one server: 30 annotators at once against one `labelchef serve` process with SQLite.
 
 First one annotator alone on the idle server, then all of them with the pauses of fast people, then all without any pause.
-Every acknowledged vote must be in the ledger once. With LABELCHEF_KILLS=50 the server is killed (SIGKILL) that many times
-at seeded moments under load; every acknowledged vote must be there, the campaign must go on and its replay agree.
+Every acknowledged vote must be in the ledger once. What happens when the server is killed is the matter of `torture/`.
 """
 
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from rich.table import Table
 from labelchef.campaign.data import CampaignData, Contents
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, trained
+from labelchef.services import campaigns
 from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
 
@@ -52,11 +50,21 @@ class Log:
     refused: int = 0
 
 
-def make_team(home: Path, *, people: int, items: int, features: int = 32, batch: int = 600, ahead: int = 0) -> Team:
+def make_team(
+    home: Path,
+    *,
+    people: int,
+    items: int,
+    features: int = 32,
+    batch: int = 600,
+    ahead: int = 0,
+    trusted: int = 1000,
+    database: str | None = None,
+) -> Team:
     """A campaign of `items` texts in three classes, and `people` members of it."""
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, items + 1000)
-    X = (rng.normal(size=(items + 1000, features)) + 1.2 * np.eye(3, features)[y]).astype(np.float32)
+    y = rng.integers(0, 3, items + trusted)
+    X = (rng.normal(size=(items + trusted, features)) + 1.2 * np.eye(3, features)[y]).astype(np.float32)
     weak = 0.7 * np.eye(3)[np.where(rng.random(items) < 0.35, rng.integers(0, 3, items), y[:items])] + 0.1
     classes = np.array(["harmless", "spam", "unclear"])
     texts = {"id": [f"m{k}" for k in range(items)], "text": [f"Message {k}: is it spam?" for k in range(items)]}
@@ -69,7 +77,7 @@ def make_team(home: Path, *, people: int, items: int, features: int = 32, batch:
         contents=Contents(pd.DataFrame(texts)),
     )
     names = [f"annotator-{k:02d}" for k in range(people)]
-    with open_workspace(home) as ws:
+    with open_workspace(home, database) as ws:
         accounts.create_account(ws, "lead", Role.LEAD, "correct horse battery")
         settings = Settings(budget=None, batch_size=batch, people=1, ahead=ahead, lease_minutes=0.2)
         campaigns.create_campaign(ws, SLUG, data, settings, "lead")
@@ -86,7 +94,7 @@ class Server:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._log = (home / "server.log").open("ab")
 
@@ -112,12 +120,6 @@ class Server:
                 break
             time.sleep(0.02)
         raise RuntimeError(f"the server did not start; see {self._home / 'server.log'}")
-
-    def kill(self) -> None:
-        """SIGKILL: nothing is put in order."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
 
     def stop(self) -> None:
         """Stop as Ctrl-C does."""
@@ -147,19 +149,18 @@ class Connection:
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
-        self._head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        self._head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status and JSON of an answer; OSError if the server is not there."""
+    async def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
+        """Status and JSON of an answer; OSError if the server is not there. Bytes of another `kind` are sent as they are."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
-        content = b"" if body is None else json.dumps(body).encode()
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n"
         try:
-            writer.write(
-                f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(content)}\r\n\r\n".encode() + content
-            )
+            writer.write(head.encode() + content)
             await writer.drain()
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(head.split("content-length:", 1)[1].split("\r\n", 1)[0]) if "content-length:" in head else 0
@@ -260,62 +261,11 @@ def check_ledger(home: Path, log: Log) -> int:
     return len(rows)
 
 
-async def kill_and_restart(server: Server, times: int, rng: np.random.Generator) -> AsyncIterator[int]:
-    """Kill the server at random moments and start it again, `times` times."""
-    for k in range(times):
-        await asyncio.sleep(float(rng.uniform(0.1, 6.0)))
-        server.kill()
-        await asyncio.to_thread(server.start)
-        yield k
-
-
-def kill_run(home: Path, *, people: int, items: int, kills: int, seed: int = 0, batch: int = 60) -> dict[str, int]:
-    """Kill under load; what was acknowledged is there, the campaign goes on, the replay agrees."""
-    team = make_team(home, people=people, items=items, batch=batch)
-    log = Log()
-    rng = np.random.default_rng(seed)
-    with serving(home) as server:
-
-        async def whole() -> None:
-            await wait_until_ready(server.port, team)
-
-            async def during() -> None:
-                async for _ in kill_and_restart(server, kills, rng):
-                    pass
-                before = len(log.acknowledged)
-                for _ in range(600):
-                    if len(log.acknowledged) >= before + 3 * people:
-                        return
-                    await asyncio.sleep(0.1)
-                raise AssertionError("the campaign did not go on after the last kill")
-
-            await crew(server.port, team, log, lambda: 0.02, during())
-
-        asyncio.run(whole())
-    stored = check_ledger(home, log)
-    with open_workspace(home) as ws:
-        outcome = trained.replay(ws, SLUG)
-        rounds = campaigns.summary(ws, SLUG).round
-    if not outcome.agrees:
-        raise AssertionError(f"the replay does not agree: {outcome.message}")
-    return {"kills": kills, "acknowledged": len(log.acknowledged), "stored": stored, "rounds": rounds}
-
-
 def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
     """Run and print; returns the figures."""
     people, items, seconds = (8, 5_000, 5.0) if quick else (30, 100_000, 40.0)
-    kills = int(os.environ.get("LABELCHEF_KILLS", "0"))
     with tempfile.TemporaryDirectory(prefix="labelchef-load-") as folder:
-        figures = _load(console, Path(folder), people, items, seconds)
-    if kills:
-        with tempfile.TemporaryDirectory(prefix="labelchef-kill-") as folder:
-            killed = kill_run(Path(folder), people=people, items=items, kills=kills, batch=120)
-        console.print(
-            f"{killed['kills']} kills under load: {killed['acknowledged']} votes acknowledged, all there, none doubled; "
-            f"{killed['rounds']} rounds, replay agrees"
-        )
-        figures["killed"] = killed
-    return figures
+        return _load(console, Path(folder), people, items, seconds)
 
 
 def _load(console: Console, home: Path, people: int, items: int, seconds: float) -> dict[str, Any]:
@@ -363,7 +313,8 @@ def _load(console: Console, home: Path, people: int, items: int, seconds: float)
     return figures
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -132,14 +132,20 @@ class PostgresServer:
         """Stop at once."""
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "-w", "stop")
 
-    def new_database(self) -> str:
-        """The address of a new, empty database."""
+    def new_database(self, like: str = "template1") -> str:
+        """The address of a new database: empty, or a copy of the one named `like`, which nobody must be connected to."""
         name = f"t{secrets.token_hex(6)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
+        return self.url(name)
+
+    def execute(self, statement: str) -> list[Any]:
+        """Run a statement outside of all databases of tests; its rows, if it has any."""
         engine = sa.create_engine(self.url("postgres", driver="postgresql+pg8000"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            connection.execute(sa.text(f"CREATE DATABASE {name}"))
+            result = connection.execute(sa.text(statement))
+            rows = list(result.all()) if result.returns_rows else []
         engine.dispose()
-        return self.url(name)
+        return rows
 
     def url(self, name: str, driver: str = "postgresql") -> str:
         """The address of a database."""

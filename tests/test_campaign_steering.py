@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from labelchef.campaign import steps
 from labelchef.campaign.data import CampaignData, find_files, read_files
+from labelchef.campaign.rebuild import Verdict
 from labelchef.domain.campaigns import CampaignState, LedgerEntry, Origin, RoundKind, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, StoreError
 from labelchef.domain.settings import Settings
@@ -417,8 +418,8 @@ def test_a_history_that_does_not_repeat_is_reported_and_stops_nothing(ws: Worksp
     outcome = replay(ws, campaign)
     assert not outcome.agrees
     assert [(r.number, r.selection, r.labels) for r in outcome.rounds if not r.agrees] == [
-        (1, True, False),
-        (2, False, None),
+        (1, Verdict.SAME, Verdict.DIFFERS),
+        (2, Verdict.DIFFERS, None),
     ]
     ws.trained.clear()  # as a new process finds it
     advance(ws, campaign)

@@ -1,7 +1,9 @@
 """The command line as a user types it."""
 
+import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -410,3 +412,15 @@ def test_strengths_are_chosen_and_told(files: Path, tmp_path: Path) -> None:
     wrong = labelchef("clean", *inputs(files, tmp_path / "no"), "--gamma", "much", check=2)
     assert "gamma is 'much'; expected 'auto' or a number from 0 to 1" in wrong.stderr
     assert not (tmp_path / "no").exists()
+
+
+def test_no_cell_of_the_tables_is_a_formula(files: Path, tmp_path: Path) -> None:
+    """Class names come from files of others, and the table is opened in a spreadsheet."""
+    own = shutil.copytree(files, tmp_path / "files")
+    pd.read_parquet(own / "weak.parquet").rename(columns={"ham": "=1+1"}).to_parquet(own / "weak.parquet")
+    (own / "val.csv").write_text((own / "val.csv").read_text().replace("ham", "=1+1"))
+    labelchef("clean", *inputs(own, tmp_path / "out"), "--budget", 10, "--no-report")
+    for table in (tmp_path / "out").glob("*.csv"):
+        with table.open(newline="") as stream:
+            assert not [cell for line in csv.reader(stream) for cell in line if cell.startswith(("=", "@"))], table
+    assert "'=1+1" in (tmp_path / "out" / "cleaned_labels.csv").read_text()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from labelchef.domain import limits
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.io import archives, formats, spreadsheets, tables
 from labelchef.io.formulas import as_written, harmless, is_guarded
@@ -353,7 +354,7 @@ def test_archives_cannot_write_outside(tmp_path: Path, name: str) -> None:
 
 
 def test_hostile_archives_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "_LARGE", 1000)
+    monkeypatch.setattr(limits, "LARGE", 1000)
     with pytest.raises(InvalidInputError, match="times its size"):
         archives.unpack(packed(tmp_path / "bomb.zip", {"a.csv": b"0" * 10_000_000}), tmp_path / "out")
     with pytest.raises(InvalidInputError, match="unpacks to"):

@@ -10,7 +10,8 @@ from scipy.stats import spearmanr
 from labelchef.campaign.judging import Split
 from labelchef.constructors import NewtonConstructor
 from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import influence_matrix, smallest
+from labelchef.core.influence import influence_matrix
+from labelchef.core.order import smallest
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.engines import MemoryEngine, RowLabels

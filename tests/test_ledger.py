@@ -10,7 +10,7 @@ import pytest
 
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.rebuild import rebuild, replay
+from labelchef.campaign.rebuild import Verdict, rebuild, replay
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import new_session
 from labelchef.campaign.steps import Step, Stepper, due, select
@@ -238,7 +238,7 @@ def test_a_replay_compares_what_the_ledger_has(kept: Kept) -> None:
     assert [one.number for one in found] == [0, 1, 2, 3]
     assert all(one.agrees for one in found)
     assert [one.kind for one in found] == [RoundKind.INITIAL, *[RoundKind.BATCH] * 3]
-    assert all(one.selection for one in found[1:])
+    assert all(one.exact and one.selection is Verdict.SAME for one in found[1:])
     other = replace(SETTINGS, gamma=0.2)
     assert not all(one.agrees for one in replay(small_data(), other, list(kept.ledger.past())))
 

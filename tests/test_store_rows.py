@@ -90,7 +90,7 @@ def test_values_are_of_the_types_the_rows_declare(ws: Workspace) -> None:
             row,
             *round_table.rounds_of(connection, row.id),
             *selected,
-            *vote_table.leases_of(connection, turn.id, "ann", 0.0),
+            *vote_table.leases_of(connection, turn.id, "ann", vote_table.Moment(0.0, 1e12)),
             *round_table.selections_of_campaign(connection, row.id),
             *vote_table.all_votes(connection, row.id),
             *vote_table.live_votes_of_campaign(connection, row.id),

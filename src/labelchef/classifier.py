@@ -33,9 +33,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, name_array
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, TooLargeError
 from labelchef.domain.features import as_features
 from labelchef.domain.files import whole_file
+from labelchef.domain.npy import read_npz
 from labelchef.domain.numbers import check_number
 
 FORMAT = 2
@@ -315,10 +316,11 @@ def read_archive(path: Path) -> ModelArchive:
     if not path.is_file():
         raise InvalidInputError(f"there is no file {path}; expected a model.npz of labelchef", code="file")
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+        arrays = read_npz(path)
         meta = json.loads(str(arrays.pop("meta")))
         version = meta.get("format", 1)
+    except TooLargeError:
+        raise
     except Exception as error:  # every way in which a file can fail to be a model
         raise InvalidInputError(
             f"{path} is no labelchef model ({type(error).__name__}); expected a model.npz that labelchef wrote",

@@ -1,6 +1,8 @@
 """A workspace with a small campaign, apps over it, and people who are signed in."""
 
 import io
+import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
 
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary, Role
@@ -23,10 +26,11 @@ from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web.app import create_app
+from labelchef.web.app import configured, create_app
 from labelchef.web.options import ServeOptions
 from tests.store_support import campaign_data
 
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 PASSWORD = "a long enough password"
 NASTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> & {{ 7*7 }}'
 
@@ -126,13 +130,23 @@ def as_person(app: FastAPI, client: TestClient) -> Callable[[str], Person]:
     return sign_in
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = os.environ.get("LABELCHEF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium here; tools/system-parts installs it")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
 @contextmanager
 def live(ws: Workspace, options: ServeOptions) -> Iterator[str]:
     """A real server with its worker in a thread; gives its address."""
     app = create_app(ws, options)
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=2
-    )
+    config = configured(app, options.model_copy(update={"port": 0}))
+    config.timeout_graceful_shutdown = 2
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -147,9 +147,25 @@ def test_what_cannot_be_read_says_so_and_more_files_mend_it(lead: Person) -> Non
     answer = lead.post(f"/api/intakes/{found['id']}/create", {"name": "Too early"})
     assert (answer.status_code, answer.json()["code"]) == (409, "not_ready")
     more = {name: files[name] for name in ("tweets.csv", "votes.csv")}
-    found = settled(lead, send(lead, more, f"/api/intakes/{found['id']}/files"))
+    path = f"/api/intakes/{found['id']}/files"
+    refused = lead.client.post(path, files=[("files", (name, content)) for name, content in more.items()])
+    assert (refused.status_code, refused.json()["code"]) == (409, "file_exists")
+    found = settled(lead, send(lead, more, f"{path}?replace=true"))
     assert found["preview"]["usable"], found
     assert found["problem"] is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("a.csv", "a.csv"), ("x/a.csv", "x//a.csv"), ("1.png", "images/1.png"), ("a\\b.csv", "a/b.csv")],
+)
+def test_two_files_of_one_name_are_refused_and_nothing_is_kept(
+    ws: Workspace, lead: Person, names: tuple[str, str]
+) -> None:
+    parts = [("files", (name, content)) for name, content in zip(names, (b"id\n1\n", b"id\n2\n"), strict=True)]
+    answer = lead.client.post("/api/intakes", files=parts)
+    assert (answer.status_code, answer.json()["code"]) == (422, "same_name"), answer.text
+    assert list((ws.home / "intakes").iterdir()) == []
 
 
 def test_a_restart_leaves_the_files_as_they_were(ws: Workspace, lead: Person) -> None:

@@ -36,8 +36,9 @@ from typing import ClassVar
 import numpy as np
 
 from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import influence_matrix, smallest
+from labelchef.core.influence import influence_matrix
 from labelchef.core.objective import Linear
+from labelchef.core.order import smallest
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.engines import RowLabels
@@ -82,7 +83,7 @@ class RankedAlongV(InfluenceSelector):
     def select_along(self, context: SelectionContext, linear: Linear, batch_size: int) -> Batch:
         """The eligible samples with the smallest scores."""
         ranking = self.rank(context, with_reference(context.objective.engine.host(linear.S)))
-        rows = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size)
+        rows = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.ties)
         return ranking.batch(rows, SelectionDiagnostics(candidates=int(context.eligible.sum())))
 
     @abstractmethod
@@ -174,11 +175,13 @@ class Theorem1Selector(InfluenceSelector):
         lower, upper = theorem1_bounds(estimate, labels.Y, labels.weight, norms, e1, e2, self.delta_terms)
         first = smallest(np.where(context.eligible, estimate.min(axis=1), np.inf), batch_size)
         L = float(upper[first, estimate[first].argmin(axis=1)].max(initial=-np.inf))
+        L += context.ties.tolerance * abs(L)  # what is tied with the last one may be chosen
         inside = context.eligible & (lower.min(axis=1) < L)
         inside[first] = True
         rows = np.flatnonzero(inside)
         best, label = engine.scores_of(rows, context.point.logits, linear.S, labels)
-        top = smallest(best, batch_size)
+        scale = abs(float(best.min(initial=0.0)))
+        top = smallest(best, batch_size, context.ties, scale=scale, rows=rows)
         left = np.where(context.eligible & ~inside, lower.min(axis=1), np.inf)
         slack = float(left.min(initial=np.inf)) - float(best[top[-1]]) if len(top) else float("inf")
         return Batch(rows[top], label[top], best[top], SelectionDiagnostics(candidates=len(rows), slack=slack))

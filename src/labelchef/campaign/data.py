@@ -399,6 +399,11 @@ def read_files(files: CampaignFiles) -> CampaignData:
     if (files.test_features is None) != (files.test_labels is None):
         raise InvalidInputError("X_test and y_test belong together; one of the test files is missing", code="test")
 
+    train = (files.features, files.weak, files.source_votes, files.clean_labels, files.items)
+    validation = (files.val_features, files.val_labels, files.val_source_votes, files.val_items)
+    for split in (train, validation, (files.test_features, files.test_labels)):
+        _check_counts(split)
+
     def features(path: Path | None, what: str) -> _Part | None:
         return _Part.of(path, lambda one: tables.read_features(one, what))
 
@@ -450,6 +455,23 @@ def read_files(files: CampaignFiles) -> CampaignData:
     )
 
 
+def _check_counts(paths: Sequence[Path | None]) -> None:
+    """Refuse files of one split that have different numbers of rows, before any of them is read; long tables have their own."""
+    extents = [(path, tables.extent_of(path)) for path in paths if path is not None and path.is_file()]
+    known = [
+        (path, one.n_rows)
+        for path, one in extents
+        if one is not None and not is_long(pd.DataFrame(columns=list(one.columns)))
+    ]
+    for path, n_rows in known[1:]:
+        first, expected = known[0]
+        if n_rows != expected:
+            raise InvalidInputError(
+                f"{first.name} has {expected} rows and {path.name} has {n_rows}; expected a row a sample in both",
+                code="rows",
+            )
+
+
 def find_files(folder: Path, by_position: bool = False) -> CampaignFiles:
     """The files of a campaign by their conventional names in a folder."""
     if not folder.is_dir():
@@ -471,7 +493,13 @@ def find_files(folder: Path, by_position: bool = False) -> CampaignFiles:
     found: dict[str, Any] = {}
     for stem, suffixes in (required | optional).items():
         paths = [folder / f"{stem}{suffix}" for suffix in suffixes]
-        found[stem] = next((path for path in paths if path.is_file()), None)
+        there = [path for path in paths if path.is_file()]
+        if len(there) > 1:
+            raise InvalidInputError(
+                f"{folder} holds {' and '.join(path.name for path in there)}; expected one file {stem}. Remove the others",
+                code="folder",
+            )
+        found[stem] = there[0] if there else None
         if found[stem] is None and stem in required:
             raise InvalidInputError(
                 f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",

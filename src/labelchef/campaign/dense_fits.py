@@ -16,6 +16,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, Floats, Ints
+from labelchef.domain.stopping_work import go_on
 
 _STEPS, _TOL = 40, 1e-3
 _LARGEST_LEVERAGE = 0.99
@@ -81,6 +82,7 @@ class DenseRows:
         self, Y: Float64s, weight: Float64s, strength: float, start: Float64s | None = None, *, tol: float = _TOL
     ) -> Float64s:
         """W (r, C) near the minimum of Σ w ℓ(y, x; W) + (λ/2) ‖W‖²."""
+        go_on()
         X, kept = self.X, weight > 0
         if not kept.all():
             X, Y, weight = X[kept], Y[kept], weight[kept]

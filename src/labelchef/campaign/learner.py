@@ -16,7 +16,9 @@ the same choices whatever the time they take.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,7 +129,7 @@ class Learner:
                 return
             sample, fixed = self._sample(objective, labels), self._fixed(objective)
             with_thread = ThreadPoolExecutor(1, thread_name_prefix="labelchef-choice")
-            self._next = with_thread.submit(choose, sample, **fixed)
+            self._next = with_thread.submit(copy_context().run, partial(choose, sample, **fixed))
             with_thread.shutdown(wait=False)
 
     def believe(self, objective: Objective, labels: LabelTable) -> None:

@@ -4,24 +4,42 @@
 is not computed again; the records come from the ledger. More rounds cost more to read (0.1 ms each), and the one fit takes a few
 more sweeps when more labels have changed (`python -m benchmarks restart`).
 
-`replay` computes every round again, as it was computed then, and says where it comes out otherwise: after another version
-of a library, or on another machine, it may. Nothing depends on its result.
+`replay` computes every round again, as it was computed then, and says where it comes out otherwise. On the same machine, with
+the same libraries, every round is the same to the last bit. On another processor or with other libraries, numbers differ in their
+last digits, and where a solver then stops a step earlier or later, by up to its tolerance `tol`. So a round that is not the same
+is compared to within that: its selection agrees to rounding if the samples of the ledger are chosen again once scores that differ
+by no more than tol (relative to their scale) count as tied, and its metrics if they differ by no more than ten times tol. Nothing
+depends on the result of a replay, and a campaign goes on wherever it is opened.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import numpy as np
 
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import new_session
-from labelchef.campaign.steps import select
+from labelchef.campaign.steps import assembled, select
+from labelchef.core.order import Ties
 from labelchef.domain.campaigns import RoundKind
 from labelchef.domain.records import RoundRecord
 from labelchef.domain.settings import Settings
-from labelchef.ledger.protocol import PastRound, labels_hash, model_hash
+from labelchef.ledger.protocol import PastRound, Selected, labels_hash, model_hash
 
 TOLERANCE = 1e-6
 """Relative difference of metrics below which two are the same."""
+_WIDER = 10.0
+
+
+class Verdict(StrEnum):
+    """How something that was computed again compares with the ledger."""
+
+    SAME = "same"
+    ROUNDING = "same to rounding"
+    DIFFERS = "differs"
 
 
 def rebuild(
@@ -54,16 +72,21 @@ class ReplayedRound:
 
     number: int
     kind: RoundKind
-    selection: bool | None
-    labels: bool | None
-    metrics: bool | None
-    model: bool | None
+    selection: Verdict | None
+    labels: Verdict | None
+    metrics: Verdict | None
+    model: Verdict | None
     """Whether the parameters are the same to the last bit; on another machine they may differ where all else agrees."""
 
     @property
     def agrees(self) -> bool:
-        """Whether selection, labels and metrics came out as they did then."""
-        return False not in (self.selection, self.labels, self.metrics)
+        """Whether selection, labels and metrics came out as they did then, at least to rounding."""
+        return Verdict.DIFFERS not in (self.selection, self.labels, self.metrics)
+
+    @property
+    def exact(self) -> bool:
+        """Whether they came out as they did then without that."""
+        return self.agrees and Verdict.ROUNDING not in (self.selection, self.labels, self.metrics)
 
 
 def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) -> Iterator[ReplayedRound]:
@@ -74,8 +97,7 @@ def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) ->
         if asked is not None:
             if asked.rebuilt:
                 session = rebuild(data, settings, records)
-            again = select(session, asked.size, asked.ahead_size, asked.batch.indices[: asked.reopened])
-            selection = again.hash == then.selection_hash
+            selection = _selection(session, asked, then.selection_hash, settings.tol)
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if answered is not None:
             if answered.rebuilt:
@@ -86,19 +108,37 @@ def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) ->
         labels = metrics = model = None
         if record is not None:
             labels = _equal(then.labels_hash, labels_hash(*session.label_state))
-            metrics = None if then.record is None else _same_metrics(record, then.record)
+            metrics = None if then.record is None else _same_metrics(record, then.record, settings.tol)
             model = _equal(then.model_hash, model_hash(session.parameters))
         yield ReplayedRound(then.number, then.kind, selection, labels, metrics, model)
 
 
-def _equal(then: str | None, now: str) -> bool | None:
-    return None if then is None else then == now
+def _selection(session: Session, asked: Selected, then: str | None, tol: float) -> Verdict:
+    """The selection made again, beside the one of the ledger."""
+    reopened = asked.batch.indices[: asked.reopened]
+    if select(session, asked.size, asked.ahead_size, reopened).hash == then:
+        return Verdict.SAME
+    if asked.hash != then:  # the samples in the ledger are not those of its hash
+        return Verdict.DIFFERS
+    chosen = np.concatenate([asked.batch.indices, asked.ahead.indices])
+    tied = partial(session.selected_again, ties=Ties(tol, chosen))
+    again = assembled(asked.size, asked.ahead_size, session.suggest(reopened[: asked.size]), tied)
+    found = np.concatenate([part.indices for part in again])
+    return Verdict.ROUNDING if np.array_equal(np.sort(found), np.sort(chosen)) else Verdict.DIFFERS
 
 
-def _same_metrics(one: RoundRecord, two: RoundRecord) -> bool:
+def _equal(then: str | None, now: str) -> Verdict | None:
+    return None if then is None else Verdict.SAME if then == now else Verdict.DIFFERS
+
+
+def _same_metrics(one: RoundRecord, two: RoundRecord, tol: float) -> Verdict:
     now, then = _metrics(one), _metrics(two)
-    close = (abs(now[k] - then[k]) <= TOLERANCE * max(1.0, abs(then[k])) for k in now.keys() & then.keys())
-    return now.keys() == then.keys() and all(close)
+    if now.keys() != then.keys():
+        return Verdict.DIFFERS
+    apart = max((abs(now[k] - then[k]) / max(1.0, abs(then[k])) for k in now), default=0.0)
+    if apart <= TOLERANCE:
+        return Verdict.SAME
+    return Verdict.ROUNDING if apart <= _WIDER * tol else Verdict.DIFFERS
 
 
 def _metrics(record: RoundRecord) -> dict[tuple[str, str], float]:

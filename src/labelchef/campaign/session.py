@@ -31,6 +31,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Linear, Objective, Point
+from labelchef.core.order import Ties
 from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.core.solvers import Companion
 from labelchef.domain.arrays import Bools, Float64s, Ints
@@ -263,7 +264,7 @@ class Session:
         part = self.steering if split == "steering" else self._judges.get(split)
         return None if part is None else (part.y, part.judged(self.parameters))
 
-    def select(self, batch_size: int, *, ahead: int = 0) -> Batch:
+    def select(self, batch_size: int, ahead: int = 0) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
 
         Calling it again in the same round returns the same batch. `ahead` of them are work ahead, which is not audited: a
@@ -271,16 +272,24 @@ class Session:
         """
         key = (batch_size, ahead)
         if key not in self._selected:
-            batch = self._audit(batch_size - ahead)
-            for tier in self.labels.tiers(MOST_ATTEMPTS):
-                eligible = tier.copy()
-                eligible[batch.indices] = False
-                context = replace(self.context(eligible), carry=self._carry)
-                batch = batch.joined(self.selector.select(context, batch_size - len(batch)))
-                if len(batch) >= batch_size:
-                    break
-            self._selected[key] = batch
+            self._selected[key] = self._choose(batch_size, ahead, lambda context: replace(context, carry=self._carry))
         return self._selected[key]
+
+    def selected_again(self, batch_size: int, ahead: int, *, ties: Ties) -> Batch:
+        """What `select` would give if scores were tied otherwise; the session and what its solvers know stay as they are."""
+        keeper = replace(self.construction.keeper)
+        return self._choose(batch_size, ahead, lambda context: replace(context, keeper=keeper, ties=ties))
+
+    def _choose(self, batch_size: int, ahead: int, seen: Callable[[SelectionContext], SelectionContext]) -> Batch:
+        """The audited samples, then the selector's choice; `seen` adapts what the selector sees."""
+        batch = self._audit(batch_size - ahead)
+        for tier in self.labels.tiers(MOST_ATTEMPTS):
+            eligible = tier.copy()
+            eligible[batch.indices] = False
+            batch = batch.joined(self.selector.select(seen(self.context(eligible)), batch_size - len(batch)))
+            if len(batch) >= batch_size:
+                break
+        return batch
 
     def _audit(self, batch_size: int) -> Batch:
         """The samples of a batch that are drawn by chance from those never asked; they come first."""

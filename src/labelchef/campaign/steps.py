@@ -43,7 +43,7 @@ def due(now: Standing) -> Step | None:
     if now.failed:
         return None
     if now.closed == 0:
-        return Step.FIT
+        return Step.FIT if now.running else None
     if now.batch is RoundState.AGGREGATED:
         return Step.CLOSE
     if now.batch is RoundState.SELECTED:
@@ -180,7 +180,14 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
     began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
-    chosen = session.select(size).without(first.indices)
+    batch, more = assembled(size, ahead, first, session.select)
+    session.fresh = False
+    return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began, rebuilt)
+
+
+def assembled(size: int, ahead: int, first: Batch, choose: Callable[[int, int], Batch]) -> tuple[Batch, Batch]:
+    """`first` and then what `choose(samples, of them ahead)` gives, as a batch and the work ahead."""
+    chosen = choose(size, 0).without(first.indices)
     rest = chosen.take(slice(size - len(first)))
     if len(rest.diagnostics.audited) < len(chosen.diagnostics.audited):
         # those that were cut off are the last in order, not drawn by chance: without them the others are no fair draw
@@ -188,9 +195,8 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     batch = first.joined(rest)
     more = Batch.without_predictions(np.empty(0, dtype=np.int64))
     if ahead:
-        more = session.select(size + ahead, ahead=ahead).without(batch.indices).take(slice(ahead))
-    session.fresh = False
-    return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began, rebuilt)
+        more = choose(size + ahead, ahead).without(batch.indices).take(slice(ahead))
+    return batch, more
 
 
 def run(

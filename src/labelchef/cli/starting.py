@@ -21,7 +21,7 @@ from labelchef.cli.options import (
     takes,
     workspace,
 )
-from labelchef.cli.workspace import Person, move_on, who_is
+from labelchef.cli.workspace import Person, move_on, show_notices, who_is
 from labelchef.domain.campaigns import FILE_NAMES, CampaignSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, Preview, Progress, Severity
@@ -175,6 +175,7 @@ def _from_arrays(
 
 def _made(made: CampaignSummary, home: Path) -> None:
     console.print(f"campaign: {made.slug}, {made.n_items} items, in the workspace {home}")
+    show_notices(made)
 
 
 def _next(home: Path) -> None:

@@ -17,7 +17,7 @@ from labelchef.cli.options import (
     takes,
     workspace_options,
 )
-from labelchef.domain.campaigns import CampaignStatus, RoundSummary, Task, Waiting
+from labelchef.domain.campaigns import CampaignStatus, CampaignSummary, RoundSummary, Task, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, note_on
 
@@ -73,6 +73,8 @@ def status(
     elif found:
         rows = [(one.slug, one.state, one.round, one.spent, one.budget or "∞", one.message) for one in found]
         console.print(plain_table(("campaign", "state", "round", "asked", "of", "what"), rows))
+        for one in found:
+            show_notices(one, f"{one.slug}: ")
     else:
         console.print("no campaign yet; make one with `labelchef init NAME data.csv`")
 
@@ -196,10 +198,8 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
     """Run the whole history again from the ledger and compare the hashes."""
     from labelchef.services import trained
 
-    verdicts = {None: "–", True: "same", False: "DIFFERS"}
-
     def show(one: "ReplayedRound") -> None:
-        parts = [f"{name} {verdicts[getattr(one, name)]}" for name in ("selection", "labels", "metrics")]
+        parts = [f"{name} {getattr(one, name) or '–'}" for name in ("selection", "labels", "metrics")]
         console.print(f"round {one.number}: {', '.join(parts)}")
 
     outcome = trained.replay(ws, campaign, show)
@@ -352,10 +352,13 @@ def list_users(ws: "Workspace") -> None:
 @takes(ws=workspace_options())
 def deactivate(name: Name, ws: "Workspace") -> None:
     """Deactivate an account; its votes stay."""
+    from labelchef.services import campaigns
     from labelchef.services.people import accounts
 
     accounts.set_active(ws, name, False)
     console.print(f"{name} cannot sign in any more")
+    for one in campaigns.list_campaigns(ws):
+        show_notices(one, f"{one.slug}: ")
 
 
 @users.command()
@@ -441,9 +444,16 @@ def _show_last(last: RoundSummary, metric: str) -> None:
         console.print(f"calibration error: {last.calibration}")
 
 
+def show_notices(summary: CampaignSummary, before: str = "") -> None:
+    """What a lead should do."""
+    for notice in summary.notices:
+        console.print(f"{before}{notice.message}", style="yellow")
+
+
 def _show_status(seen: CampaignStatus) -> None:
     summary, metric = seen.summary, seen.settings.target_metric
     console.print(Text.assemble((summary.name, "bold"), f" ({summary.slug}): {summary.state}, {summary.message}"))
+    show_notices(summary)
     console.print(f"asked {summary.spent} of {summary.budget or '∞'}, {summary.n_items} items")
     closed = [one for one in seen.rounds if one.validation is not None]
     beside = [(split, name) for split, found in (closed[-1].baselines if closed else {}).items() for name in found]

@@ -31,6 +31,7 @@ from labelchef.core.contrasts import Coordinates
 from labelchef.core.objective import Objective
 from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import LabelChange
+from labelchef.domain.stopping_work import go_on
 
 _SLACK = 2.0  # times the smoothness, which was measured on a few batches only
 _TOLERATED, _TOLERATED_WORSE = 0.3, 0.1  # of w' − w; the second where the prediction of B is worse than zero
@@ -84,6 +85,7 @@ class DeltaGradLConstructor(RetrainConstructor):
         known = replayed.QuasiHessian(np.empty((0, n)), np.empty((0, n)), np.empty((0, 0)), 0.0)
         step, explicit, fell_back, wrong = 0, 0, 0, False
         while step < schedule.steps:
+            go_on()
             due = self._due(step)
             if step != due and not wrong:
                 step = replayed.approximate_steps(step, min(due, schedule.steps), known, limit, descents, changed)

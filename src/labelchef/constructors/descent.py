@@ -33,6 +33,7 @@ from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
+from labelchef.domain.stopping_work import go_on
 
 _STORED = np.dtype(np.float32)
 _PROBED = 2  # mini-batches that the smoothness is measured on
@@ -124,6 +125,7 @@ def train(
     step = 0
     for epoch in range(schedule.epochs):
         for rows in schedule.epoch(epoch):
+            go_on()
             kept = rounded if gradients is None else gradients[step]
             kept[...] = step_gradient(objective, at, Z, rows)
             descend(Z.reshape(-1), kept.reshape(-1), rate, objective.l2)

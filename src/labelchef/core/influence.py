@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.arrays import Float64s
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,3 @@ def influence_matrix(S: Float64s, P: Float64s, Y: Float64s, gamma: Float64s) -> 
     """
     Q = gamma[:, None] * Y + (1.0 - gamma)[:, None] * P
     return np.asarray(S - np.einsum("ic,ic->i", Q, S)[:, None])
-
-
-def smallest(scores: Float64s, count: int) -> Ints:
-    """Indices of the `count` smallest finite scores in order; equal scores in order of their index.
-
-    >>> smallest(np.array([3.0, 1.0, np.inf, 1.0, 1.0]), 2).tolist()
-    [1, 3]
-    """
-    count = min(count, int(np.isfinite(scores).sum()))
-    if count == 0:
-        return np.empty(0, dtype=np.int64)
-    limit = np.partition(scores, count - 1)[count - 1]
-    inside = np.flatnonzero(scores <= limit)
-    return np.asarray(inside[np.argsort(scores[inside], kind="stable")][:count], dtype=np.int64)

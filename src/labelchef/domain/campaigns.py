@@ -138,6 +138,15 @@ class NewItem:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """Something that a lead should do, or the campaign waits."""
+
+    code: str
+    """'people': fewer people can vote than votes are asked; 'folder': the files of the campaign are missing."""
+    message: str
+
+
+@dataclass(frozen=True)
 class CampaignSummary:
     """A campaign in one line."""
 
@@ -155,6 +164,8 @@ class CampaignSummary:
     budget: int | None
     round: int
     """The open round, or the last one."""
+    notices: tuple[Notice, ...] = ()
+    """What a lead should do; empty for annotators."""
 
 
 @dataclass(frozen=True)

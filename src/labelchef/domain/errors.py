@@ -28,6 +28,13 @@ class InvalidInputError(LabelchefError, ValueError):
     """An argument, array or file that cannot be used as it is."""
 
 
+class TooLargeError(InvalidInputError):
+    """A file whose content needs more memory than one may take; see `labelchef.domain.limits`."""
+
+    def __init__(self, message: str, *, code: str = "memory") -> None:
+        super().__init__(message, code=code)
+
+
 class MissingExtraError(LabelchefError, ImportError):
     """A feature needs an optional dependency that is not installed."""
 

@@ -235,7 +235,7 @@ class Settings:
     )  # fmt: skip
     people: int = _option(
         1, int, "People an item", "People who vote on each item, without seeing each other's votes.",
-        least=0, most=1000, labelling=True,
+        least=0, most=1000, labelling=True, changeable=True,
     )  # fmt: skip
     suggestion_votes: bool = _option(
         False, bool, "The suggestion is one more voter",

@@ -30,8 +30,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, TooLargeError
 from labelchef.domain.intake import ColumnRole, Progress, no_progress
+from labelchef.domain.npy import read_npz
 from labelchef.encoders.images import FittedNetwork, FittedPixels
 from labelchef.encoders.numbers import FittedNumbers
 from labelchef.encoders.protocol import Block, Content, FittedBlock, State
@@ -166,10 +167,11 @@ class FittedEncoder:
     def of_bytes(cls, raw: bytes) -> "FittedEncoder":
         """From what `to_bytes` gave. Nothing in it is executed; anything else is refused."""
         try:
-            with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-                arrays = {name: np.asarray(archive[name]) for name in archive.files}
+            arrays = read_npz(raw, "the encoder")
             meta = json.loads(str(arrays["meta"]))
             version = int(meta["format"])
+        except TooLargeError:
+            raise
         except Exception as error:  # every way in which bytes can fail to be an encoder
             raise InvalidInputError(
                 f"this is no encoder that labelchef wrote: {_said(error)}", code="encoder"

@@ -19,6 +19,7 @@ keeps the directions of `pixels`; of a network its name and a digest of the weig
 
 import importlib.util
 import threading
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -28,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, TooLargeError
 from labelchef.domain.intake import Progress, no_progress
+from labelchef.domain.limits import check_memory
 from labelchef.encoders.cache import RowCache, key_of
 from labelchef.encoders.protocol import Block, Content, State
 from labelchef.encoders.sentences import weights_digest
@@ -41,6 +43,11 @@ _COLOUR, _GREY, _CELLS, _BINS = 16, 64, 8, 9
 _RAW = 3 * _COLOUR**2 + _CELLS**2 * _BINS
 _REMEDY = "pip install 'labelchef[images]'"
 _BATCH = 32
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
+"""Of pictures that are decoded, whatever a file is called; others run programs (EPS) or are rare."""
+MOST_PIXELS = 90_000_000
+_PIXEL = 12
+"""Bytes of a pixel: three colours, with transparency, in front of white."""
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of the pictures that ImageNet networks are trained on
 
 
@@ -51,15 +58,37 @@ def read_image(name: str, media: Path | None) -> Any:
 
     path = image_path(name, media)
     try:
-        with Image.open(path) as found:
-            found.load()
-            picture = ImageOps.exif_transpose(found)
-            return _on_white(picture)
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # of large pictures, where `_check_pixels` decides, and of damaged EXIF data
+            with Image.open(path, formats=FORMATS) as found:
+                _check_pixels(path, found)
+                found.load()
+                picture = ImageOps.exif_transpose(found)
+                return _on_white(picture)
+    except InvalidInputError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise TooLargeError(f"the image {path} is too large: {error}. Make it smaller, or remove its row") from None
+    except (
+        Exception
+    ) as error:  # decoders meet damaged files in many ways: OSError, SyntaxError, IndexError, struct.error …
         said = (str(error) or type(error).__name__).splitlines()[0]
         raise InvalidInputError(
             f"the image {path} cannot be read: {said}. Replace the file, or remove its row", code="image"
         ) from None
+
+
+def _check_pixels(path: Path, found: Any) -> None:
+    """Refuse a picture with more pixels than are decoded, by its header."""
+    pixels = found.width * found.height
+    if pixels > MOST_PIXELS:
+        raise TooLargeError(
+            f"the image {path} has {found.width} × {found.height} pixels; expected at most {MOST_PIXELS // 10**6} million. "
+            "Make it smaller, or remove its row"
+        )
+    check_memory(f"the image {path}", pixels * _PIXEL, f"{found.width} × {found.height} pixels")
 
 
 def image_path(name: str, media: Path | None) -> Path:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -37,9 +38,41 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _OneThread:
+    """The number of BLAS threads belongs to the process: the first block sets it to one, the last to end sets it back.
+
+    Both is done by one thread, since threadpoolctl lets no other thread change what one has set.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._blocks = 0
+        self._limit: Any = None
+        self._setter: ThreadPoolExecutor | None = None
+        self._owner = 0
+
+    def __enter__(self) -> None:
+        with self._turn:
+            if self._setter is None or self._owner != os.getpid():  # threads do not survive a fork
+                self._setter, self._owner = ThreadPoolExecutor(1, thread_name_prefix="labelchef-blas"), os.getpid()
+                self._blocks = 0
+            self._blocks += 1
+            if self._blocks == 1:
+                self._limit = self._setter.submit(_blas().limit, limits=1, user_api="blas").result()
+
+    def __exit__(self, *_: object) -> None:
+        with self._turn:
+            self._blocks -= 1
+            if self._blocks == 0 and self._setter is not None and self._owner == os.getpid():
+                self._setter.submit(self._limit.restore_original_limits).result()
+
+
+_one_thread = _OneThread()
+
+
 def one_blas_thread() -> AbstractContextManager[object]:
     """A context in which BLAS uses one thread: its threads spin after each small product, on cores that others need."""
-    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+    return _one_thread
 
 
 def _block(X: Floats, bytes_a_row: int) -> int:

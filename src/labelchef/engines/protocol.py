@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.stopping_work import go_on
 
 RowArray = Any
 """An array of the engine's kind: one row for each row of X, or a small matrix made by `Engine.place`."""
@@ -92,6 +93,7 @@ class Engine(ABC):
 
         Roughly, products have a relative error of about 1e-7, where the engine gains time by it (`short_arithmetic`).
         """
+        go_on()
         here = self.placed(labels)
         k = here.Y.shape[1] - 1
         K = np.vstack([M for M in (W, V) if M is not None] or [np.empty((0, self.n_columns))])
@@ -180,12 +182,12 @@ class Engine(ABC):
         its spread.
         """
 
-    def lowest(self, scores: RowArray, count: int) -> Ints:
-        """Rows whose score is finite and no larger than the `count`-th smallest, in order of their index."""
+    def lowest(self, scores: RowArray, count: int, slack: float = 0.0) -> Ints:
+        """Rows whose score is finite and exceeds the `count`-th smallest by `slack` at most, in order of their index."""
         count = min(count, int(self.xp.isfinite(scores).sum()))
         if count == 0:
             return np.empty(0, dtype=np.int64)
-        rows = self.xp.where(scores <= self._smallest(scores, count))[0]
+        rows = self.xp.where(scores <= self._smallest(scores, count) + slack)[0]
         return np.asarray(self.host(rows), dtype=np.int64)
 
     @abstractmethod

@@ -17,7 +17,9 @@ A folder with several splits is one set; records of different splits have the sp
 """
 
 import contextlib
+import html
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,6 +38,7 @@ from labelchef.exchange.records import (
     as_text,
     refuse,
 )
+from labelchef.io.columnar import check_dataset, check_parquet
 
 if TYPE_CHECKING:
     import datasets
@@ -139,9 +142,9 @@ def card(given: RecordSet) -> str:
         f"- {size}",
         "---",
         "",
-        f"# {given.title or 'Labelled data'}",
+        f"# {_cell(given.title or 'Labelled data')}",
         "",
-        f"{n} items, {labelled} of them with a label. Content: {', '.join(given.columns) or 'none'}.",
+        f"{n} items, {labelled} of them with a label. Content: {', '.join(map(_cell, given.columns)) or 'none'}.",
         "",
         "**Licence: to be filled in.** Whoever publishes this data names its licence here and in the first lines of this file.",
         "",
@@ -198,7 +201,13 @@ def _quietly(library: Any) -> Iterator[None]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text as text in Markdown, on one line: sites that show cards keep HTML and links that are in it.
+
+    >>> print(_cell("a|b <img src=x> [x](y)"))
+    a\\|b &lt;img src=x&gt; \\[x\\](y)
+    """
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`|\[\]])", r"\\\1", escaped)
 
 
 def _columns(given: RecordSet, prefix: str) -> dict[str, list[Any]]:
@@ -256,9 +265,13 @@ def _load(library: Any, path: Path) -> tuple[Any, dict[str, Any]]:
     if path.is_file():
         import pyarrow.parquet as parquet
 
+        check_parquet(path)
         found = parquet.read_table(path)
         aside = (found.schema.metadata or {}).get(_ASIDE)
         return library.Dataset(found), {} if aside is None else as_object(json.loads(aside), f"{path}, {_ASIDE!r}")
+    for folder in [path, *(one for one in sorted(path.iterdir()) if one.is_dir())]:
+        if (folder / "state.json").is_file():
+            check_dataset(folder)
     table = library.load_from_disk(str(path))
     if isinstance(table, library.DatasetDict):
         table = _joined(library, table)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from labelchef.domain.arrays import Ints
+from labelchef.domain.errors import TooLargeError
 from labelchef.domain.files import whole_file
+from labelchef.domain.npy import read_npy, read_npz
 from labelchef.exchange.records import Format, Record, RecordSet, refuse
 
 ABSTAIN = -1
@@ -91,9 +93,9 @@ def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         refuse(f"{_WHAT}: there is no file {path}; check the path")
     try:
-        with path.open("rb") as stream:
-            found = np.load(stream, allow_pickle=False)
-            return {"L": found} if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+        return read_npz(path) if zipfile.is_zipfile(path) else {"L": read_npy(path)}
+    except TooLargeError:
+        raise
     except Exception as error:  # whatever the reader meets in a file that is not what its name says
         refuse(f"{_WHAT}: {path} cannot be read: {error}. Expected a label matrix as .npz or .npy; write it again")
 

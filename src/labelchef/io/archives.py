@@ -6,13 +6,11 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from labelchef.domain.intake import Progress, no_progress
+from labelchef.domain.limits import check_ratio
 from labelchef.io.formats import unreadable, unusable
 
 MOST_BYTES = 16 << 30
 MOST_FILES = 1_000_000
-MOST_RATIO = 500
-"""Of unpacked to packed bytes, for archives that unpack to more than a hundred megabytes."""
-_LARGE = 100 << 20
 
 
 def is_zip(path: Path) -> bool:
@@ -65,10 +63,7 @@ def _checked(path: Path, found: list[zipfile.ZipInfo], most_bytes: int) -> list[
     total, packed = sum(one.file_size for one in entries), sum(one.compress_size for one in entries)
     if total > most_bytes:
         raise unusable(f"{path} unpacks to {total / 2**30:.2f} GiB; expected at most {most_bytes / 2**30:.2f} GiB")
-    if total > _LARGE and total > MOST_RATIO * max(packed, 1):
-        raise unusable(
-            f"{path} unpacks to {total / max(packed, 1):.0f} times its size, as damaged or hostile archives do"
-        )
+    check_ratio(path, packed, total)
     names: set[str] = set()
     for entry in entries:
         name = PurePosixPath(entry.filename)

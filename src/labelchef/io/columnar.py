@@ -9,6 +9,7 @@ class numbers with names (`datasets.ClassLabel`)       the names
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.domain.errors import MissingExtraError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.intake import Finding, Progress, Severity
+from labelchef.domain.limits import check_memory, check_unpacked
 from labelchef.io.formats import CHUNK, MOST_BYTES, check_names, check_size, text_of, unusable
+from labelchef.io.messages import unpacked_size
+
+_CELLS = 1 << 21
+"""Cells that are turned into a frame at a time, where rows have many."""
+_CELL = 16
+"""Bytes of a cell in memory beside its text."""
+_TEXT_AT_ONCE = 1 << 26
+"""Bytes of texts that are turned into a frame at a time."""
+_FEW = 256
+_NUMBER = 4
+"""Bytes of a number of a vector."""
 
 Columns = tuple[pd.DataFrame, dict[str, NDArray[Any]], tuple[Finding, ...]]
 
@@ -30,33 +43,120 @@ def read_arrow_file(path: Path, rows: int | None, progress: Progress) -> Columns
     if path.suffix.lower() == ".parquet":
         return _parquet(path, rows, progress)
     with arrow.memory_map(str(path)) as mapped:
-        head = bytes(mapped.read(6))
-        mapped.seek(0)
+        head = bytes(mapped.read(8))
         if head.startswith(b"FEA1"):
             import pyarrow.feather as feather
 
-            pieces: Iterator[Any] = iter([feather.read_table(str(path))])
-        elif head == b"ARROW1":
-            held = arrow.ipc.open_file(mapped)
-            pieces = (held.get_batch(k) for k in range(held.num_record_batches))
-        else:
-            pieces = iter(arrow.ipc.open_stream(mapped))
-        return _collect(path, pieces, rows, {}, progress, 0)
+            return _collect(path, iter([feather.read_table(str(path))]), rows, {}, progress, 0)
+        check_stream(path)
+        mapped.seek(8 if head[:6] == b"ARROW1" else 0)  # what is between the marks of an Arrow file is a stream
+        stream = arrow.ipc.open_stream(mapped)
+        return _collect(path, iter(stream), rows, {}, progress, 0, stream.schema)
+
+
+def check_stream(path: Path) -> None:
+    """Refuse an Arrow file or stream that unpacks to more than a file may take, by the sizes in its messages."""
+    size = path.stat().st_size
+    check_unpacked(path, size, size if size == 0 else max(size, unpacked_size(path)))
 
 
 def _parquet(path: Path, rows: int | None, progress: Progress) -> Columns:
     import pyarrow.parquet as parquet
 
+    facts = _checked_parquet(path, rows)
+    with parquet.ParquetFile(path, read_dictionary=facts.texts) as held:
+        pieces = held.iter_batches(batch_size=facts.at_once if rows is None else max(1, min(facts.at_once, rows)))
+        return _collect(path, pieces, rows, {}, progress, held.metadata.num_rows, facts.schema)
+
+
+def look_at_parquet(path: Path) -> tuple[int, list[str]]:
+    """How many rows a Parquet file has, and its columns, by its footer."""
+    _pyarrow(path)
+    import pyarrow.parquet as parquet
+
     with parquet.ParquetFile(path) as held:
-        facts = held.metadata
-        unpacked = sum(facts.row_group(k).total_byte_size for k in range(facts.num_row_groups))
-        if unpacked > MOST_BYTES or facts.num_rows > MOST_BYTES // 8:
-            raise unusable(
-                f"{path} unpacks to {unpacked / 2**30:.1f} GiB ({facts.num_rows} rows); expected at most "
-                f"{MOST_BYTES / 2**30:.0f} GiB. Leave out columns that are not needed"
-            )
-        pieces = held.iter_batches(batch_size=CHUNK if rows is None else min(CHUNK, rows))
-        return _collect(path, pieces, rows, {}, progress, facts.num_rows, held.schema_arrow)
+        return int(held.metadata.num_rows), list(held.schema_arrow.names)
+
+
+@dataclass(frozen=True)
+class _ParquetFacts:
+    schema: Any
+    texts: list[str]
+    """Columns of texts, which are read as dictionaries: a text that repeats is unpacked once."""
+    at_once: int
+    """Rows that are read at a time."""
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse a Parquet file that is damaged, or whose texts do not fit into memory each as often as it occurs."""
+    _pyarrow(path)
+    import pyarrow.parquet as parquet
+
+    facts = _checked_parquet(path)
+    with parquet.ParquetFile(path, read_dictionary=facts.texts) as held:
+        for _ in _small(path, held.iter_batches(batch_size=facts.at_once)):
+            pass
+
+
+def _checked_parquet(path: Path, rows: int | None = None) -> _ParquetFacts:
+    """Facts of a Parquet file that fits into memory, by its footer: unpacked pages, and a cell a row and column."""
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetFile(path) as held:
+        facts, schema = held.metadata, held.schema_arrow
+        groups = [facts.row_group(k) for k in range(facts.num_row_groups)]
+        if sum(group.num_rows for group in groups) != facts.num_rows or facts.num_rows < 0:
+            raise unusable(f"{path} has {facts.num_rows} rows by its footer and others in its parts; write it again")
+        parts = [group.column(j) for group in groups for j in range(group.num_columns)]
+        check_memory(path, max((part.total_uncompressed_size for part in parts), default=0), "a column")
+        values = sum(max(0, part.num_values) for part in parts)
+        check_memory(path, values * _NUMBER if rows is None else 0, f"{values} values")
+        check_names(path, list(schema.names))
+        if rows is None:
+            n_columns = len(schema.names)
+            check_memory(path, facts.num_rows * n_columns * _CELL, f"{facts.num_rows} rows of {n_columns} columns")
+        texts = [part.path_in_schema for part in parts if part.physical_type == "BYTE_ARRAY"]
+        few = any("DELTA_BYTE_ARRAY" in part.encodings for part in parts)  # texts may share beginnings of any length
+        at_once = _FEW if few else max(1, min(CHUNK, _CELLS // max(1, len(schema.names))))
+        return _ParquetFacts(schema, list(dict.fromkeys(texts)), at_once)
+
+
+def read_typed(path: Path) -> pd.DataFrame:
+    """A Parquet file as a frame with numbers as numbers: columns of numbers or truth values without gaps have NumPy's types,
+    all others are objects: Python's numbers and texts, None where a value is missing, and texts of everything else, as
+    `read_arrow_file` has them."""
+    arrow = _pyarrow(path)
+    import pyarrow.parquet as parquet
+    import pyarrow.types as types
+
+    facts = _checked_parquet(path)
+    schema = facts.schema
+    held: dict[str, list[Any]] = {name: [] for name in schema.names}
+    plain: dict[str, bool] = {}
+    with parquet.ParquetFile(path, read_dictionary=facts.texts) as file:
+        for piece in _small(path, file.iter_batches(batch_size=facts.at_once)):
+            for name, column in zip(schema.names, piece.columns, strict=True):
+                kind = column.type
+                number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+                plain[name] = plain.get(name, True) and number and column.null_count == 0
+                if plain[name]:
+                    held[name].append(column.to_numpy(zero_copy_only=False))
+                else:
+                    exact = number or types.is_decimal(kind)
+                    held[name].append(_objects(column.to_pylist() if exact else _texts(column, None)))
+    columns = {}
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if not held[name]:
+            columns[name] = np.empty(0, kind.to_pandas_dtype() if arrow.types.is_primitive(kind) else object)
+        else:
+            columns[name] = np.concatenate([one if plain[name] else one.astype(object) for one in held[name]])
+    return pd.DataFrame(columns)
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
 
 
 def read_dataset(folder: Path, rows: int | None, progress: Progress) -> Columns:
@@ -68,7 +168,7 @@ def read_dataset(folder: Path, rows: int | None, progress: Progress) -> Columns:
             f"{folder}: reading a folder of datasets needs the library; pip install 'labelchef[datasets]'",
             code="datasets",
         ) from None
-    _check_files(folder)
+    check_dataset(folder)
     held = datasets.load_from_disk(str(folder))
     if not isinstance(held, datasets.Dataset):
         raise unusable(f"{folder} holds several splits; name one as {folder}#train")
@@ -83,8 +183,8 @@ def read_dataset(folder: Path, rows: int | None, progress: Progress) -> Columns:
     return _collect(folder, pieces, rows, names, progress, len(held), held.data.schema)
 
 
-def _check_files(folder: Path) -> None:
-    """Refuse a folder whose list of files names any outside of it."""
+def check_dataset(folder: Path) -> None:
+    """Refuse a folder whose list of files names any outside of it, or one that unpacks to too much."""
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     listed = [*(state.get("_data_files") or ()), *(state.get("_indices_files") or ())]
     names = [str(one["filename"]) for one in listed]
@@ -93,6 +193,9 @@ def _check_files(folder: Path) -> None:
         raise unusable(
             f"{folder}: state.json names the file {outside!r}; expected files in the folder. Save the data set again"
         )
+    for name in names:
+        if (folder / name).is_file():
+            check_stream(folder / name)
 
 
 def _collect(
@@ -110,9 +213,8 @@ def _collect(
     left_out: set[str] = set()
     done = 0
     names = [] if schema is None else list(schema.names)
-    for piece in pieces:
+    for piece in _small(path, pieces):
         names = list(piece.schema.names)
-        check_names(path, names)
         columns: dict[str, Any] = {}
         for name, column in zip(names, piece.columns, strict=True):
             if _is_binary(column.type):
@@ -147,12 +249,81 @@ def _collect(
     return frame.drop(columns=list(whole)), {k: v if rows is None else v[:rows] for k, v in whole.items()}, findings
 
 
+def _small(path: Path, pieces: Iterator[Any]) -> Iterator[Any]:
+    """Pieces that are checked, and small enough to be turned into texts at once."""
+    done = needed = 0
+    for piece in pieces:
+        check_names(path, list(piece.schema.names))
+        piece.validate(full=True)  # offsets of a damaged file may lead anywhere
+        n, width = piece.num_rows, len(piece.schema.names)
+        texts = sum(_text_bytes(column) for column in piece.columns)
+        done, needed = done + n, needed + texts
+        check_memory(path, needed, f"{done} rows of {width} columns")
+        at_once = max(1, min(CHUNK, _CELLS // max(1, width), n * _TEXT_AT_ONCE // max(1, texts)))
+        if n <= at_once:
+            yield piece
+        else:
+            yield from (piece.slice(start, at_once) for start in range(0, n, at_once))
+
+
 def _is_binary(kind: Any) -> bool:
     import pyarrow.types as types
 
     if types.is_struct(kind):
         return any(_is_binary(kind.field(k).type) for k in range(kind.num_fields))
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _text_bytes(column: Any) -> int:
+    """Bytes of a column as texts: each text as often as it occurs, and `_CELL` for everything else."""
+    import pyarrow.compute as compute
+    import pyarrow.types as types
+
+    kind = column.type
+    if hasattr(kind, "storage_type"):
+        chunks = column.chunks if hasattr(column, "chunks") else [column]
+        return sum(_text_bytes(one.storage) for one in chunks)
+    if types.is_dictionary(kind):
+        chunks = column.chunks if hasattr(column, "chunks") else [column]
+        return sum(_repeated_bytes(one) for one in chunks)
+    if _is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or types.is_string_view(kind):
+        return _CELL * len(column) + int(compute.sum(compute.binary_length(column)).as_py() or 0)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inside = int(compute.sum(compute.list_value_length(column)).as_py() or 0)
+        check_memory("a column", inside * _NUMBER, f"{inside} values in lists")
+        nested = not (types.is_primitive(kind.value_type) and not types.is_fixed_size_list(kind.value_type))
+        return _CELL * len(column) + (_text_bytes(compute.list_flatten(column)) if nested else _NUMBER * inside)
+    if types.is_struct(kind):
+        return _CELL * len(column) + sum(_text_bytes(part) for part in column.flatten())
+    if types.is_primitive(kind) or types.is_null(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
+        return _CELL * len(column)
+    if types.is_map(kind):
+        return _CELL * len(column) + _text_bytes(compute.list_flatten(column.cast(_map_as_list(kind))))
+    raise InvalidInputError(f"a column has the type {kind}, which is not read; save it as text or numbers", code="file")
+
+
+def _map_as_list(kind: Any) -> Any:
+    import pyarrow as arrow
+
+    return arrow.list_(arrow.struct([arrow.field("key", kind.key_type, False), arrow.field("value", kind.item_type)]))
+
+
+def _repeated_bytes(column: Any) -> int:
+    """Of a dictionary column: the bytes of the text of each row."""
+    import pyarrow.compute as compute
+
+    if not len(column.dictionary):
+        return _CELL * len(column)
+    if not _is_text(column.type.value_type):
+        return _CELL * len(column) + len(column) * (_text_bytes(column.dictionary) // len(column.dictionary))
+    sizes = compute.binary_length(column.dictionary)
+    return _CELL * len(column) + int(compute.sum(compute.take(sizes, column.indices)).as_py() or 0)
 
 
 def _vectors(column: Any) -> NDArray[Any] | None:

@@ -31,8 +31,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.domain.errors import InvalidInputError, LabelchefError
+from labelchef.domain.errors import InvalidInputError, LabelchefError, TooLargeError
 from labelchef.domain.intake import Finding, Progress, Severity, no_progress
+from labelchef.domain.limits import check_memory
+from labelchef.domain.npy import Header, check_lengths, npz_headers, read_npy, read_npz
 from labelchef.io.formulas import as_written, is_guarded
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".tab")
@@ -53,6 +55,21 @@ NAMELESS = "row number"
 CHUNK = 50_000
 """Rows that are turned into a frame at a time."""
 _LONGEST_FIELD = 1 << 26
+_LONGEST_LINE = 1 << 26
+"""Characters of a line of a text file: what is read at once."""
+_CELLS = 1 << 21
+"""Cells of a table that are turned into a frame at a time, where rows have many."""
+_TEXT_AT_ONCE = 1 << 24
+"""Characters of JSON lines that are turned into a frame at a time."""
+_CELL_BYTES = 9
+"""Of an empty cell in memory: where it begins, and whether it is there."""
+_TEXT_CELL = 60
+"""Of a short text while a table is made."""
+_SPARSEST = 200
+"""Cells of a table of records for a value, at most."""
+_LONG = 1 << 20
+_JSON_BYTES = 120
+"""Of a value that is decoded from JSON."""
 _NO_LIMIT = 1 << 62
 _SPLITS = (
     "train",
@@ -215,7 +232,8 @@ def text_of(value: Any) -> str | None:
 def _float_text(value: Any) -> str | None:
     if math.isnan(value):
         return None
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else str(value)
+    wide = float(value)  # 1e16 does not fit into half precision
+    return str(int(wide)) if wide.is_integer() and abs(wide) < 1e16 else str(value)
 
 
 def frame_of(columns: Mapping[str, Sequence[str | None]]) -> pd.DataFrame:
@@ -240,7 +258,7 @@ def read_csv(
     path: Path, *, rows: int | None = None, unguard: bool = False, progress: Progress = no_progress
 ) -> tuple[pd.DataFrame, tuple[Finding, ...]]:
     """A CSV or TSV as text, cells that are empty missing; with `unguard`, formulas that were made harmless are as before."""
-    size = check_size(path, MOST_BYTES, "Leave out columns that are not needed, or give it in several files")
+    size = _size_of_text(path)
     if size == 0:
         raise unusable(f"{path} is empty; expected a first line that names the columns")
     encoding, findings = _encoding(path)
@@ -259,9 +277,10 @@ def _csv_frame(
     path: Path, encoding: str, delimiter: str, quoting: Any, rows: int | None, size: int, progress: Progress
 ) -> pd.DataFrame:
     with path.open("rb") as binary, io.TextIOWrapper(binary, encoding=encoding, newline="") as stream:
-        lines = csv.reader(stream, delimiter=delimiter, quoting=quoting, strict=True)
+        lines = csv.reader(_bounded(path, stream), delimiter=delimiter, quoting=quoting, strict=True)
         names = _header(path, next((fields for fields in lines if fields), []))
         expected, batch, chunks, n_rows = len(names), [], [], 0
+        at_once = max(1, min(CHUNK, _CELLS // expected))
         for fields in lines:
             if not fields:
                 continue
@@ -274,7 +293,8 @@ def _csv_frame(
             n_rows += 1
             if rows is not None and n_rows >= rows:
                 break
-            if len(batch) >= CHUNK:
+            if len(batch) >= at_once:
+                check_memory(path, n_rows * expected * _CELL_BYTES, f"{n_rows} rows of {expected} columns")
                 chunks.append(_text_frame(path, names, batch))
                 batch = []
                 progress(f"reading {path.name}", min(binary.tell(), size), size)
@@ -282,6 +302,24 @@ def _csv_frame(
         chunks.append(_text_frame(path, names, batch))
     progress(f"reading {path.name}", size, size)
     return chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
+
+
+def _bounded(path: Path, stream: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text file, none longer than what is read at once."""
+    while line := stream.readline(_LONGEST_LINE + 1):
+        if len(line) > _LONGEST_LINE:
+            raise TooLargeError(
+                f"{path} has a line of more than {_LONGEST_LINE >> 20} million characters; expected a row a line. Is it a text "
+                "file, and is a quote missing?"
+            )
+        yield line
+
+
+def _size_of_text(path: Path) -> int:
+    """The size of a text file, whose content takes about as much memory."""
+    size = check_size(path, MOST_BYTES, "Leave out columns that are not needed, or give it in several files")
+    check_memory(path, size, "text")
+    return size
 
 
 def _text_frame(path: Path, names: list[str], batch: list[list[str]]) -> pd.DataFrame:
@@ -295,6 +333,8 @@ def _text_frame(path: Path, names: list[str], batch: list[list[str]]) -> pd.Data
 
 
 def _header(path: Path, fields: list[str]) -> list[str]:
+    if len(fields) > MOST_COLUMNS:
+        raise unusable(f"{path} has {len(fields)} columns; expected at most {MOST_COLUMNS}. Is the delimiter right?")
     names = [name if name.strip() else (f"column {k + 1}" if k else NAMELESS) for k, name in enumerate(fields)]
     if not names:
         raise unusable(f"{path} is empty; expected a first line that names the columns")
@@ -489,18 +529,20 @@ def json_records(
     path: Path, *, rows: int | None = None, verbatim: bool = True, progress: Progress = no_progress
 ) -> Iterator[dict[str, Any]]:
     """The records of a JSON-lines file, numbers as they are written there if `verbatim`; other lines are refused."""
-    size = check_size(path, MOST_BYTES, "Give it in several files")
+    size = _size_of_text(path)
     encoding, _ = _encoding(path)
     n_rows = 0
     with path.open("rb") as binary, io.TextIOWrapper(binary, encoding=encoding) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(_bounded(path, stream), 1):
             if not line.strip():
                 continue
             if rows is not None and n_rows >= rows:
                 return
+            if len(line) > _LONG:
+                check_memory(f"{path}, line {number}", _JSON_BYTES * sum(map(line.count, ",{[:")), "nested JSON")
             try:
                 record = _decode(line, verbatim)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise unusable(f"{path}, line {number} is no JSON: {error}. The file may be cut off") from None
             if not isinstance(record, dict):
                 raise unusable(f'{path}, line {number} is no record; expected {{"column": value, …}} on each line')
@@ -517,11 +559,12 @@ def _read_json(source: _Source) -> Table:
         frame, vectors = _records_frame(path, json_records(path, rows=source.rows, progress=source.progress))
         return _finished(source, frame, vectors=vectors, findings=findings)
     check_size(path, MOST_BYTES_AT_ONCE, "Write it as .jsonl, a record a line, which is read in pieces")
+    check_memory(path, _json_bytes(path), "nested JSON")
     encoding, findings = _encoding(path)
     text = path.read_text(encoding=encoding)
     try:
         data = _decode(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if text.lstrip().startswith("{") and "Extra data" in str(error):  # JSON lines by another name
             frame, vectors = _records_frame(path, json_records(path, rows=source.rows, progress=source.progress))
             return _finished(source, frame, vectors=vectors, findings=findings)
@@ -530,6 +573,15 @@ def _read_json(source: _Source) -> Table:
     if source.rows is not None:
         vectors = {name: values[: source.rows] for name, values in vectors.items()}
     return _finished(source, frame, vectors=vectors, findings=findings)
+
+
+def _json_bytes(path: Path) -> int:
+    """What a JSON file takes in memory once it is decoded, by the values in it: each ends before a comma or a bracket."""
+    values = 0
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            values += sum(piece.count(sign) for sign in (b",", b"{", b"[", b":"))
+    return path.stat().st_size + _JSON_BYTES * values
 
 
 def _as_records(path: Path, data: Any) -> list[dict[str, Any]]:
@@ -558,40 +610,57 @@ def _as_records(path: Path, data: Any) -> list[dict[str, Any]]:
 def _records_frame(path: Path, records: Iterable[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, NDArray[Any]]]:
     names: dict[str, None] = {}
     chunks: list[pd.DataFrame] = []
-    lists: dict[str, list[Any]] = {}
+    lists: dict[str, list[NDArray[Any]]] = {}
     batch: list[dict[str, Any]] = []
-    n_rows = 0
+    n_rows = n_values = in_batch = 0
 
     def settle() -> None:
         for record in batch:
             names.update(dict.fromkeys(record))
         if len(names) > MOST_COLUMNS:
             raise unusable(f"{path} has more than {MOST_COLUMNS} columns; expected records with the same few names")
+        cells = n_rows * len(names)
+        if cells > _CELLS and cells > _SPARSEST * n_values:
+            raise TooLargeError(
+                f"{path} has {len(names)} different names in {n_rows} records with {n_values} values; as a table it would be "
+                "empty almost everywhere. Expected records with the same few names"
+            )
+        check_memory(path, cells * _CELL_BYTES, f"{n_rows} records with {len(names)} names")
         chunks.append(_settle(batch, names, lists, n_rows - len(batch)))
         batch.clear()
 
     for record in records:
         batch.append(record)
         n_rows += 1
-        if len(batch) >= CHUNK:
+        n_values += len(record)
+        in_batch += _weight(record)
+        if len(batch) >= CHUNK or in_batch >= _TEXT_AT_ONCE:
             settle()
+            in_batch = 0
     if batch or not chunks:
         settle()
     frame = pd.concat(chunks, ignore_index=True) if len(chunks) > 1 else chunks[0]
-    vectors = {name: held for name, values in lists.items() if (held := as_vectors(values)) is not None}
+    vectors = {name: np.concatenate(held) for name, held in lists.items()}
     return frame.drop(columns=list(vectors)), vectors
 
 
+def _weight(record: Mapping[str, Any]) -> int:
+    """About as many characters as it has, and no fewer than its values."""
+    return sum(len(value) if isinstance(value, str | list | dict) else 1 for value in record.values()) + len(record)
+
+
 def _settle(
-    batch: list[dict[str, Any]], names: Mapping[str, None], lists: dict[str, list[Any]], before: int
+    batch: list[dict[str, Any]], names: Mapping[str, None], lists: dict[str, list[NDArray[Any]]], before: int
 ) -> pd.DataFrame:
-    """Text columns of some records; columns that have held only lists so far are kept in `lists` too."""
+    """Text columns of some records; columns that have held only equally long lists of numbers are kept in `lists` too."""
     columns: dict[str, list[str | None]] = {}
     for name in names:
         values = [record.get(name) for record in batch]
         columns[name] = [text_of(value) for value in values]
-        if all(isinstance(value, list) for value in values) and (name in lists or before == 0) and values:
-            lists.setdefault(name, []).extend(values)
+        is_list = all(isinstance(value, list) for value in values) and (name in lists or before == 0)
+        held = as_vectors(values) if is_list else None
+        if held is not None and all(held.shape[1] == one.shape[1] for one in lists.get(name, ())):
+            lists.setdefault(name, []).append(held)
         else:
             lists.pop(name, None)
     return frame_of(columns) if columns else pd.DataFrame(index=range(len(batch)))
@@ -684,33 +753,28 @@ def _read_arrays(source: _Source) -> Table:
     path = source.path
     check_size(path, MOST_BYTES, "Give half precision, or fewer columns")
     if path.suffix.lower() == ".npy":
-        return _arrays_table(source, {"values": np.load(path, mmap_mode="r", allow_pickle=False)})
-    _check_archive(path)
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-        if "format" in archive.files and "data" in archive.files:
-            from scipy.sparse import load_npz
-
-            matrix = load_npz(path)
-            if hasattr(matrix, "check_format"):
-                matrix.check_format(full_check=True)
-            if math.prod(matrix.shape) * 8 > MOST_BYTES_AT_ONCE:
-                raise unusable(
-                    f"{path} holds a sparse matrix {matrix.shape}, too large as a table; give a long table of votes"
-                )
-            stored = matrix.toarray()  # SciPy's files of votes hold class id + 1, and nothing where there is no vote
-            held = {"votes": stored - 1 if stored.dtype.kind in "iu" else stored}
-        else:
-            held = {name: archive[name] for name in archive.files}
-    return _arrays_table(source, held)
+        return _arrays_table(source, {"values": read_npy(path)})
+    headers = npz_headers(path)
+    if {"format", "data"} <= set(headers):
+        matrix = read_sparse(path)
+        check_memory(path, math.prod(matrix.shape) * 8, f"a sparse matrix {matrix.shape}, which is a table here")
+        stored = matrix.toarray()  # SciPy's files of votes hold class id + 1, and nothing where there is no vote
+        return _arrays_table(source, {"votes": stored - 1 if stored.dtype.kind in "iu" else stored})
+    _check_arrays(source, {name: header for name, header in headers.items() if name not in _COLUMN_NAMES})
+    return _arrays_table(source, read_npz(path))
 
 
-def _check_archive(path: Path) -> None:
-    import zipfile
+def read_sparse(path: Path) -> Any:
+    """A matrix that `scipy.sparse.save_npz` wrote, with indices that are inside of it."""
+    from scipy.sparse import load_npz
 
-    with zipfile.ZipFile(path) as archive:
-        total = sum(entry.file_size for entry in archive.infolist())
-    if total > MOST_BYTES:
-        raise unusable(f"{path} unpacks to {total / 2**30:.1f} GiB; expected at most {MOST_BYTES / 2**30:.0f} GiB")
+    npz_headers(path)  # sizes and types, before SciPy reads anything
+    matrix = load_npz(path)
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)  # a file may hold anything; what is read later relies on the format
+    elif not hasattr(matrix, "row"):
+        raise unusable(f"{path} holds a sparse matrix of the format {matrix.format!r}; expected csr, csc or coo")
+    return matrix
 
 
 _COLUMN_NAMES = ("names", "sources", "columns", "lf_names")
@@ -719,18 +783,7 @@ _COLUMN_NAMES = ("names", "sources", "columns", "lf_names")
 def _arrays_table(source: _Source, held: Mapping[str, NDArray[Any]]) -> Table:
     """Arrays with a row each: (n, d) are vectors, (n,) are columns; one of names may name the columns of an array of votes."""
     tall = {name: values for name, values in held.items() if name not in _COLUMN_NAMES}
-    if not tall:
-        raise unusable(f"{source.path} holds the arrays {list(held)}; expected numbers (rows, columns)")
-    for name, values in tall.items():
-        if values.ndim not in (1, 2) or values.dtype.kind not in "biufUS":
-            raise unusable(
-                f"{source.path}: array {name!r} has shape {values.shape} and type {values.dtype}; expected "
-                "numbers (rows, columns) "
-                "or one value a row"
-            )
-    lengths = {name: len(values) for name, values in tall.items()}
-    if len(set(lengths.values())) > 1:
-        raise unusable(f"{source.path} holds arrays of different lengths {lengths}; expected a row each, in one order")
+    lengths = _check_arrays(source, tall)
     cut = slice(source.rows)
     labels = next((held[name] for name in _COLUMN_NAMES if name in held), None)
     columns: dict[str, list[str | None]] = {}
@@ -746,6 +799,26 @@ def _arrays_table(source: _Source, held: Mapping[str, NDArray[Any]]) -> Table:
     n_rows = min(next(iter(lengths.values())), source.rows or _NO_LIMIT)
     frame = frame_of(columns) if columns else pd.DataFrame(index=range(n_rows))
     return _finished(source, frame, vectors=vectors)
+
+
+def _check_arrays(source: _Source, tall: Mapping[str, Header | NDArray[Any]]) -> dict[str, int]:
+    """How long the arrays are, of arrays or of their headers; refused if they are no columns of one table."""
+    if not tall:
+        raise unusable(f"{source.path} holds no array of values; expected numbers (rows, columns)")
+    for name, values in tall.items():
+        if len(values.shape) not in (1, 2) or values.dtype.kind not in "biufUS":
+            raise unusable(
+                f"{source.path}: array {name!r} has shape {values.shape} and type {values.dtype}; expected "
+                "numbers (rows, columns) or one value a row"
+            )
+        if (
+            len(values.shape) == 1 or values.dtype.kind in "US"
+        ) and source.rows is None:  # these become texts, cell by cell
+            cells = math.prod(values.shape)
+            check_memory(source.path, cells * _TEXT_CELL, f"{cells} values to be read as text")
+    lengths = {name: values.shape[0] for name, values in tall.items()}
+    check_lengths(str(source.path), lengths)
+    return lengths
 
 
 def _array_columns(

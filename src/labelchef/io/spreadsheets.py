@@ -14,9 +14,9 @@ from typing import IO, Any
 import pandas as pd
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.limits import check_memory, check_unpacked
 from labelchef.io.formats import (
     CHUNK,
-    MOST_BYTES,
     MOST_BYTES_AT_ONCE,
     NAMELESS,
     check_names,
@@ -35,11 +35,7 @@ def read_sheet(path: Path, sheet: str | None, rows: int | None) -> pd.DataFrame:
     check_size(path, MOST_BYTES_AT_ONCE, "Save it as CSV, which is read in pieces")
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-        if unpacked > MOST_BYTES:
-            raise unusable(
-                f"{path} unpacks to {unpacked / 2**30:.1f} GiB; expected at most {MOST_BYTES / 2**30:.0f} GiB"
-            )
+            _check_book(path, archive)
     lines = _lines(path, sheet)
     header = next((line for line in lines if any(cell is not None for cell in line)), None)
     if header is None:
@@ -71,6 +67,121 @@ def read_sheet(path: Path, sheet: str | None, rows: int | None) -> pd.DataFrame:
             break
     chunks.append(_frame(names, batch))
     return pd.concat(chunks, ignore_index=True)
+
+
+def _check_book(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse a book that does not fit into memory. Sheets are read as whole rectangles, so that two cells may need any size."""
+    entries = archive.infolist()
+    check_unpacked(path, sum(one.compress_size for one in entries), sum(one.file_size for one in entries))
+    for entry in entries:
+        name = entry.filename.lower()
+        if name.startswith("xl/worksheets/") and name.endswith(".xml"):
+            n_rows, n_columns = _extent_of_xml(archive, entry)
+        elif name.startswith("xl/worksheets/") and name.endswith(".bin"):
+            n_rows, n_columns = _extent_of_binary(archive, entry)
+        elif name == "content.xml":
+            n_rows, n_columns = _extent_of_ods(archive, entry)
+        else:
+            continue
+        check_memory(path, n_rows * n_columns * _CELL, f"a sheet that reaches to row {n_rows} and column {n_columns}")
+
+
+_CELL = 32
+_REFERENCE = re.compile(
+    rb"""[\s]r\s*=\s*["']\$?([A-Za-z]{0,4})\$?(\d{0,8})["']|<[\w:]*\bc(?=[\s/>])|<[\w:]*\brow(?=[\s/>])"""
+)
+_TAG = re.compile(rb"<(/?)(?:table:)?(table-row|table-cell|covered-table-cell|table)\b([^>]*)>")
+_REPEATED = re.compile(rb"""number-(rows|columns)-repeated\s*=\s*["'](\d{1,12})["']""")
+_OVERLAP = 1 << 16
+
+
+def _pieces(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, end: bytes) -> Iterator[bytes]:
+    """An entry in pieces that end with `end`, so that no tag is cut."""
+    with archive.open(entry) as stream:
+        rest = b""
+        while piece := stream.read(1 << 20):
+            held = rest + piece
+            cut = held.rfind(end) + 1
+            rest = held[cut:]
+            if len(rest) > _OVERLAP << 8:
+                raise unusable(f"{entry.filename} of the book is damaged; save it again")
+            yield held[:cut]
+        yield rest
+
+
+def _extent_of_xml(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, int]:
+    """The last row and column that a sheet names or counts."""
+    last_row = last_column = row = column = 0
+    for piece in _pieces(archive, entry, b">"):
+        for found in _REFERENCE.finditer(piece):
+            if found[1] is None:  # a row or cell; those that do not name their place stand behind the one before
+                if found[0].endswith(b"row"):
+                    row, column = row + 1, 0
+                else:
+                    column += 1
+            else:
+                row = int(found[2]) if found[2] else row
+                column = _column_number(found[1]) if found[1] else column
+            last_row, last_column = max(last_row, row), max(last_column, column)
+    return last_row, last_column
+
+
+def _column_number(letters: bytes) -> int:
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + letter - 64
+    return number
+
+
+def _extent_of_binary(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, int]:
+    """Of a sheet of .xlsb: records of (type, length, content); type 0 begins a row, 1 to 11 are cells with their column."""
+    last_row = last_column = 0
+    with archive.open(entry) as stream:
+        content = stream.read()
+    at = 0
+    while at < len(content):
+        kind, at = _variable(content, at, 2)
+        length, at = _variable(content, at, 4)
+        if kind <= 11 and length >= 4 and at + 4 <= len(content):
+            number = int.from_bytes(content[at : at + 4], "little") + 1
+            if kind == 0:
+                last_row = max(last_row, number)
+            else:
+                last_column = max(last_column, number)
+        at += length
+    return last_row, last_column
+
+
+def _variable(content: bytes, at: int, most: int) -> tuple[int, int]:
+    number = 0
+    for k in range(most):
+        if at >= len(content):
+            break
+        number |= (content[at] & 0x7F) << (7 * k)
+        at += 1
+        if content[at - 1] < 0x80:
+            break
+    return number, at
+
+
+def _extent_of_ods(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, int]:
+    """Of the largest sheet; empty cells and rows behind the last value do not count, however often they repeat."""
+    best = (0, 0)
+    last_row = last_column = row = column = times = 0
+    for piece in _pieces(archive, entry, b">"):
+        for found in _TAG.finditer(piece):
+            closing, kind = bool(found[1]), found[2]
+            repeated = {which: int(n) for which, n in _REPEATED.findall(found[3])}
+            if kind == b"table" and not closing:
+                last_row = last_column = row = column = times = 0
+            elif kind == b"table-row" and not closing:
+                row, column, times = row + times, 0, max(1, repeated.get(b"rows", 1))
+            elif not closing:
+                column += max(1, repeated.get(b"columns", 1))
+                if b"value" in found[3] or not found[3].rstrip().endswith(b"/"):
+                    last_row, last_column = max(last_row, row + times), max(last_column, column)
+            best = max(best, (last_row, last_column), key=lambda one: one[0] * one[1])
+    return best
 
 
 def _frame(names: list[str], batch: list[list[str | None]]) -> pd.DataFrame:

@@ -13,9 +13,11 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from labelchef.domain.errors import InvalidInputError, MissingExtraError
+from labelchef.domain.errors import InvalidInputError, LabelchefError, MissingExtraError
 from labelchef.domain.files import whole_file
+from labelchef.domain.npy import check_lengths, npy_header, npz_headers, read_npy, read_npz
 from labelchef.io import formats
+from labelchef.io.columnar import look_at_parquet, read_typed
 from labelchef.io.formats import text_of
 from labelchef.io.formulas import as_written, harmless
 from labelchef.io.spreadsheets import write_sheet
@@ -23,6 +25,8 @@ from labelchef.io.spreadsheets import write_sheet
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
+IMPORT_SUFFIXES = formats.CSV_SUFFIXES + formats.JSON_SUFFIXES + formats.ARROW_SUFFIXES + formats.EXCEL_SUFFIXES
+"""Of tables of votes that are imported: whatever is exported comes back."""
 VOTE_SUFFIXES = (".csv", ".parquet", ".npy", ".npz", ".jsonl")
 
 _NO_LABEL = ("", "-1")
@@ -48,7 +52,7 @@ def read_weak_labels(path: Path) -> pd.DataFrame:
 
 def read_labels(path: Path, what: str) -> list[str | None]:
     """One label a sample as text, None for none (-1 or empty); from a flat array, or a table's column 'label'."""
-    data = _read(path, what, TABLE_SUFFIXES, as_text=True)
+    data = _read(path, what, TABLE_SUFFIXES, text=True)
     if isinstance(data, pd.DataFrame):
         if "label" not in data.columns:
             raise _unusable(
@@ -69,12 +73,17 @@ def read_source_votes(path: Path, what: str) -> Any:
     A table is long if it has the columns item, source and label, else wide. An .npz holds a SciPy sparse matrix, or an array
     `votes` (samples, sources) or `soft` (samples, sources, classes), and may hold the names of the sources as `sources`.
     """
-    data = _read(path, what, VOTE_SUFFIXES, as_text=True, archive=_read_votes_archive)
-    if isinstance(data, pd.DataFrame):
-        return pd.DataFrame({str(name): _as_answers(data[name].to_numpy()) for name in data.columns})
-    if isinstance(data, dict):
-        return {name: _as_answers(column) for name, column in data.items()}
-    return _as_answers(data)
+    data = _read(path, what, VOTE_SUFFIXES, archive=_read_votes_archive, csv_text=True)
+    try:
+        if isinstance(data, pd.DataFrame):
+            return pd.DataFrame({str(name): _as_answers(data[name].to_numpy()) for name in data.columns})
+        if isinstance(data, dict):
+            return {name: _as_answers(column) for name, column in data.items()}
+        return _as_answers(data)
+    except TypeError:  # lists and records cannot be compared
+        raise _unusable(
+            f"{what}: {path} holds lists or records; expected a class a source and sample, or nothing for no vote"
+        ) from None
 
 
 def _as_answers(values: Any) -> Any:
@@ -87,10 +96,12 @@ def _as_answers(values: Any) -> Any:
 
 
 def _read_votes_archive(path: Path) -> Any:
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-        if "format" in archive.files:
-            return _read_sparse(path)
-        held = {name: archive[name] for name in archive.files}
+    headers = npz_headers(path)
+    if "format" in headers:
+        return formats.read_sparse(path)
+    tall = {name: one.shape[0] for name, one in headers.items() if name != "sources" and one.shape}
+    check_lengths(str(path), tall)
+    held = read_npz(path)
     names = held.pop("sources", None)
     for name in _ID_ARRAYS:
         held.pop(name, None)
@@ -109,18 +120,9 @@ def _read_votes_archive(path: Path) -> Any:
     return {str(name): data[:, j] for j, name in enumerate(names.tolist())}
 
 
-def _read_sparse(path: Path) -> Any:
-    from scipy.sparse import load_npz
-
-    matrix = load_npz(path)
-    if hasattr(matrix, "check_format"):
-        matrix.check_format(full_check=True)  # a file may hold anything; what is read later relies on the format
-    return matrix
-
-
 def _read_vote_table(path: Path, code: str, *, alone: str | None = None) -> pd.DataFrame:
     """The table; with `alone`, labels without an annotator are of the person called so, and `id` may stand for `item`."""
-    data: pd.DataFrame = _read(path, "votes", ITEM_SUFFIXES, as_text=True)
+    data: pd.DataFrame = _read(path, "votes", IMPORT_SUFFIXES, text=True)
     if alone is not None:
         data = data if "item" in data.columns else data.rename(columns={"id": "item"})
         data = data if {"annotator", "source"} & set(data.columns) else data.assign(annotator=alone)
@@ -167,9 +169,11 @@ class VoteLine:
 
 def read_vote_lines(path: Path) -> list[VoteLine]:
     """Votes with items by their keys, each with its line; label None means ambiguous."""
-    data, first = _read_vote_table(path, "votes", alone=ALONE), 1
-    if path.suffix.lower() == ".csv":
-        data, first = data.map(as_written), 2
+    data = _read_vote_table(path, "votes", alone=ALONE)
+    suffix = path.suffix.lower()
+    if suffix in formats.CSV_SUFFIXES:
+        data = data.map(as_written)
+    first = 2 if suffix in formats.CSV_SUFFIXES + formats.EXCEL_SUFFIXES else 1
     texts = data.reindex(columns=["item", "annotator", "label", "note"]).map(_text).to_numpy()
     return [
         VoteLine(first + k, item, annotator, None if label in _NO_LABEL else label, note or None)
@@ -179,10 +183,12 @@ def read_vote_lines(path: Path) -> list[VoteLine]:
 
 def read_items(path: Path, what: str) -> pd.DataFrame:
     """What people see of each sample: columns id, text and image where there are such, every other one a field."""
-    data: pd.DataFrame = _read(path, what, ITEM_SUFFIXES, as_text=True)
+    data: pd.DataFrame = _read(path, what, ITEM_SUFFIXES, csv_text=True)
     data.columns = pd.Index([str(column) for column in data.columns])
     if data.columns.has_duplicates:
         raise _unusable(f"{what}: {path} names a column twice; expected distinct names")
+    if "id" in data.columns:
+        data["id"] = pd.Series([text_of(value) or "" for value in data["id"].tolist()], dtype=object)
     return data
 
 
@@ -253,9 +259,11 @@ def read_ids(path: Path) -> list[str] | None:
     """The ids of a file's rows as text: its column 'id', or the array `ids` of an .npz; None if it has neither."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            name = next((one for one in _ID_ARRAYS if one in archive.files), None)
-            return None if name is None else [text_of(value) or "" for value in archive[name].ravel().tolist()]
+        name = next((one for one in _ID_ARRAYS if one in npz_headers(path)), None)
+        if name is None:
+            return None
+        values = read_npz(path, names=[name])[name].ravel()
+        return [text_of(value) or "" for value in values.tolist()]
     if suffix not in ITEM_SUFFIXES or "id" not in formats.read_table(path, rows=1).frame.columns:
         return None
     return [str(key) for key in formats.read_table(path).frame["id"].fillna("").tolist()]
@@ -280,29 +288,29 @@ def _read(
     what: str,
     suffixes: tuple[str, ...],
     *,
-    as_text: bool = False,
+    text: bool = False,
+    csv_text: bool = False,
     archive: Callable[[Path], Any] | None = None,
 ) -> Any:
+    """An array or a frame: with `text`, every cell of a table as text, "" where it is missing; with `csv_text`, those of a CSV,
+    which has no types. Otherwise numbers are numbers."""
     suffix = path.suffix.lower()
     if suffix not in suffixes:
         raise _unusable(f"{what}: {path} ends in {suffix or 'nothing'!r}; expected one of {', '.join(suffixes)}")
     if not path.is_file():
         raise _unusable(f"{what}: there is no file {path}; check the path")
     readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda p: np.load(p, mmap_mode="r", allow_pickle=False),
+        ".npy": read_npy,
         ".npz": archive or _read_npz,
-        ".csv": lambda p: _read_csv(p, as_text),
-        ".parquet": pd.read_parquet,
-        ".jsonl": _read_json_lines,
+        **dict.fromkeys(formats.CSV_SUFFIXES, lambda p: _read_csv(p, text or csv_text)),
+        **dict.fromkeys((".json", ".ndjson", ".feather", ".arrow", *formats.EXCEL_SUFFIXES), _read_text),
+        ".parquet": _read_text if text else read_typed,
+        ".jsonl": _read_text if text else _read_json_lines,
     }
     try:
         return readers[suffix](path)
-    except InvalidInputError:
+    except LabelchefError:
         raise
-    except ImportError:
-        raise MissingExtraError(
-            f"{path}: reading Parquet needs pyarrow; pip install 'labelchef[parquet]'", code="parquet"
-        ) from None
     except Exception as error:  # whatever a reader meets in a file that is not what its name says
         raise _unusable(
             f"{what}: {path} cannot be read as {suffix}: {error}. The file may be cut off or of another format; "
@@ -312,17 +320,32 @@ def _read(
 
 def _read_csv(path: Path, as_text: bool) -> pd.DataFrame:
     """A CSV; as text, 'NA', 'True' and '1.0' stay what they are."""
-    data = formats.read_csv(path)[0].fillna("") if as_text else pd.read_csv(path)
-    numbers = pd.to_numeric(pd.Series(data.columns), errors="coerce").notna()
-    if numbers.all() and not all(str(c).removeprefix("-").isdecimal() for c in data.columns):
-        raise _unusable(
-            f"{path} begins with numbers ({list(data.columns)[:3]}…); expected a first line that names the columns"
-        )
-    if str(data.columns[0]) == formats.NAMELESS or str(data.columns[0]).startswith("Unnamed:"):
+    data = formats.read_csv(path)[0]
+    if str(data.columns[0]) == formats.NAMELESS:
         raise _unusable(
             f"{path} has a first column without a name, as row numbers have; write it without them (index=False)"
         )
-    return data
+    if as_text:
+        return data.fillna("")
+    return pd.DataFrame({name: _numbers(data[name]) for name in data.columns})
+
+
+_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
+"""Words for a missing number, as pandas and R write them."""
+
+
+def _numbers(column: "pd.Series[Any]") -> Any:
+    """A column of numbers or truth values as such, every other one as it is."""
+    held = column.where(~column.isin(_MISSING))
+    try:
+        return pd.to_numeric(held)
+    except (ValueError, TypeError):
+        truths = held.str.lower().map({"true": True, "false": False})
+        return truths.astype(bool) if truths.notna().all() else column
+
+
+def _read_text(path: Path) -> pd.DataFrame:
+    return formats.read_table(path).frame.fillna("")
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:
@@ -371,10 +394,39 @@ _ID_ARRAYS = ("ids", "id")
 
 
 def _read_npz(path: Path) -> Any:
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-        names = [name for name in archive.files if name not in _ID_ARRAYS] or archive.files
-        if len(names) != 1:
-            raise _unusable(
-                f"{path} holds the arrays {archive.files}; expected one and, optionally, 'ids'. Save the wanted one on its own"
-            )
-        return archive[names[0]]
+    headers = npz_headers(path)
+    names = [name for name in headers if name not in _ID_ARRAYS] or list(headers)
+    if len(names) != 1:
+        raise _unusable(
+            f"{path} holds the arrays {list(headers)}; expected one and, optionally, 'ids'. Save the wanted one on its own"
+        )
+    check_lengths(str(path), {name: one.shape[0] for name, one in headers.items() if one.shape})
+    return read_npz(path, names=names)[names[0]]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How many rows a file has, and its columns where they have names."""
+
+    n_rows: int
+    columns: tuple[str, ...] = ()
+
+
+def extent_of(path: Path) -> Extent | None:
+    """What the header of a file says: of .npy, .npz and .parquet; None where nothing does, or it cannot be read."""
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".parquet":
+            n_rows, names = look_at_parquet(path)
+            return Extent(n_rows, tuple(names))
+        if suffix == ".npy":
+            shapes = [npy_header(path).shape]
+        elif suffix == ".npz":
+            headers = npz_headers(path)
+            shapes = [] if "format" in headers else [one.shape for name, one in headers.items() if name != "sources"]
+        else:
+            return None
+    except Exception:  # whoever reads the file says what is wrong with it
+        return None
+    lengths = {shape[0] for shape in shapes if shape}
+    return Extent(lengths.pop()) if len(lengths) == 1 else None

@@ -3,12 +3,13 @@
 JSON has neither NaN nor infinity. null stands for NaN in numbers, and for infinity in diagnostics.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 
+from labelchef.domain.arrays import Ints
 from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import (
     AuditState,
@@ -63,7 +64,7 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
 def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
     """The round that `record_as_json` wrote."""
     items, suggested, decided_items, decided = (
-        np.array(entry[key], dtype=np.int64) for key in ("items", "suggested", "decided_items", "decided")
+        _whole(entry[key]) for key in ("items", "suggested", "decided_items", "decided")
     )
     influence, support = (np.array(entry[key], dtype=np.float64) for key in ("influence", "support"))
     if not len(items) == len(suggested) == len(influence) == len(entry["by_answer"]):
@@ -77,9 +78,9 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
     return RoundRecord(
         number=int(entry["round"]),
         batch=Batch(items, suggested, influence, by_answer=by_answer, diagnostics=diagnostics),
-        votes=Votes(np.array(votes[0], np.int64), tuple(map(str, votes[1])), np.array(votes[2], np.int64)),
+        votes=Votes(_whole(votes[0]), tuple(map(str, votes[1])), _whole(votes[2])),
         decisions=Decisions(decided_items, decided, support),
-        changed=np.array(entry["changed"], dtype=np.int64),
+        changed=_whole(entry["changed"]),
         asked=int(entry["asked"]),
         spent=int(entry["spent"]),
         cleaned=int(entry["cleaned"]),
@@ -102,6 +103,13 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
 
 def _audit_from_json(values: Mapping[str, Any]) -> AuditState:
     return AuditState(**{**values, "windows": tuple(AuditWindow(**window) for window in values["windows"])})
+
+
+def _whole(values: Sequence[Any]) -> Ints:
+    """(n,) whole numbers, none of them rounded or made of something else."""
+    if not all(type(value) is int for value in values):
+        raise ValueError("expected whole numbers")
+    return np.array(values, dtype=np.int64).reshape(len(values))
 
 
 def plain_number(value: float) -> float | None:

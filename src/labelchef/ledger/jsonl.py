@@ -64,7 +64,7 @@ class JsonLinesLedger(MemoryLedger):
             record = record_from_json(json.loads(line))
             if record.number != number:
                 raise ValueError("another round")  # noqa: TRY301
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             raise InvalidInputError(
                 f"{self.path}, line {number} is not round {number} of a ledger; expected an unaltered file. "
                 "Restore it from a copy, or start in a new folder",

@@ -27,8 +27,9 @@ import torch
 
 from labelchef.baselines.influence import by_deletion, by_slope
 from labelchef.campaign.choice import ALL_SELECTORS, make_selector
-from labelchef.core.influence import influence_matrix, smallest
+from labelchef.core.influence import influence_matrix
 from labelchef.core.objective import Point
+from labelchef.core.order import smallest
 from labelchef.core.posterior import step_length
 from labelchef.core.softmax import cross_entropies, probabilities
 from labelchef.domain.arrays import Float64s
@@ -129,7 +130,7 @@ class NetworkInfluenceSelector:
         """The eligible samples with the smallest scores; equal scores by index."""
         began, found, labels = time.perf_counter(), self.direction.at(context), context.objective.labels
         ranking = ALONG_V[self.name](found, labels)
-        indices = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size)
+        indices = smallest(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.ties)
         diagnostics = SelectionDiagnostics(
             iterations=found.solution.iterations,
             residual=found.solution.residual,

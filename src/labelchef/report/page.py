@@ -203,7 +203,7 @@ def _tiles(data: ReportData) -> str:
 def _table(frame: pd.DataFrame) -> str:
     head = "".join(f"<th>{html.escape(str(c))}</th>" for c in frame.columns)
     body = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in frame.itertuples(index=False))
-    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    return f"<div class=scroll tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _cell(value: Any) -> str:
@@ -223,8 +223,9 @@ _PAGE = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; --line: #8883; --soft: #888; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }}
+:root {{ color-scheme: light dark; --line: #8883; --soft: light-dark(#595959, #ababab); }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem;
+  background: Canvas; color: CanvasText; }}
 h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 .5rem; }}
 .tiles {{ display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.25rem 0; }}
 .tile {{ border: 1px solid var(--line); border-radius: 8px; padding: .6rem 1rem; }}
@@ -237,7 +238,7 @@ th, td {{ text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(
 td.long {{ white-space: normal; min-width: 18rem; }} td img {{ display: block; max-height: 4rem; }}
 th {{ position: sticky; top: 0; background: Canvas; }}
 summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
-</style></head><body>
+</style></head><body><main>
 <h1>{title}</h1><p>{message}</p>
 <div class=tiles>{tiles}</div>{notes}
 <div class=figures>{figures}</div>
@@ -245,6 +246,7 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <h2>Samples asked ({shown} of {total})</h2>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>
+</main>
 <footer><p>Influence is N times the predicted change of the loss on the trusted samples that train or steer: negative helps.
 In the table of rounds, <code>val_…</code> is measured on those that judge, <code>steer_…</code> on those that train or steer;
 they are the same where none are held out.</p>

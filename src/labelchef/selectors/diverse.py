@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from labelchef.core.curvature import FrozenCurvature
-from labelchef.core.influence import smallest
+from labelchef.core.order import BY_INDEX, Ties, smallest
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.selectors.protocol import SelectionContext, measured
@@ -37,13 +37,13 @@ class DiverseMarginSelector:
         """The best eligible samples."""
         ranking, eligible = MarginSelector().rank(context), context.eligible
         diagnostics = SelectionDiagnostics(candidates=int(eligible.sum()))
-        rows = smallest(np.where(eligible, ranking.scores, np.inf), self.pool * batch_size)
+        rows = smallest(np.where(eligible, ranking.scores, np.inf), self.pool * batch_size, context.ties)
         if len(rows) <= batch_size:
             return believed(context, ranking.batch(rows, diagnostics))
         P = context.probabilities[rows]
         engine = context.objective.engine
         Z = half_inverse(engine.rows(rows), context.keeper.factor) * np.sqrt(1.0 - (P**2).sum(axis=1))[:, None]
-        return believed(context, ranking.batch(rows[pivots(Z, batch_size)], diagnostics))
+        return believed(context, ranking.batch(rows[pivots(Z, rows, batch_size, context.ties)], diagnostics))
 
 
 def half_inverse(X: Float64s, factor: FrozenCurvature) -> Float64s:
@@ -52,17 +52,20 @@ def half_inverse(X: Float64s, factor: FrozenCurvature) -> Float64s:
     return np.asarray((X @ E) / np.sqrt(factor.g + factor.l2))
 
 
-def pivots(Z: Float64s, count: int) -> Ints:
-    """The rows that a Cholesky decomposition of Z Zᵀ with pivots takes first; once they span all rows, the first of the others.
+def pivots(Z: Float64s, rows: Ints, count: int, ties: Ties = BY_INDEX) -> Ints:
+    """Places that a Cholesky decomposition of Z Zᵀ with pivots takes first; once they span all rows, the first of the others.
 
-    >>> pivots(np.array([[2.0, 0.0], [1.9, 0.0], [0.0, 1.0], [1.0, 1.0]]), 3).tolist()
+    `rows` are the samples of the places: tied ones come in their order.
+
+    >>> pivots(np.array([[2.0, 0.0], [1.9, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.arange(4), 3).tolist()
     [0, 2, 1]
     """
     left, basis = (Z**2).sum(axis=1), np.empty((count, Z.shape[1]))
     least = 1e-9 * float(left.max())
     found = np.empty(count, dtype=np.int64)
     for n in range(count):
-        i = found[n] = int(left.argmax() if left.max() > least else np.flatnonzero(np.isfinite(left))[0])
+        there = np.isfinite(left)
+        i = found[n] = ties.best(-left, rows, there) if left.max() > least else int(np.flatnonzero(there)[0])
         v = Z[i] - basis[:n].T @ (basis[:n] @ Z[i])
         size = float(np.linalg.norm(v))
         basis[n] = v / size if size**2 > least else 0.0

@@ -38,8 +38,9 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import influence_matrix, smallest
+from labelchef.core.influence import influence_matrix
 from labelchef.core.objective import Linear
+from labelchef.core.order import smallest
 from labelchef.core.posterior import expected_answers, step_towards_trusted
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import NEEDED, LinearSolution, solve_spd
@@ -182,12 +183,16 @@ class InflSelector(InfluenceSelector):
             if rows is None:
                 return None
             best, label = engine.scores_of(rows, context.point.logits, S, labels)
-            top = smallest(best, batch_size)
-            worst = float(best[top[-1]]) if len(top) == batch_size else -0.5 * reach
+            scale = abs(float(best.min(initial=0.0)))
+            top = smallest(best, batch_size, context.ties, scale=scale, rows=rows)
+            last = float(best[top[-1]]) if len(top) == batch_size else -0.5 * reach
+            worst = last + context.ties.tolerance * scale  # what is tied with the last one may be chosen
             if len(top) == batch_size and worst <= -reach:
-                diagnostics = SelectionDiagnostics(candidates=len(rows), slack=-reach - worst)
+                diagnostics = SelectionDiagnostics(candidates=len(rows), slack=-reach - last)
                 return Batch(rows[top], label[top], best[top], diagnostics)
-            reach = -worst  # the b-th best score found: a row that cannot reach it is not among the first b
+            reach = (
+                -worst
+            )  # the b-th best score found, or tied with it: a row that cannot reach it is not among the first b
         return None
 
 
@@ -233,7 +238,7 @@ class SourceInflSelector(InfluenceSelector):
         scores, Q = context.answer_influence(linear.S), context.posterior
         mean = np.einsum("ic,ic->i", Q, scores)
         spread = np.sqrt(np.maximum(np.einsum("ic,ic->i", Q, scores**2) - mean**2, 0.0))
-        rows = smallest(np.where(context.eligible, mean - self.optimism * spread, np.inf), batch_size)
+        rows = smallest(np.where(context.eligible, mean - self.optimism * spread, np.inf), batch_size, context.ties)
         diagnostics = SelectionDiagnostics(candidates=int(np.count_nonzero(context.eligible)))
         return Batch(rows, Q[rows].argmax(axis=1), mean[rows], diagnostics, scores[rows])
 
@@ -247,9 +252,10 @@ def score_everything(context: SelectionContext, linear: Linear, batch_size: int)
 
 def lowest_first(context: SelectionContext, count: int, worth: RowArray, label: RowArray, influence: RowArray) -> Batch:
     """The samples of the `count` smallest finite worths, with their suggested classes and influences."""
-    engine = context.objective.engine
-    rows = engine.lowest(worth, count)
-    rows = np.asarray(rows[smallest(engine.host(worth[rows]), count)])
+    engine, ties = context.objective.engine, context.ties
+    scale = abs(float(engine.xp.where(engine.xp.isfinite(worth), worth, 0.0).min()))
+    rows = engine.lowest(worth, count, ties.tolerance * scale)
+    rows = np.asarray(rows[smallest(engine.host(worth[rows]), count, ties, scale=scale, rows=rows)])
     suggested = engine.host(label[rows]).astype(np.int64, copy=False)
     diagnostics = SelectionDiagnostics(candidates=int(np.count_nonzero(context.eligible)))
     return Batch(rows, suggested, engine.host(influence[rows]), diagnostics)

@@ -87,7 +87,7 @@ class LookAheadSelector:
         left = np.ones(len(rows), dtype=bool)
         for n in range(count):
             of = appraisal.of(ahead.A, ahead.S, Y, gamma)
-            i = int(np.lexsort((rows, of.worth, ~left))[0])  # those not picked yet come first
+            i = context.ties.best(of.worth, rows, left)
             picks[n], answers[n], influence[n], by_answer[n] = i, of.answers[i], of.influence[i], of.by_answer[i]
             left[i] = False
             if n + 1 == count:

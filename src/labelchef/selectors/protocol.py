@@ -12,6 +12,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.influence import InfluenceParts, influence_matrix
 from labelchef.core.objective import Linear, Objective, Point
+from labelchef.core.order import BY_INDEX, Ties
 from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import SUGGESTION
@@ -64,6 +65,8 @@ class SelectionContext:
 
     through_learner: Callable[[RowArray], InfluenceParts] | None = field(default=None, repr=False)
     """From S = X V (N, k) to the influence of every answer, by the way it takes through the learner; None without a learner."""
+    ties: Ties = BY_INDEX
+    """In which order samples come whose scores differ by rounding only."""
 
     def answer_influence(self, products: RowArray) -> Float64s:
         """(N, C): the influence of every sample and answer, from S = X V (N, k), by all ways there are."""

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import xlogy
 
-from labelchef.core.influence import smallest
+from labelchef.core.order import Ties, grouped
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import UNRESOLVED, Batch, SelectionDiagnostics
 from labelchef.selectors.protocol import SelectionContext, measured
@@ -54,7 +54,8 @@ class RankingSelector(ABC):
     def select(self, context: SelectionContext, batch_size: int) -> Batch:
         """The eligible samples with the smallest scores. Where not all samples of an equal score fit, some are drawn."""
         ranking = self.rank(context)
-        rows = _first(np.where(context.eligible, ranking.scores, np.inf), batch_size, context.rng)
+        scores = np.where(context.eligible, ranking.scores, np.inf)
+        rows = _first(scores, batch_size, context.rng, context.ties)
         batch = ranking.batch(rows, SelectionDiagnostics(candidates=int(context.eligible.sum())))
         return believed(context, batch) if self.suggests and ranking.suggested is None else batch
 
@@ -64,25 +65,21 @@ class RankingSelector(ABC):
 
 
 def believed(context: SelectionContext, batch: Batch) -> Batch:
-    """The batch with the most probable class of what is believed as suggestion."""
-    return replace(batch, suggested=np.asarray(context.posterior_of(batch.indices).argmax(axis=1), dtype=np.int64))
+    """The batch with the most probable class of what is believed as suggestion; of tied classes the first."""
+    return replace(batch, suggested=context.ties.most_probable(context.posterior_of(batch.indices)))
 
 
-def _first(scores: Float64s, count: int, rng: np.random.Generator) -> Ints:
-    """The smallest scores in order, equal ones by index; a tie at the end of the batch is broken at random.
+def _first(scores: Float64s, count: int, rng: np.random.Generator, ties: Ties) -> Ints:
+    """The smallest scores in order, tied ones by index; a tie at the end of the batch is broken at random.
 
     Where all scores are equal, as with γ = 0 before anything is clean, the first rows would be a biased choice.
     """
-    found = smallest(scores, count)
-    if len(found) == 0:
-        return found
-    last = scores[found[-1]]
-    equal = np.flatnonzero(scores == last)
-    kept = found[scores[found] != last]
-    room = len(found) - len(kept)
-    if room == len(equal):
-        return found
-    return np.concatenate([kept, np.sort(rng.choice(equal, room, replace=False))])
+    found, groups = grouped(scores, count, ties)
+    if len(found) <= count or len(ties.first):
+        return found[:count]
+    tied = groups == groups[-1]
+    kept, equal = found[~tied], found[tied]
+    return np.concatenate([kept, np.sort(rng.choice(np.sort(equal), count - len(kept), replace=False))])
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import re
 import shutil
-import time
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,25 @@ from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.start import check, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.domain.campaigns import (
+    SUGGESTION,
     CampaignFiles,
     CampaignState,
     CampaignStatus,
     CampaignSummary,
     ItemProgress,
+    Notice,
     OpenRound,
     RoundSummary,
 )
-from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
-from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, stats_of
+from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
-from labelchef.services.workspace import CAMPAIGNS, Workspace
+from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow, new_public_id
@@ -68,9 +71,14 @@ def create_campaign(
     settings, _ = with_strengths(data, settings)
     public_id = new_public_id()
     folder = ws.home / CAMPAIGNS / public_id
+    unfinished = ws.home / CAMPAIGNS / f"{UNFINISHED_CAMPAIGN}{public_id}"
     try:
         with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
-            arrays = _store(data, folder, encoder)
+            unfinished.mkdir(mode=PRIVATE_FOLDER)
+            with locked_folder(unfinished):
+                arrays = _store(data, unfinished, encoder)
+                unfinished.rename(folder)
+            sync_folder(folder.parent)
         with ws.writing() as connection:
             campaign_table.insert_campaign(
                 connection,
@@ -84,9 +92,10 @@ def create_campaign(
                 n_items=len(data.X),
                 arrays=arrays,
             )
-            made = _summary(connection, campaign_table.find_campaign(connection, public_id))
+            made = _summary(ws, connection, campaign_table.find_campaign(connection, public_id))
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        for one in (unfinished, folder):
+            shutil.rmtree(one, ignore_errors=True)
         raise
     ws.signal.notify()
     return made
@@ -101,12 +110,13 @@ def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[Arra
         arrays["test_features"] = data.test[0]
     for split, votes in (("votes", data.votes), ("val_votes", data.votes_val)):
         arrays |= {} if votes is None else {f"{split}_{part}": array for part, array in votes.arrays().items()}
-    (folder / "media").mkdir(parents=True)
+    (folder / "media").mkdir(mode=PRIVATE_FOLDER)
     for name in data.contents.images():
         assert data.contents.media is not None, "contents were checked"
         target = folder / "media" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(data.contents.media / name, target)
+        target.chmod(PRIVATE_FILE)
     return [write_array(folder, name, array) for name, array in arrays.items()]
 
 
@@ -128,13 +138,13 @@ def list_campaigns(ws: Workspace, person: str | None = None) -> list[CampaignSum
         account = None if person is None else account_table.account_by_name(connection, person)
         found = campaign_table.all_campaigns(connection)
         seen = [row for row in found if account is None or takes_part(connection, row, account)]
-        return [_summary(connection, row) for row in seen]
+        return [_summary(ws, connection, row) for row in seen]
 
 
 def summary(ws: Workspace, campaign: str, person: str | None = None) -> CampaignSummary:
     """A campaign in one line; with `person`, only if they may see it."""
     with looking(ws, campaign, person) as (connection, row):
-        return _summary(connection, row)
+        return _summary(ws, connection, row)
 
 
 def status(ws: Workspace, campaign: str) -> CampaignStatus:
@@ -143,7 +153,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
         turns = round_table.rounds_of(connection, row.id)
         classes = campaign_table.classes_of(connection, row.id)
         return CampaignStatus(
-            summary=_summary(connection, row),
+            summary=_summary(ws, connection, row),
             settings=row.settings,
             classes=classes,
             rounds=tuple(_round(r) for r in turns),
@@ -163,11 +173,12 @@ def rounds(ws: Workspace, campaign: str) -> list[RoundSummary]:
         return [_round(r) for r in round_table.rounds_of(connection, row.id)]
 
 
-def audit(ws: Workspace, campaign: str) -> AuditReport:
-    """What the audit has found so far."""
+def audit(ws: Workspace, campaign: str, *, person: str | None = None) -> AuditReport:
+    """What the audit has found so far; with `person`, as annotators see it."""
     with looking(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
-        return audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
+        found = audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
+    return found if person is None else in_steps(found)
 
 
 def forecast(ws: Workspace, campaign: str, metric: str | None, labels: int, worth: float) -> Forecast:
@@ -185,7 +196,8 @@ def settings(ws: Workspace, campaign: str) -> Settings:
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
     """Change budget, batch size, target, work ahead or blind share; it counts from the next selection on.
 
-    A finished campaign goes on if the change leaves something to do.
+    Another number of people counts at once, for the open batch too. A finished campaign goes on if the change
+    leaves something to do.
     """
     with changing(ws, campaign) as (connection, row):
         before = row.settings
@@ -233,13 +245,31 @@ def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState
             message = f"{'resumed' if state == CampaignState.RUNNING else state} by the lead"
             campaign_table.note_change(connection, row.id, by, {verb: row.state})
             campaign_table.update_campaign(connection, row.id, state=state, message=message)
-        return _summary(connection, campaign_table.find_campaign(connection, row.public_id))
+        return _summary(ws, connection, campaign_table.find_campaign(connection, row.public_id))
 
 
-def _summary(connection: Connection, row: CampaignRow) -> CampaignSummary:
+def _summary(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
     last = round_table.last_round(connection, row.id)
     values = common(CampaignSummary, row) | {"id": row.public_id, "created_at": moment(row.created_at)}
+    values["notices"] = tuple(_notices(ws, connection, row))
     return CampaignSummary(**values, budget=row.settings.budget, round=0 if last is None else last.number)
+
+
+def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterator[Notice]:
+    """What a lead should do, or the campaign waits."""
+    try:
+        require_folder(ws, row)
+    except StoreError as error:
+        yield Notice(error.code, str(error))
+    people = row.settings.people
+    if people > 1 and row.state in (CampaignState.PREPARING, CampaignState.RUNNING, CampaignState.PAUSED):
+        accounts = account_table.names_that_take_part(connection, row.id)
+        others = vote_table.names_without_account(connection, row.id) - {SUGGESTION}
+        able = len(accounts | others)
+        if accounts and able < people:  # without accounts, anybody may vote
+            can = "1 person can vote" if able == 1 else f"{able} people can vote"
+            message = f"{people} votes an item are asked, {can}; add people or lower the setting people"
+            yield Notice("people", message)
 
 
 def _round(row: RoundRow) -> RoundSummary:
@@ -253,7 +283,7 @@ def _round(row: RoundRow) -> RoundSummary:
 def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:
     if row is None or not row.is_open:
         return None
-    leases = vote_table.live_leases(connection, row.id, time.time())
+    leases = vote_table.live_leases(connection, row.id, vote_table.Moment.of(settings.lease_minutes))
     items = tuple(
         ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)

@@ -15,13 +15,15 @@ from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import NotFoundError
 from labelchef.domain.validation import BASELINES, THIS_MODEL
 from labelchef.services.people.access import find, looking
-from labelchef.services.progress import ProgressReport, RoundProgress, progress
+from labelchef.services.progress import ProgressReport, RoundProgress, progress, progress_for
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, decision_table, round_table
 from labelchef.store.arrays import read_array, write_array
 from labelchef.store.rows import CampaignRow, DecisionRow, ItemRow
 
 NAMES = ("metric", "audit", "change", "seconds", "agreement", "map")
+FOR_ALL = ("metric", "audit", "map")
+"""Charts that annotators see; the others are made of votes and suggestions."""
 THEMES = ("light", "dark")
 _KEPT = 128
 _cache: "OrderedDict[tuple[str, ...], Drawn]" = OrderedDict()
@@ -53,17 +55,18 @@ def available(found: ProgressReport) -> list[str]:
     return [*(name for name, frame in frames(found).items() if not frame.empty), "map"]
 
 
-def draw(ws: Workspace, campaign: str, name: str, theme: str) -> Drawn:
-    """A chart as the campaign stands."""
-    if name not in NAMES or theme not in THEMES:
-        raise NotFoundError(f"there is no chart {name!r}; expected one of: {', '.join(NAMES)}", code="chart")
-    key = (str(ws.home), stamp(ws, campaign), name, theme)
+def draw(ws: Workspace, campaign: str, name: str, theme: str, *, person: str | None = None) -> Drawn:
+    """A chart as the campaign stands; with `person`, as annotators see it."""
+    names = NAMES if person is None else FOR_ALL
+    if name not in names or theme not in THEMES:
+        raise NotFoundError(f"there is no chart {name!r}; expected one of: {', '.join(names)}", code="chart")
+    key = (str(ws.home), stamp(ws, campaign), name, theme, "all" if person is None else "annotators")
     drawn = _cache.get(key)
     if drawn is None:
         with _drawing[name]:
             drawn = _cache.get(key)  # another thread may have drawn it meanwhile
             if drawn is None:
-                svg = _svg(ws, campaign, name, theme).encode()
+                svg = _svg(ws, campaign, name, theme, person).encode()
                 drawn = Drawn(svg, gzip.compress(svg, 5, mtime=0), hashlib.sha256(svg).hexdigest()[:32])
                 _cache[key] = drawn
                 while len(_cache) > _KEPT:
@@ -71,7 +74,7 @@ def draw(ws: Workspace, campaign: str, name: str, theme: str) -> Drawn:
     return drawn
 
 
-def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
+def _svg(ws: Workspace, campaign: str, name: str, theme: str, person: str | None) -> str:
     from labelchef.report import require_report
 
     require_report()
@@ -79,7 +82,7 @@ def _svg(ws: Workspace, campaign: str, name: str, theme: str) -> str:
 
     if name == "map":
         return charts.map_svg(map2d(ws, campaign), theme)
-    found = progress(ws, campaign)
+    found = progress(ws, campaign) if person is None else progress_for(ws, campaign, person)
     frame = frames(found)[name]
     if frame.empty:
         raise NotFoundError(f"there is nothing to draw for {name!r} yet", code="chart")
@@ -137,8 +140,8 @@ def frames(found: ProgressReport) -> dict[str, pd.DataFrame]:
 def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
     """The items in two dimensions, t-SNE of a sample of training and validation rows: columns x, y, what.
 
-    `what` is 'weak', 'cleaned', 'selected' (in the open batch) or 'validation'. The places are computed once and kept as
-    a file.
+    `what` is 'weak', 'cleaned', 'selected' (in the open batch) or 'validation', by what was decided when the last round was
+    closed: a vote that is changed later does not show. The places are computed once and kept as a file.
     """
     row = find(ws, campaign)
     places = _stored_places(ws, row)
@@ -149,7 +152,10 @@ def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
                 places = _computed_places(ws, row)
     train = places[places[:, 0] == 0, 1].astype(int).tolist()
     with ws.reading() as connection:
-        decided = decision_table.last_decisions(connection, row.id)
+        closed = [one.closed_at for one in round_table.rounds_of(connection, row.id) if one.closed_at is not None]
+        until = max(closed, default=0.0)
+        made = decision_table.decisions(connection, row.id)
+        decided = {one.item_id: one for one in made if one.created_at <= until}
         items = campaign_table.items_at(connection, row.id, SplitName.TRAIN, train)
         turn = round_table.last_round(connection, row.id)
         batch = [] if turn is None or not turn.is_open else round_table.batch_of(connection, turn.id)

@@ -224,7 +224,9 @@ def _identity_in(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
         version = found.get("format")
-    except (OSError, ValueError, AttributeError):
+        if version == FORMAT and not {"asked", "data", "gamma", "l2"} <= set(found):
+            raise ValueError("a part is missing")  # noqa: TRY301
+    except (OSError, ValueError, AttributeError, RecursionError):
         raise InvalidInputError(
             f"{path} cannot be read, so nobody knows which campaign on which other data this is; expected the file that "
             "labelchef wrote. Restore it from a copy, or name another --out",

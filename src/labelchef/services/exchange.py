@@ -3,7 +3,6 @@ computed; the final model, which is trained for it. Votes of other tools come in
 
 import contextlib
 import io
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,13 +16,15 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
 from labelchef.encoders.fitted import FittedEncoder
+from labelchef.encoders.images import read_image
 from labelchef.io import tables
 from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
 from labelchef.services.people.access import looking
-from labelchef.services.progress import facts_of, gains_of
+from labelchef.services.progress import facts_of, gains_of, state_of
 from labelchef.services.shared import moment, writing_to
+from labelchef.services.sharing import Shared
 from labelchef.services.sources import sources
 from labelchef.services.trained import encoder_of, final_model, ledger_of, require_model
 from labelchef.services.workspace import Workspace, folder_of, require_folder
@@ -115,9 +116,16 @@ def export_model(ws: Workspace, campaign: str, path: Path, format: str | None = 
         return whole.save(path, settings=row.settings.as_dict())
 
 
+_reports = Shared[str](kept=1)
+
+
 def report(ws: Workspace, campaign: str) -> str:
-    """The HTML report of a campaign as it stands."""
+    """The HTML report of a campaign as it stands; made once for all who ask until something changes."""
     require_report()
+    return _reports.get(state_of(ws, campaign), lambda: _report(ws, campaign))
+
+
+def _report(ws: Workspace, campaign: str) -> str:
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
         classes = campaign_table.classes_of(connection, row.id)
@@ -150,17 +158,12 @@ def report(ws: Workspace, campaign: str) -> str:
 
 def _thumbnails(folder: Path, items: Iterable[ItemRow]) -> dict[int, Thumbnail]:
     """Small images of items by position; one that cannot be read is left out."""
-    from PIL import Image
-
     found: dict[int, Thumbnail] = {}
     for item in [one for one in items if one.image][:MOST_THUMBNAILS]:
-        with contextlib.suppress(
-            OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError
-        ):
-            with Image.open(folder / "media" / str(item.image)) as image:
-                image.thumbnail((_THUMBNAIL, _THUMBNAIL))
-                small = io.BytesIO()
-                image.convert("RGB").save(small, "PNG", optimize=True)
+        with contextlib.suppress(InvalidInputError):
+            image, small = read_image(str(item.image), folder / "media"), io.BytesIO()
+            image.thumbnail((_THUMBNAIL, _THUMBNAIL))
+            image.save(small, "PNG", optimize=True)
             found[item.position] = Thumbnail(small.getvalue())
     return found
 

@@ -2,12 +2,17 @@
 
 Agreement of two people is the share of items both voted on that got the same answer; κ (Cohen's for two, Fleiss' for
 several) sets it against chance. 'Ambiguous' is an answer like any other.
+
+Leads see all of it (`progress`). Annotators (`progress_for`) see what was stored when a round was closed, which no later vote
+changes, and counters of their own votes. Nothing that is computed from votes or suggestions is among it, the audit comes in
+steps of `AUDIT_STEP` items: else a person could read from a shared figure what one vote of theirs did to it, and so what the
+suggestion of a blind item is, or how a colleague voted.
 """
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -19,12 +24,15 @@ from labelchef.domain.validation import AuditReport, CalibrationError, Figure, F
 from labelchef.ledger.conversion import record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
+from labelchef.services.sharing import Shared
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
 """(item, attempt) → the label that was decided, None if the item was left unresolved."""
+AUDIT_STEP = 10
+"""Audited items between two points of the audit that annotators see."""
 _STORED = ("validation", "steering", "test", "predicted_change", "realised_change")
 
 
@@ -89,10 +97,11 @@ class RoundProgress:
     realised_change: float | None
     """Of that loss, what came of them; None for round 0."""
     asked: int
-    resolved: int
-    suggested: int
+    resolved: int | None
+    """Items that were decided; None, as the next three, for annotators."""
+    suggested: int | None
     """Items that had a suggestion."""
-    followed: int
+    followed: int | None
     """Items decided as suggested."""
     seconds_per_item: float | None
     """Median over the votes of people."""
@@ -129,8 +138,26 @@ class ProgressReport:
         return None if found is None else found.get(self.metric)
 
 
+_reports = Shared["ProgressReport"](kept=64)
+
+
+def state_of(ws: Workspace, campaign: str) -> tuple[Hashable, ...]:
+    """What an answer about a campaign is good for: it differs once anything of the campaign has changed."""
+    with looking(ws, campaign) as (connection, row):
+        newest = (
+            vote_table.newest_of_campaign(connection, row.id),
+            decision_table.newest_of_campaign(connection, row.id),
+        )
+        last = round_table.last_round(connection, row.id)
+    return str(ws.home), row.public_id, row.version, newest, None if last is None else (last.id, last.state)
+
+
 def progress(ws: Workspace, campaign: str) -> ProgressReport:
-    """The campaign in numbers, from the ledger alone."""
+    """The campaign in numbers, from the ledger alone; computed once for all who ask until something changes."""
+    return _reports.get((*state_of(ws, campaign), None), lambda: _progress(ws, campaign))
+
+
+def _progress(ws: Workspace, campaign: str) -> ProgressReport:
     with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
         votes = vote_table.live_votes_of_campaign(connection, row.id)
@@ -166,23 +193,81 @@ def progress(ws: Workspace, campaign: str) -> ProgressReport:
     )
 
 
+def progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
+    """The campaign in numbers for an annotator: closed rounds as they were stored, and counters of their own votes."""
+    return _reports.get((*state_of(ws, campaign), person), lambda: _progress_for(ws, campaign, person))
+
+
+def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
+    with looking(ws, campaign) as (connection, row):
+        rounds = round_table.rounds_of(connection, row.id)
+        own = vote_table.live_votes_of_person(connection, row.id, person)
+        n_classes = len(campaign_table.classes_of(connection, row.id))
+    settings = row.settings
+    return ProgressReport(
+        metric=settings.target_metric,
+        target=settings.target,
+        spent=row.spent,
+        budget=settings.budget,
+        rounds=tuple(
+            replace(_stored_round(turn, settings.target_metric), predicted_change=None, realised_change=None)
+            for turn in rounds
+            if not turn.is_open and turn.outcome is not None
+        ),
+        pairs=(),
+        fleiss_kappa=None,
+        suggestion=Pull(0, None, 0, None),
+        people=tuple(
+            PersonQuality(**common(PersonStats, one), compared=0, quality=None, with_suggestion=None)
+            for one in stats_of(own)
+        ),
+        audit=in_steps(audit_of(rounds, settings.audit, n_classes)),
+    )
+
+
+def in_steps(audit: AuditReport, step: int = AUDIT_STEP) -> AuditReport:
+    """The audit after every `step` items only: no point tells of one item whether it was predicted right.
+
+    What is certified changes with every round, so it is left out.
+    """
+    course = tuple(replace(point, certified=None) for point in audit.course if point.items % step == 0)
+    audit = replace(audit, certificate=None)
+    if not course or audit.accuracy is None:
+        return replace(audit, accuracy=None, course=())
+    last = course[-1]
+    seen = replace(audit.accuracy, value=last.accuracy, low=last.low, high=last.high, samples=last.items, rarest=0)
+    return replace(audit, accuracy=seen, course=course)
+
+
 def _round(
     turn: RoundRow, metric: str, batch: list[SelectionBrief], decided: Labels, seconds: Mapping[Any, list[float]]
 ) -> RoundProgress:
-    outcome, gains = turn.outcome or {}, gains_of(turn.outcome).get("validation")
     labels = [decided.get((s.item_id, s.attempt)) for s in batch]
     suggested = [(s.suggested, label) for s, label in zip(batch, labels, strict=True) if s.suggested is not None]
     times = [t for s in batch for t in seconds.get((s.item_id, s.attempt), ())]
-    return RoundProgress(
-        **common(RoundProgress, turn),
-        **{name: outcome[name] for name in _STORED},
-        **vars(facts_of(turn.outcome)),
-        gain=None if gains is None else gains[metric],
+    return replace(
+        _stored_round(turn, metric),
         asked=len(batch),
         resolved=sum(label is not None for label in labels),
         suggested=len(suggested),
         followed=sum(said == label for said, label in suggested),
         seconds_per_item=_median(times),
+    )
+
+
+def _stored_round(turn: RoundRow, metric: str) -> RoundProgress:
+    """A round as it was stored when it was closed."""
+    outcome, gains = turn.outcome or {}, gains_of(turn.outcome).get("validation")
+    return RoundProgress(
+        **common(RoundProgress, turn),
+        **{name: outcome[name] for name in _STORED},
+        **vars(facts_of(turn.outcome)),
+        gain=None if gains is None else gains[metric],
+        asked=turn.size,
+        resolved=None,
+        suggested=None,
+        followed=None,
+        seconds_per_item=None,
     )
 
 

@@ -1,9 +1,11 @@
 """The trained state of campaigns in this process: a cache over their ledgers, the steps that move it on, and the replay."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from sqlalchemy import Connection
@@ -15,7 +17,7 @@ from labelchef.campaign.final import final_classifier
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
-from labelchef.campaign.steps import Stepper, due
+from labelchef.campaign.steps import Step, Stepper, due
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
@@ -31,8 +33,11 @@ from labelchef.store import campaign_table, round_table
 from labelchef.store.arrays import ArrayFacts, read_array
 from labelchef.store.rows import CampaignRow
 
+Stamp: TypeAlias = dict[str, tuple[int, int, int]]
+"""File → (inode, bytes, nanoseconds of the last change)."""
 NEIGHBOURS = 5
 """Validation items shown beside an item."""
+_READ = ("features", "weak", "val_features", "test_features")
 
 
 @dataclass
@@ -42,6 +47,8 @@ class Trained:
     data: CampaignData
     settings: Settings
     session: Session
+    stamp: Stamp
+    """Of the files that the data is read from, as they were when their digests were compared."""
     _hash: tuple[int, str] = field(default=(0, ""), repr=False)
 
     @property
@@ -88,8 +95,7 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         classes = campaign_table.classes_of(connection, campaign.id)
         given = {split: campaign_table.labels_of_split(connection, campaign.id, split) for split in SplitName}
     folder = require_folder(ws, campaign)
-    names = ("features", "weak", "val_features", "test_features")
-    data = {name: read_array(folder, arrays[name]) for name in names if name in arrays}
+    data = {name: read_array(folder, arrays[name]) for name in _READ if name in arrays}
     labels = {split: np.array([UNRESOLVED if y is None else y for y in ys], np.int64) for split, ys in given.items()}
     return CampaignData(
         X=data["features"],
@@ -123,8 +129,10 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         rounds = round_table.rounds_of(connection, campaign.id)
     closed = [row for row in rounds if not row.is_open]
     found = ws.trained.get(campaign.id)
+    stamp = _stamp_of(ws, campaign)
     if (
         found is None
+        or found.stamp != stamp  # the files are mapped into memory: their digests are compared again
         or len(found.session.rounds) != max(1, len(closed))
         or (closed and found.labels_hash != closed[-1].labels_hash)
     ):
@@ -132,9 +140,20 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         data = data_of(ws, campaign)
         past = ledger_of(ws, campaign).rounds()
         session = rebuild.rebuild(data, campaign.settings, past[1:], first=past[0] if past else None)
-        found = Trained(data, campaign.settings, session)
+        found = Trained(data, campaign.settings, session, stamp)
         ws.trained[campaign.id] = found
     return found
+
+
+def _stamp_of(ws: Workspace, campaign: CampaignRow) -> Stamp:
+    """What tells a change of the files of the data; one that is missing has no entry."""
+    stamp: Stamp = {}
+    for path in folder_of(ws, campaign).glob("*.npy"):
+        if path.stem in _READ or path.stem.startswith(("votes_", "val_votes_")):
+            with contextlib.suppress(OSError):
+                seen = path.stat()
+                stamp[path.name] = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    return stamp
 
 
 def encoder_of(ws: Workspace, campaign: CampaignRow) -> bytes | None:
@@ -164,9 +183,14 @@ def step(ws: Workspace, campaign: str) -> bool:
     return True
 
 
+def due_step(ws: Workspace, campaign: str) -> Step | None:
+    """The step that a worker should take now, if any."""
+    return due(ledger_of(ws, find(ws, campaign)).standing())
+
+
 def is_due(ws: Workspace, campaign: str) -> bool:
     """Whether there is a step for a worker to take."""
-    return due(ledger_of(ws, find(ws, campaign)).standing()) is not None
+    return due_step(ws, campaign) is not None
 
 
 def require_model(connection: Connection, campaign: CampaignRow) -> None:
@@ -199,7 +223,10 @@ def replay(
         if on_round is not None:
             on_round(found)
     wrong = [one.number for one in compared if not one.agrees]
+    near = sum(not one.exact for one in compared)
     message = f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
+    if near:
+        message += f"; {near} of them to rounding (another processor, or other versions of libraries)"
     if wrong:
         message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
     return ReplayOutcome(not wrong, message, tuple(compared))

@@ -1,22 +1,33 @@
-"""The background worker: one thread of one process takes the steps that are due in the campaigns of a workspace."""
+"""The background worker: one process takes the steps that are due in the campaigns of a workspace.
+
+A thread looks what is due and hands it to a few others: steps of different campaigns run side by side, of one campaign one after
+the other. A step that a pause, a stop or the end of the server has made useless is broken off at its next sweep over the data
+(`domain.stopping_work`); the ledger is written at the end of a step only, so nothing is half done.
+"""
 
 import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Self
 
+from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, StoreError
+from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.services import charts, trained
 from labelchef.services.people.access import changing, find
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import Workspace, clear_leftovers
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
 
 _log = logging.getLogger("labelchef")
 _POLL_SECONDS = 1.0
+PARALLEL = 2
+"""Campaigns whose models are trained side by side, unless another number is asked for; one more may take its next step."""
 
 
 def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
@@ -37,7 +48,7 @@ def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
         return steps
 
 
-def _passing(error: Exception) -> bool:
+def _passing(error: BaseException) -> bool:
     """Whether another try may succeed: the database is locked, gone or full."""
     return isinstance(error, StoreError) and not error.code.startswith("array_")
 
@@ -61,17 +72,42 @@ def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 2
         ws.signal.sleep(min(left, _POLL_SECONDS), tick)
 
 
-class Worker:
-    """Moves campaigns on in the background until `stop`."""
+@dataclass(frozen=True)
+class _Job:
+    """What is being computed for a campaign, and how to stop it."""
 
-    def __init__(self, ws: Workspace) -> None:
+    campaign: str
+    step: Step | None
+    """None: only the model of a running campaign is rebuilt, so that its next step does not wait for it."""
+    long: bool
+    """Whether the model is trained from scratch first."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def needs_running(self) -> bool:
+        """Whether it is of no use once the campaign is paused or stopped; votes that were counted still go into the model."""
+        return self.step in (Step.FIT, Step.SELECT, None)
+
+
+class Worker:
+    """Moves campaigns on in the background until `stop`: one step of a campaign at a time, of several campaigns side by side."""
+
+    def __init__(self, ws: Workspace, parallel: int = PARALLEL) -> None:
         self._ws = ws
+        self._parallel = parallel
         self._halt = threading.Event()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._mapper: threading.Thread | None = None
         self._mapped: set[int] = set()
         self._elsewhere: set[str] = set()
+        self._jobs: dict[str, _Job] = {}
+        self._cold: set[str] = set()
+        """Campaigns that ran when the worker started, and whose models are not rebuilt yet."""
+        self._not_before: dict[str, float] = {}
+        """When a campaign is tried again after an error, by the monotonic clock."""
+        self._served: dict[str, int] = {}
+        """When each campaign had its last step, counted in steps: who waited longest is next."""
         self.refusal: BaseException | None = None
         """Why it ended, if it did not end by `stop`."""
         self.last_error: str | None = None
@@ -96,7 +132,7 @@ class Worker:
             raise self.refusal
 
     def stop(self, timeout: float | None = 30.0) -> None:
-        """End after the step in hand."""
+        """End; steps in hand are broken off at their next sweep, without a trace."""
         self._halt.set()
         self._ws.signal.notify()
         if self._thread is not None:
@@ -113,12 +149,18 @@ class Worker:
         try:
             with self._ws.worker_lock.holding(patience=2.0):
                 self._ready.set()
-                self._rebuild()
-                while not self._halt.is_set():
-                    tick = self._ws.signal.ticks()
-                    if not self._round_trip():
-                        self._draw_maps()
-                        self._ws.signal.sleep(_POLL_SECONDS, tick)
+                self._tidy()
+                self._cold = {row.public_id for row in self._campaigns() if row.state == CampaignState.RUNNING}
+                with ThreadPoolExecutor(self._parallel + 1, thread_name_prefix="labelchef-step") as pool:
+                    try:
+                        while not self._halt.is_set():
+                            tick = self._ws.signal.ticks()
+                            if not self._round_trip(pool):
+                                self._draw_maps()
+                            self._ws.signal.sleep(_POLL_SECONDS, tick)
+                    finally:
+                        for job in list(self._jobs.values()):
+                            job.stop.set()
         except BaseException as error:
             if self._ready.is_set():
                 _log.exception("the worker ended")
@@ -127,15 +169,15 @@ class Worker:
         finally:
             self._ready.set()
 
-    def _rebuild(self) -> None:
-        """Rebuild the models of running campaigns now, so that the first batch does not wait for it."""
-        for row in self._campaigns():
-            if self._halt.is_set() or row.state != CampaignState.RUNNING:
-                continue
-            try:
-                trained.trained_now(self._ws, row)
-            except Exception as error:
-                self._note(row.public_id, error)
+    def _tidy(self) -> None:
+        """Delete what processes that were killed have left unfinished."""
+        try:
+            found = clear_leftovers(self._ws)
+        except OSError as error:
+            _log.warning("unfinished files could not be looked for: %s", error)
+            return
+        if found:
+            _log.warning("%d unfinished files or folders of processes that were killed were deleted", found)
 
     @contextlib.contextmanager
     def _retrying(self) -> Iterator[None]:
@@ -147,23 +189,61 @@ class Worker:
             _log.error("%s", error)
             self._halt.wait(_POLL_SECONDS)
 
-    def _round_trip(self) -> bool:
-        """Take a step in every campaign where one is due; whether there was any. Another worker ends this one."""
-        moved = False
+    def _round_trip(self, pool: ThreadPoolExecutor) -> bool:
+        """Begin the steps that are due, as many as may run side by side, and stop those that no longer are.
+
+        Whether anything is being computed. Another worker ends this one.
+        """
         with self._retrying():
             self._ws.worker_lock.keep()
-            for row in self._campaigns():
-                if self._halt.is_set():
-                    return False
-                try:
-                    moved = trained.step(self._ws, row.public_id) or moved
-                    self.last_error = None
-                    self._elsewhere.discard(row.public_id)
-                except Exception as error:
-                    self._note(row.public_id, error)
-                    if row.public_id not in self._elsewhere:  # campaigns of another home delay no others
-                        self._halt.wait(_POLL_SECONDS)
-        return moved
+            rows = self._campaigns()
+            self._stop_some(rows)
+            for row in sorted(rows, key=lambda row: self._served.get(row.public_id, 0)):
+                job = self._next_job(row)
+                if job is not None:
+                    self._jobs[row.public_id] = job
+                    self._served[row.public_id] = max(self._served.values(), default=0) + 1
+                    pool.submit(self._work, job, row)
+        return bool(self._jobs)
+
+    def _next_job(self, row: CampaignRow) -> _Job | None:
+        """What is due in a campaign, if there is a thread for it. One thread is kept for campaigns that have a model."""
+        name, jobs = row.public_id, list(self._jobs.values())
+        if name in self._jobs or len(jobs) > self._parallel or self._not_before.get(name, 0.0) > time.monotonic():
+            return None
+        long = row.id not in self._ws.trained
+        if long and sum(job.long for job in jobs) >= self._parallel:
+            return None
+        step = trained.due_step(self._ws, name)
+        if step is None and not (name in self._cold and row.state == CampaignState.RUNNING):
+            return None
+        self._cold.discard(name)
+        return _Job(name, step, long)
+
+    def _stop_some(self, rows: Sequence[CampaignRow]) -> None:
+        """Break off what a lead has paused or stopped, in this process or another."""
+        active = {row.public_id for row in rows if row.state in (CampaignState.RUNNING, CampaignState.PREPARING)}
+        for name, job in list(self._jobs.items()):
+            if job.needs_running and name not in active:
+                job.stop.set()
+
+    def _work(self, job: _Job, row: CampaignRow) -> None:
+        try:
+            with stoppable(job.stop.is_set):
+                if job.step is None:
+                    trained.trained_now(self._ws, row)
+                else:
+                    trained.step(self._ws, job.campaign)
+            self.last_error = None
+            self._elsewhere.discard(job.campaign)
+        except StoppedWorkError:
+            self._ws.forget(row.id)  # what it has computed so far belongs to no round
+        except BaseException as error:
+            self._not_before[job.campaign] = time.monotonic() + _POLL_SECONDS
+            self._note(job.campaign, error)
+        finally:
+            del self._jobs[job.campaign]
+            self._ws.signal.notify()
 
     def _draw_maps(self) -> None:
         """Compute the maps of campaigns that have a model, beside the rounds, one at a time."""
@@ -182,7 +262,7 @@ class Worker:
         except Exception as error:  # no round needs a map; a request for it gets the error
             _log.warning("no map of campaign %s: %s", campaign, error)
 
-    def _note(self, campaign: str, error: Exception) -> None:
+    def _note(self, campaign: str, error: BaseException) -> None:
         """What can pass is tried again; anything else leaves the campaign failed."""
         self.last_error = message = str(error)
         if not isinstance(error, LabelchefError):

@@ -1,15 +1,18 @@
 """A workspace: a folder with a database and the campaigns' files, or a folder beside a PostgreSQL database."""
 
 import contextlib
-import fcntl
 import importlib.util
+import logging
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self
 
 from labelchef.domain.errors import ConflictError, MissingExtraError, StoreError
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, lock, make_private, remove_leftovers
 from labelchef.services.shared import writing_to
 
 if TYPE_CHECKING:
@@ -20,8 +23,16 @@ if TYPE_CHECKING:
 
 DATABASE_FILE = "labelchef.db"
 """The database of a home, if no other is named."""
+_PROBE_BYTES = 16384
 CAMPAIGNS = "campaigns"
 """The folder of a home that holds the folders of the campaigns."""
+INTAKES = "intakes"
+"""The folder of a home that holds files on their way to a campaign."""
+UNFINISHED_CAMPAIGN = ".new-"
+"""How the folder of a campaign begins until all of it is written."""
+UPLOADING, EXPORTING = "labelchef-upload-", "labelchef-export-"
+"""How folders of a home begin that hold files while they are received or sent."""
+_log = logging.getLogger("labelchef")
 
 
 class Workspace:
@@ -33,8 +44,10 @@ class Workspace:
         self.reading, self.writing = database.reading, database.writing
         self.signal = Signal()
         self.worker_lock = WorkerLock(home, database)
+        self.writable_until = 0.0
+        """Until when `check_writable` need not look again."""
         self.trained: dict[int, Trained] = {}
-        """Trained states by campaign: a cache, used by the thread that holds the worker's lock."""
+        """Trained states by campaign: a cache, used by the process that holds the worker's lock, one thread a campaign."""
         self.intakes: dict[str, Job] = {}
         """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
 
@@ -64,22 +77,64 @@ def open_workspace(home: Path, database: str | None = None) -> Workspace:
     """
     require_store()
     from labelchef.store.database import open_database
-    from labelchef.store.schema import migrate
+    from labelchef.store.schema import is_new, migrate
 
     home = Path(home)
     try:
-        (home / CAMPAIGNS).mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        (home / CAMPAIGNS).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     except OSError as error:
         why = f"{home} cannot be used as a workspace: {error.strerror or error}; name another --home"
         raise StoreError(why, code="home") from None
+    if database is None:
+        _refuse_new(home, (home / DATABASE_FILE).exists())
     opened = open_database(home / DATABASE_FILE if database is None else database)
     try:
+        if database is None:
+            _refuse_new(home, not is_new(opened))
         migrate(opened)
         opened.remember_file()
     except BaseException:
         opened.close()
         raise
+    _close_to_others(home, opened)
     return Workspace(home.resolve(), opened)
+
+
+def _refuse_new(home: Path, there: bool) -> None:
+    """Refuse to begin with an empty database where there are campaigns: theirs is lost, or elsewhere."""
+    if there or not any(home.joinpath(CAMPAIGNS).glob("[!.]*/")):
+        return
+    raise StoreError(
+        f"{home / CAMPAIGNS} holds campaigns, but {home / DATABASE_FILE} is missing or empty. Restore it from a copy; if the "
+        "campaigns are in another database, name it with --database; to begin anew, name another --home",
+        code="database_empty",
+    )
+
+
+def _close_to_others(home: Path, database: "Database") -> None:
+    """Make what labelchef wrote readable for its owner only, and say so where it was not."""
+    own = [home / CAMPAIGNS, home / INTAKES, home / _LOCK_FILE]
+    if database.path is not None:
+        ends = ("", "-wal", "-shm", f".{_LOCK_FILE}")
+        own += [database.path.with_name(f"{database.path.name}{end}") for end in ends]
+    known = {path.name for path in own}
+    if all(name in known or name.startswith((UPLOADING, EXPORTING)) for name in os.listdir(home)):
+        own.append(home)  # it holds nothing else, so it was made for this
+    changed = make_private(*own)
+    if changed:
+        named = ", ".join(str(path) for path in changed)
+        _log.warning("other users of this machine could read %s; from now on only its owner can", named)
+
+
+def clear_leftovers(ws: Workspace) -> int:
+    """Delete what processes that died have left unfinished; how many files and folders it was."""
+    found = remove_leftovers(ws.home, UPLOADING, EXPORTING)
+    found += remove_leftovers(ws.home / CAMPAIGNS, UNFINISHED_CAMPAIGN)
+    for place in (CAMPAIGNS, INTAKES):
+        if (ws.home / place).is_dir():
+            found += sum(remove_leftovers(Path(one.path)) for one in os.scandir(ws.home / place) if one.is_dir())
+    return found
 
 
 def require_store() -> None:
@@ -87,6 +142,22 @@ def require_store() -> None:
     for module in ("sqlalchemy", "alembic"):
         if importlib.util.find_spec(module) is None:
             raise MissingExtraError(f"campaigns need {module}; pip install 'labelchef[serve]'", code="serve")
+
+
+def check_writable(ws: Workspace) -> None:
+    """Write to the home as a vote or an upload would; a full disk, a lost mount or wrong rights are told.
+
+    At most once a second: whoever asks more often gets the answer before, if that was good.
+    """
+    now = time.monotonic()
+    if now < ws.writable_until:
+        return
+    remedy = "votes and uploads are refused. Make room, or check the disk, the folder and its rights"
+    with writing_to(ws.home, remedy, code="home"), tempfile.TemporaryFile(dir=ws.home) as probe:
+        probe.write(bytes(_PROBE_BYTES))
+        probe.flush()
+        os.fsync(probe.fileno())
+    ws.writable_until = now + 1.0
 
 
 def folder_of(ws: Workspace, campaign: "CampaignRow") -> Path:
@@ -134,18 +205,29 @@ _GRACE = 2.0
 """Seconds in which a PostgreSQL server may find out that a process that held the lock has died."""
 
 
+_LOCK_FILE = "worker.lock"
+
+
 class WorkerLock:
-    """A lock that only one worker of a database holds: a file, and for PostgreSQL a lock in the database too."""
+    """A lock that only one worker of a database holds.
+
+    It is a lock on a file. That file may be deleted, so there is a second lock that may not: for `labelchef.db` on its folder,
+    for PostgreSQL in the database. (On the SQLite file itself it would not be safe: to close it would free SQLite's own locks.)
+    """
 
     def __init__(self, home: Path, database: "Database") -> None:
         self._database = database
         self._turn = threading.Lock()
         self._advisory: AdvisoryLock | None = None
+        self._file: int | None = None
+        self._folder: Path | None = None
         if database.path is None:
-            self._path = home / "worker.lock"
+            self._path = home / _LOCK_FILE
         else:  # beside the SQLite file, which processes with different homes may share
             path = database.path.resolve()
-            self._path = path.with_name("worker.lock" if path.name == DATABASE_FILE else f"{path.name}.worker.lock")
+            own = path.name == DATABASE_FILE
+            self._path = path.with_name(_LOCK_FILE if own else f"{path.name}.{_LOCK_FILE}")
+            self._folder = path.parent if own else None
 
     @contextlib.contextmanager
     def holding(self, patience: float = 0.0) -> Iterator[None]:
@@ -157,9 +239,12 @@ class WorkerLock:
         with contextlib.ExitStack() as held:
             self._take(lambda: self._turn.acquire(blocking=False), deadline)
             held.callback(self._turn.release)
-            with writing_to(self._path, "check its folder", code="home"):
-                stream = held.enter_context(self._path.open("a"))
-            self._take(lambda: _locked(stream), deadline)
+            held.callback(self._let_go)
+            if self._folder is not None:
+                folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+                held.callback(os.close, folder)
+                self._take(lambda: lock(folder, wait=False), deadline)
+            self._take(self._lock_file, deadline)
             if not self._database.is_sqlite:
                 from labelchef.store.database import AdvisoryLock
 
@@ -169,9 +254,34 @@ class WorkerLock:
             yield
 
     def keep(self) -> None:
-        """Make sure that the lock in the database is still held: a server that was away has forgotten it."""
+        """Make sure that the lock is still held: a database server that was away has forgotten it, a file may be deleted."""
+        if not self._is_file_there():
+            self._take(self._lock_file, time.monotonic())
         if self._advisory is not None and not self._advisory.held():
             self._take(self._advisory.take, time.monotonic())
+
+    def _lock_file(self) -> bool:
+        """Lock the file of this name, made if there is none; whether it is locked now."""
+        self._let_go()
+        with writing_to(self._path, "check its folder", code="home"):
+            opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        if not lock(opened, wait=False):
+            os.close(opened)
+            return False
+        self._file = opened
+        return self._is_file_there()
+
+    def _is_file_there(self) -> bool:
+        """Whether the file that is locked is still the one of this name."""
+        try:
+            return self._file is not None and os.path.samestat(os.fstat(self._file), self._path.stat())
+        except OSError:
+            return False
+
+    def _let_go(self) -> None:
+        opened, self._file = self._file, None
+        if opened is not None:
+            os.close(opened)
 
     def _take(self, take: Callable[[], bool], deadline: float) -> None:
         while not take():
@@ -183,12 +293,3 @@ class WorkerLock:
                     code="worker",
                 )
             time.sleep(0.05)
-
-
-def _locked(stream: IO[str]) -> bool:
-    """Whether the file is now locked for this process, until it is closed."""
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -29,7 +29,7 @@ import importlib.util
 import sys
 import traceback
 import types
-import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +39,9 @@ import numpy as np
 import pandas as pd
 
 from labelchef.domain.arrays import Ints
-from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.errors import InvalidInputError, TooLargeError
 from labelchef.domain.intake import Finding, Progress, Severity, no_progress
+from labelchef.domain.npy import read_npy, read_npz
 
 ID = "id"
 """The column of a frame that names the rows."""
@@ -461,13 +462,9 @@ def _matrix_error(path: Path, why: str) -> InvalidInputError:
 
 def _read_arrays(path: Path) -> dict[str, Any]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy warns of damaged headers before it refuses them
-            loaded = np.load(path, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"L": loaded}
-            with loaded:
-                return {name: loaded[name] for name in loaded.files}
+        return read_npz(path) if zipfile.is_zipfile(path) else {"L": read_npy(path)}
+    except TooLargeError:
+        raise
     except Exception as error:
         raise _matrix_error(path, f"it cannot be read: {error}") from None
 

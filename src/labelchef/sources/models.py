@@ -49,6 +49,7 @@ from scipy.special import betainc
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.stopping_work import go_on
 from labelchef.engines.memory import thread_count
 from labelchef.sources import kernels
 from labelchef.sources.votes import SMOOTHING, SourceVotes
@@ -425,6 +426,7 @@ def _beliefs(votes: SourceVotes, prior: Float64s, L: Float64s, clean: Ints) -> t
 
 def by_threads(work: Callable[[int, int], Found], n_rows: int) -> list[Found]:
     """`work` on ranges of rows that depend on their number only, so that sums are the same on any machine."""
+    go_on()
     pieces = min(_MOST_PIECES, max(1, -(-n_rows // _ROWS_A_PIECE)))
     ranges = list(itertools.pairwise(round(n_rows * c / pieces) for c in range(pieces + 1)))
     if pieces == 1:

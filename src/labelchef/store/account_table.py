@@ -127,12 +127,12 @@ def note_attempt(connection: sa.Connection, name: str, address: str, *, ok: bool
     connection.execute(sa.insert(LoginAttempt), values)
 
 
-def failures(connection: sa.Connection, name: str, address: str, since: float) -> dict[str, list[float]]:
+def failures(connection: sa.Connection, name: str, address: str, since: float, until: float) -> dict[str, list[float]]:
     """Times of failed attempts: of this name from this address, from this address, of this name."""
     named, there = LoginAttempt.c.name == name[:120], LoginAttempt.c.address == address[:120]
     failed = (
         sa.select(LoginAttempt.c.created_at)
-        .where(sa.not_(LoginAttempt.c.ok), LoginAttempt.c.created_at > since)
+        .where(sa.not_(LoginAttempt.c.ok), LoginAttempt.c.created_at.between(since, until))
         .order_by(LoginAttempt.c.created_at)
     )
     wanted = {"pair": named & there, "address": there, "name": named}
@@ -161,6 +161,13 @@ def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:
     """Names of the accounts that take part."""
     found = sa.select(Account.c.name).join(Membership).where(Membership.c.campaign_id == campaign_id)
     return list(connection.execute(found.order_by(Account.c.name)).scalars())
+
+
+def names_that_take_part(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Names of the active accounts that may vote in a campaign: its members, and every lead."""
+    members = sa.select(Membership.c.account_id).where(Membership.c.campaign_id == campaign_id)
+    part = sa.select(Account.c.name).where(Account.c.active, (Account.c.role == Role.LEAD) | Account.c.id.in_(members))
+    return set(connection.execute(part).scalars())
 
 
 def set_member(connection: sa.Connection, campaign_id: int, account_id: int, *, member: bool) -> None:

@@ -7,8 +7,9 @@ makes writers of one campaign wait for each other. Errors of the driver become a
 
 import contextlib
 import getpass
-import os
+import logging
 import re
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from labelchef.domain.errors import MissingExtraError, StoreError
+from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
+from labelchef.store.sqlite_files import LOG, OpenFiles, identity, make_database
 from labelchef.store.tables import Campaign
+
+_log = logging.getLogger("labelchef")
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process to finish its own."""
@@ -34,7 +38,12 @@ class Database:
         self.path = path
         self._writer = threading.Lock()
         self._identity: tuple[int, int] | None = None
+        self._files: OpenFiles | None = None
+        self._gate = threading.Lock()
+        self._inside = 0
+        self._abandoned = False
         self.engine = _sqlite(url) if path is not None else _postgres(url)
+        event.listen(self.engine, "before_cursor_execute", _refuse_null)
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._read_options: dict[str, Any] = {} if self.is_sqlite else snapshot
 
@@ -46,15 +55,18 @@ class Database:
     def remember_file(self) -> None:
         """Remember which file this is, so that its loss is noticed before a vote is lost."""
         if self.path is not None:
-            self._identity = _identity(self.path)
+            self._identity = identity(self.path)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A consistent view; nothing can be written."""
-        with self._translated():
-            self._still_there()
-            with self.engine.connect().execution_options(**self._read_options) as connection, connection.begin():
-                yield connection
+        with (
+            self._translated(),
+            self._files_there(),
+            self.engine.connect().execution_options(**self._read_options) as connection,
+            connection.begin(),
+        ):
+            yield connection
 
     @contextlib.contextmanager
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
@@ -64,13 +76,13 @@ class Database:
         written in this way, since their loss costs nothing; votes never are.
         """
         kind = "lasting" if lasting else "passing"
-        with self._translated(), self._one_writer():
-            self._still_there()
+        with self._translated(), self._one_writer(), self._files_there():
             with self.engine.connect().execution_options(labelchef_write=kind) as connection, connection.begin():
                 if not lasting and not self.is_sqlite:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
                 yield connection
-                self._still_there()
+                self._check_files()
+            self._check_files(committed=True)
 
     def lock_campaign(self, connection: sa.Connection, campaign_id: int) -> None:
         """Make other writers of this campaign wait until this transaction ends; SQLite has one writer anyway."""
@@ -79,7 +91,16 @@ class Database:
 
     def close(self) -> None:
         """Give back the connections."""
+        with self._gate:
+            self._close()
+
+    def _close(self) -> None:
+        if self._abandoned:
+            return
+        files, self._files = self._files, None
         self.engine.dispose()
+        if files is not None:
+            files.close()
 
     @contextlib.contextmanager
     def _one_writer(self) -> Iterator[None]:
@@ -95,11 +116,47 @@ class Database:
         finally:
             self._writer.release()
 
-    def _still_there(self) -> None:
+    @contextlib.contextmanager
+    def _files_there(self) -> Iterator[None]:
+        """Refuse to begin if a file of the database is gone, unless what it held can be saved."""
+        if self.path is None or self._identity is None:
+            yield
+            return
+        with self._gate:
+            if self._files is not None and self._files.lost() not in (None, "") and self._inside == 0:
+                self._save()
+            self._check_files()
+            if self._files is None:
+                try:
+                    self._files = OpenFiles(self.path)
+                except (sqlite3.Error, OSError) as error:
+                    raise _sentence(error, self.engine.url) from error
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._gate:
+                self._inside -= 1
+
+    def _save(self) -> None:
+        """The log or its index is gone: copy the log, which is still open here, into the database and begin a new one."""
+        assert self._files is not None, "nothing is lost before files are open"
+        with contextlib.suppress(OSError):  # a database that is gone too cannot be helped
+            if not self._abandoned and identity(str(self.path)) == self._identity and self._files.save():
+                self._close()
+                _log.error(
+                    "%s%s was moved, deleted or replaced while it was in use. Nothing is lost: what it held was copied into the "
+                    "database. Files of a database that is in use must be left alone",
+                    self.path,
+                    LOG,
+                )
+
+    def _check_files(self, *, committed: bool = False) -> None:
+        """Refuse if a file is gone: what is written to it would be lost when this process ends."""
         if self.path is None or self._identity is None:
             return
         try:
-            same = _identity(self.path) == self._identity
+            same = identity(self.path) == self._identity
         except OSError:
             same = False
         if not same:
@@ -107,6 +164,20 @@ class Database:
                 f"{self.path} was moved, deleted or replaced while it was in use; nothing more is stored. "
                 "Put it back and start again",
                 code="database_gone",
+            )
+        if self._files is None:
+            return
+        lost = self._files.lost()
+        if not self._abandoned and (self._files.begun_anew() if lost else committed and self._files.cut_off()):
+            self._abandoned = True
+            self._files.leave_open(self.engine.pool)
+        if lost is not None or self._abandoned:
+            remedy = (
+                "Stop every labelchef process of this database, then start again" if self._abandoned else "Try again"
+            )
+            raise StoreError(
+                f"{self.path}{lost or LOG} was moved, deleted or replaced while it was in use; nothing is stored now. {remedy}",
+                code="log_gone",
             )
 
     @contextlib.contextmanager
@@ -192,6 +263,7 @@ def open_database(url: str | Path) -> Database:
     >>> database.close()
     """
     if isinstance(url, Path):
+        make_database(url)
         return Database(sa.URL.create("sqlite", database=str(url)), url)
     try:
         parsed = sa.make_url(url)
@@ -202,6 +274,7 @@ def open_database(url: str | Path) -> Database:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        make_database(Path(str(parsed.database)))
         return Database(parsed, Path(str(parsed.database)))
     if backend != "postgresql":
         raise StoreError(
@@ -255,9 +328,15 @@ def _postgres(url: sa.URL) -> sa.Engine:
         ) from None
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+def _refuse_null(_connection: Any, _cursor: Any, _statement: Any, values: Any, context: Any, many: bool) -> None:
+    """Refuse to write text with a null character: SQLite would take it, PostgreSQL fails."""
+    if context is None or not (context.isinsert or context.isupdate):
+        return
+    for row in values if many else (values,):
+        for value in row.values() if isinstance(row, dict) else row:
+            if isinstance(value, str) and "\x00" in value:
+                told = f"the text {value[:60]!r} holds a null character, which no database can keep; remove it"
+                raise InvalidInputError(told, code="input")
 
 
 _CAUSES = (
@@ -277,7 +356,7 @@ _CAUSES = (
 )
 
 
-def _sentence(error: SQLAlchemyError, url: sa.URL) -> StoreError:
+def _sentence(error: Exception, url: sa.URL) -> StoreError:
     """What went wrong, with the address of the database but without its password."""
     place = url.render_as_string(hide_password=True)
     said = str(error.orig if isinstance(error, DBAPIError) else error)

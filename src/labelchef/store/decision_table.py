@@ -89,6 +89,12 @@ def decisions(connection: sa.Connection, campaign_id: int) -> list[DecisionWithP
     return all_rows(connection, _WITH_POSITION, DecisionWithPosition, campaign_id=campaign_id)
 
 
+def newest_of_campaign(connection: sa.Connection, campaign_id: int) -> int:
+    """The inner id of the last decision; 0 before the first."""
+    found = sa.select(sa.func.max(Decision.c.id)).where(Decision.c.campaign_id == campaign_id)
+    return int(connection.execute(found).scalar() or 0)
+
+
 def last_decisions(connection: sa.Connection, campaign_id: int) -> dict[int, DecisionWithPosition]:
     """The decision that counts for every decided item, by the item's inner id."""
     return {row.item_id: row for row in decisions(connection, campaign_id)}

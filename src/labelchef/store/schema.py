@@ -21,6 +21,12 @@ _OLD = "0001"  # labelchef 0.1
 _STEPS = Path(__file__).parent / "migrations"
 
 
+def is_new(database: Database) -> bool:
+    """Whether there are no tables in the database."""
+    with database.reading() as connection:
+        return not sa.inspect(connection).get_table_names()
+
+
 def migrate(database: Database) -> None:
     """Make the tables if there are none; a database of another version is refused, one of this version only read."""
     script = ScriptDirectory(str(_STEPS))

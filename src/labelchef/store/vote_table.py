@@ -7,6 +7,7 @@ a vote or a task are made once, when the module is imported: to build one costs 
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -67,6 +68,12 @@ def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, re
     return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
 
 
+def names_without_account(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Names under which people without an account, or the suggestion, have voted."""
+    found = sa.select(Vote.c.person).where(Vote.c.campaign_id == campaign_id, Vote.c.account_id.is_(None)).distinct()
+    return set(connection.execute(found).scalars())
+
+
 _NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 
@@ -125,6 +132,22 @@ def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
     return all_rows(connection, found, VoteWithKey)
 
 
+_NEWEST_OF_CAMPAIGN = sa.select(sa.func.max(Vote.c.id)).where(_OF_CAMPAIGN)
+
+
+def newest_of_campaign(connection: sa.Connection, campaign_id: int) -> int:
+    """The inner id of the last row of the vote ledger; 0 before the first."""
+    return int(connection.execute(_NEWEST_OF_CAMPAIGN, {"campaign_id": campaign_id}).scalar() or 0)
+
+
+_LIVE_OF_PERSON = sa.select(Vote).where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id)
+
+
+def live_votes_of_person(connection: sa.Connection, campaign_id: int, person: str) -> list[VoteRow]:
+    """This person's votes that count, in the order they came."""
+    return all_rows(connection, _LIVE_OF_PERSON, VoteRow, campaign_id=campaign_id, person=person)
+
+
 def all_votes(connection: sa.Connection, campaign_id: int) -> list[VoteWithRound]:
     """Every row of the vote ledger, in the order they came."""
     found = (
@@ -170,9 +193,30 @@ def _live(rows: Iterable[VoteRow]) -> list[VoteRow]:
     return sorted((row for row in last.values() if not row.retracted), key=lambda row: row.id)
 
 
+class Moment(NamedTuple):
+    """The time now, and the latest end that a lease can have: one that ends later was given by a clock that was ahead."""
+
+    now: float
+    latest: float
+
+    @classmethod
+    def of(cls, lease_minutes: float) -> "Moment":
+        """By the clock of this process."""
+        now = time.time()
+        return cls(now, now + 60.0 * lease_minutes + _SPREAD)
+
+    def holds(self, until: float) -> bool:
+        """Whether a lease that ends then holds now."""
+        return self.now < until <= self.latest
+
+
+_SPREAD = 1.0  # leases that are given together end milliseconds apart
 _NOW: sa.BindParameter[float] = bindparam("now")
 _PEOPLE: sa.BindParameter[int] = bindparam("people")
-_LIVE_LEASE = (Assignment.c.state == AssignmentState.LEASED) & (Assignment.c.until > _NOW)
+_LATEST: sa.BindParameter[float] = bindparam("latest")
+_LIVE_LEASE = (
+    (Assignment.c.state == AssignmentState.LEASED) & (Assignment.c.until > _NOW) & (Assignment.c.until <= _LATEST)
+)
 _LEASED_IN_ROUND = (Assignment.c.round_id == bindparam("round_id")) & _LIVE_LEASE
 _LEASED_BY_OTHERS = sa.select(sa.func.count()).where(_LIVE_LEASE, Assignment.c.person != _PERSON)
 _VOTE_OF_PERSON = sa.select(Vote.c.id).where(_OF_SELECTION, _OF_PERSON)
@@ -189,9 +233,9 @@ _LEASES = (
 )
 
 
-def leases_of(connection: sa.Connection, round_id: int, person: str, now: float) -> list[LeasedSelection]:
+def leases_of(connection: sa.Connection, round_id: int, person: str, at: Moment) -> list[LeasedSelection]:
     """The selections this person holds now, first given first."""
-    return all_rows(connection, _LEASES, LeasedSelection, round_id=round_id, person=person, now=now)
+    return all_rows(connection, _LEASES, LeasedSelection, round_id=round_id, person=person, **at._asdict())
 
 
 _others = _LEASED_BY_OTHERS.where(Assignment.c.selection_id == Selection.c.id).correlate(Selection).scalar_subquery()
@@ -208,7 +252,12 @@ _FRESH = (
 )
 _FREE = (
     _OPEN_TO_PERSON.outerjoin(_own, _OWN)
-    .where(_own.c.id.is_(None) | (_own.c.state != AssignmentState.LEASED) | (_own.c.until <= _NOW))
+    .where(
+        _own.c.id.is_(None)
+        | (_own.c.state != AssignmentState.LEASED)
+        | (_own.c.until <= _NOW)
+        | (_own.c.until > _LATEST)
+    )
     .order_by(
         sa.case(
             (_own.c.id.is_(None) & (Selection.c.origin != Origin.AHEAD), 0),
@@ -224,13 +273,13 @@ _FREE = (
 
 
 def free_selections(
-    connection: sa.Connection, round_id: int, person: str, people: int, now: float, limit: int
+    connection: sa.Connection, round_id: int, person: str, people: int, at: Moment, limit: int
 ) -> list[SelectionRow]:
     """Selections that still need this person's vote, in the order in which they should be asked.
 
     New items of the batch by rank, then work ahead, then what this person let run out or skipped, earliest first.
     """
-    given = {"round_id": round_id, "person": person, "people": people, "now": now, "most": limit}
+    given = {"round_id": round_id, "person": person, "people": people, "most": limit, **at._asdict()}
     fresh = all_rows(connection, _FRESH, SelectionRow, **given)
     return fresh if len(fresh) == limit else all_rows(connection, _FREE, SelectionRow, **given)
 
@@ -238,9 +287,9 @@ def free_selections(
 _EXPIRY = sa.select(sa.func.min(Assignment.c.until)).where(_LEASED_IN_ROUND)
 
 
-def next_expiry(connection: sa.Connection, round_id: int, now: float) -> float | None:
+def next_expiry(connection: sa.Connection, round_id: int, at: Moment) -> float | None:
     """When the next lease of a round runs out."""
-    found: float | None = connection.execute(_EXPIRY, {"round_id": round_id, "now": now}).scalar()
+    found: float | None = connection.execute(_EXPIRY, {"round_id": round_id, **at._asdict()}).scalar()
     return found
 
 
@@ -249,9 +298,9 @@ _LIVE_LEASES = (
 )
 
 
-def live_leases(connection: sa.Connection, round_id: int, now: float) -> dict[int, int]:
+def live_leases(connection: sa.Connection, round_id: int, at: Moment) -> dict[int, int]:
     """Leases now, counted by selection."""
-    rows = connection.execute(_LIVE_LEASES, {"round_id": round_id, "now": now})
+    rows = connection.execute(_LIVE_LEASES, {"round_id": round_id, **at._asdict()})
     return {int(row[0]): int(row[1]) for row in rows}
 
 
@@ -304,7 +353,17 @@ def ahead_of_person(connection: sa.Connection, item_id: int, attempt: int, perso
 _TAKEN = _LEASED_BY_OTHERS.where(Assignment.c.selection_id == bindparam("selection_id"))
 
 
-def slots_taken(connection: sa.Connection, selection_id: int, person: str, now: float) -> int:
+def slots_taken(connection: sa.Connection, selection_id: int, person: str, at: Moment) -> int:
     """Leases that others hold on a selection."""
-    given = {"selection_id": selection_id, "person": person, "now": now}
+    given = {"selection_id": selection_id, "person": person, **at._asdict()}
     return int(connection.execute(_TAKEN, given).scalar_one())
+
+
+def free_leases(connection: sa.Connection, person: str, campaign_id: int) -> bool:
+    """Give back what a person holds in a campaign, so that others get it at once; whether there was anything."""
+    own = (Assignment.c.person == person) & (Assignment.c.state == AssignmentState.LEASED)
+    here = Assignment.c.round_id.in_(sa.select(Round.c.id).where(Round.c.campaign_id == campaign_id))
+    return (
+        connection.execute(sa.update(Assignment).where(own, here, Assignment.c.until > 0.0).values(until=0.0)).rowcount
+        > 0
+    )

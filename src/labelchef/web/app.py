@@ -21,6 +21,7 @@ from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web import pages, policies, problems
 from labelchef.web.api import ROUTERS
+from labelchef.web.connections import protocol
 from labelchef.web.live import Hub
 from labelchef.web.options import ServeOptions, check_binding
 from labelchef.web.shield import Shield
@@ -30,6 +31,9 @@ _ABOUT = (
     "change, or send an API token as `Authorization: Bearer …`. Errors are problem details with a stable `code`. Lists "
     "come in pages: give `next` as `after`."
 )
+
+
+_MOST_HEADER_BYTES = 32 * 1024
 
 
 def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> FastAPI:
@@ -42,7 +46,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
             stack.callback(app.state.hub.close)
             stack.callback(jobs.close, ws)
             if work:
-                app.state.worker = stack.enter_context(working.Worker(ws))
+                app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))
             yield
 
     app = FastAPI(
@@ -90,9 +94,28 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             },
         }
         schema["security"] = [{"token": []}, {"session": []}]
+        problems.fails(*problems.ELSEWHERE)
         schema["x-problem-codes"] = {str(status): codes for status, codes in sorted(problems.CODES.items())}
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
+    """How uvicorn serves the app."""
+    return uvicorn.Config(
+        app,
+        host=options.host,
+        port=options.port,
+        http=protocol(options.limits),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=options.https,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+    )
 
 
 class _Server(uvicorn.Server):
@@ -127,14 +150,7 @@ def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") 
         port = listener.getsockname()[1]
         options = options.model_copy(update={"port": port})
         app = create_app(ws, options, work=False)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=options.https,
-            timeout_graceful_shutdown=5,
-        )
+        config = configured(app, options)
         shown = f"[{options.host}]" if ":" in options.host else options.host
         address = f"{'https' if options.https else 'http'}://{shown}:{port}"
         if options.team:
@@ -143,7 +159,7 @@ def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") 
             there = "" if path == "/" else f"&then={quote(path, safe='/')}"
             address += f"/start?token={accounts.create_link(ws)}{there}"
         server = _Server(config, app)
-        with working.Worker(ws) as worker, contextlib.suppress(KeyboardInterrupt):
+        with working.Worker(ws, options.parallel) as worker, contextlib.suppress(KeyboardInterrupt):
             app.state.worker = worker
             threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
             server.run(sockets=[listener])

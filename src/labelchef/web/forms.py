@@ -20,6 +20,7 @@ from pydantic import (
     ValidationInfo,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -41,10 +42,47 @@ Password = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 NewPassword = Annotated[str, StringConstraints(min_length=10, max_length=1000)]
 
 
+_MOST_UNKNOWN = 20
+"""Unknown names of one record that are told one by one; with more, the record is refused as a whole."""
+
+
 class Form(BaseModel):
-    """Base of the records that requests bring: unknown names are refused, numbers must be numbers."""
+    """Base of the records that requests bring: unknown names are refused, numbers must be numbers, texts hold no null character.
+
+    Errors are bounded: a record of thousands of unknown names gives one error, not thousands.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bounded(cls, sent: object) -> object:
+        if isinstance(sent, dict) and len(sent) > len(cls.model_fields) + _MOST_UNKNOWN:
+            told = "{count} names; expected at most {most}"
+            raise PydanticCustomError("too_many_names", told, {"count": len(sent), "most": len(cls.model_fields)})
+        if holds_null(sent):
+            raise PydanticCustomError("null_character", "a text holds a null character, which cannot be stored")
+        return sent
+
+
+def holds_null(sent: object) -> bool:
+    """Whether a text in a JSON value holds a null character; names count too.
+
+    >>> holds_null({"a": ["b", {"c\\x00": 1}]}), holds_null({"a": [None, 1.5, "b"]})
+    (True, False)
+    """
+    left = [sent]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            if "\x00" in one:
+                return True
+        elif isinstance(one, dict):
+            left.extend(one)
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return False
 
 
 class SettingsForm(Form):

@@ -1,12 +1,14 @@
 """Options of the server: from the command line, else from LABELCHEF_… in the environment, else the defaults of a laptop."""
 
 import ipaddress
+import resource
 from pathlib import Path
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from labelchef.domain.errors import ForbiddenError, InvalidInputError
+from labelchef.web.connections import Limits
 
 
 class ServeOptions(BaseSettings):
@@ -30,7 +32,16 @@ class ServeOptions(BaseSettings):
     """Host names the server answers to. On a laptop always localhost only, against DNS rebinding."""
     import_root: Path | None = None
     """Campaigns may be made from folders below this one. None: on a laptop any folder, for a team no folder."""
+    parallel: int = Field(2, ge=1, le=64)
+    """Campaigns whose models are trained at the same time; one more, that has a model, may take its next step meanwhile."""
     max_upload_mb: int = Field(4096, ge=1)
+    max_connections: int = Field(1000, ge=10)
+    """Connections at one time; fewer where the process may open fewer files."""
+    max_connections_per_address: int | None = Field(None, ge=0)
+    """Of these, from one address; 0: no limit. None: 200, but no limit with `https`, where all come from the proxy."""
+    header_seconds: float = Field(10.0, gt=0)
+    body_seconds: float = Field(20.0, gt=0)
+    """Time limits of the headers of a request, and of its body, where a long one must come at 16 KiB a second."""
 
     @property
     def local(self) -> bool:
@@ -44,6 +55,16 @@ class ServeOptions(BaseSettings):
     def allowed_hosts(self) -> frozenset[str]:
         """Host names answered to; empty for any."""
         return self.hostnames if self.team else frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+    @property
+    def limits(self) -> Limits:
+        """Of connections: half of the files that the process may open are left for other use."""
+        given, files = self.max_connections_per_address, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        near = (None if self.https else Limits.per_address) if given is None else given or None
+        total = (
+            self.max_connections if files == resource.RLIM_INFINITY else min(self.max_connections, max(10, files // 2))
+        )
+        return Limits(total, near, self.header_seconds, self.body_seconds)
 
     @property
     def cookie(self) -> str:
@@ -60,8 +81,13 @@ class ServeOptions(BaseSettings):
         """The folder of the server that a lead names; refused where campaigns may not be made from it."""
         if "\x00" in name:
             raise InvalidInputError("the folder's name holds a null character", code="file")
-        folder = Path(name).expanduser()
-        if not self.folder_allowed(folder):
+        try:
+            folder = Path(name).expanduser()
+            allowed, _ = self.folder_allowed(folder), folder.is_dir()
+        except (RuntimeError, OSError) as error:  # ~ of nobody, links in a circle, names too long
+            why = f"{name!r} is no folder of the server that can be read: {error}; give its full path"
+            raise InvalidInputError(why, code="file") from None
+        if not allowed:
             below = f"below {self.import_root}" if self.import_root else "set by LABELCHEF_IMPORT_ROOT"
             why = f"campaigns are made from folders {below} only; upload the files instead"
             raise ForbiddenError(why, code="folder")

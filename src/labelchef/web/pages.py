@@ -128,7 +128,7 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """Progress of the campaign."""
     summary = shown_to(who, service.summary(ws, campaign))
-    found = measuring.progress(ws, campaign)
+    found = measuring.progress(ws, campaign) if who.is_lead else measuring.progress_for(ws, campaign, who.name)
     return render(
         request,
         "progress.html",
@@ -136,8 +136,8 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
         tab="progress",
         watch=True,
         progress=found,
-        people=[one for one in found.people if who.is_lead or one.person == who.name],
-        pairs=found.pairs if who.is_lead else (),
+        people=found.people,
+        pairs=found.pairs,
         charts=charts.available(found),
         about_baselines=ABOUT_BASELINES,
         stamp=charts.stamp(ws, campaign),

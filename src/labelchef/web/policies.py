@@ -156,6 +156,18 @@ Changes = Annotated[Hub, Depends(_state("hub"))]
 
 ITEM = (404, "item", "no such item in this campaign")
 ACCOUNT = (404, "account", "no such account")
+SETTINGS: tuple[Case, ...] = (
+    (422, "selector", "no such selector"),
+    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
+    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
+    (422, "answers", "answers as a source, where trusted samples only steer"),
+    (422, "constructor", "options of a constructor that has none"),
+    (422, "people", "nobody votes: neither people nor the suggestion"),
+    (422, "metric", "no such metric, or not one of these classes"),
+    (422, "stop", "a stopping rule that cannot be read"),
+    (422, "audit", "a stopping rule that reads the audit, without an audit"),
+)
+"""Settings that do not fit each other."""
 _ALWAYS: list[Case] = [
     (413, "size", "the request is larger than the server takes"),
     (421, "host", "the request was sent to a host name this server does not answer to"),

@@ -94,12 +94,14 @@ def problem(
 STORE = {
     "database_down": "the database does not answer; nothing was changed. Try again, or tell a lead",
     "database_gone": "the database is gone; nothing was changed. Tell a lead",
+    "log_gone": "a file of the database was moved or deleted; nothing was changed. Try again, or tell a lead",
     "database_rights": "the database cannot be opened or written; nothing was changed. Tell a lead",
     "database_damaged": "the database is damaged; nothing was changed. Tell a lead",
     "database": "the database refused this; nothing was changed. Tell a lead",
     "locked": "another process holds the database; nothing was changed. Try again",
     "disk_full": "the server's disk is full; nothing was changed. Tell a lead",
     "folder": "a folder of the server cannot be read or written; nothing was changed. Tell a lead",
+    "home": "nothing can be written to the server's folder; nothing was changed. Tell a lead",
     "out": "the server cannot write the file. Tell a lead",
     "array_missing": "a file of the campaign is missing. Tell a lead",
     "array_damaged": "a file of the campaign is damaged. Tell a lead",
@@ -168,6 +170,12 @@ def install(app: FastAPI, page: PageError) -> None:
 
 _HTTP = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
+ELSEWHERE: tuple[Case, ...] = (
+    (404, "route", "there is nothing at this address"),
+    (405, "method", "this address does not take this method"),
+    (500, "internal", "a defect of the server; its log has the details"),
+)
+"""Problems of no route, or of every one."""
 CODES: dict[int, dict[str, str]] = {}
 """Status → code → when it occurs, of all problems; filled by `fails` and part of the OpenAPI document."""
 

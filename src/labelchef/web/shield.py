@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelchef.domain.errors import LabelchefError
 from labelchef.web.problems import WebError, of_error
-from labelchef.web.uploads import is_upload
+from labelchef.web.uploads import is_large, is_upload
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -18,8 +18,10 @@ PAGE_POLICY = (
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
 """For uploaded files and charts: shown as an image, never run as a script, even when opened directly."""
 
-MAX_BODY = 2**20
-"""The largest body of a request that brings no files."""
+MAX_BODY = 2**16
+"""The largest body of a request: a vote with the longest note fits."""
+MAX_LEAD_BODY = 2**20
+"""The largest body of rules and corrections of files, which leads send."""
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -82,14 +84,17 @@ class Shield:
         if self._hosts and host_name(request.headers.get("host", "")) not in self._hosts:
             told = "this server does not answer to that host name; use the address it printed when it started"
             raise WebError(421, told, code="host")
+        if "\x00" in request.scope["path"] or b"%00" in request.scope["query_string"]:
+            raise WebError(422, "the address holds a null character, which cannot be stored; remove it", code="input")
         upload = is_upload(request.method, request.scope["path"])
-        if upload:
+        large = not upload and is_large(request.method, request.scope["path"])
+        if upload or large:
             await run_in_threadpool(self._admit, request)
-        most = self._max_upload if upload else min(MAX_BODY, self._max_upload)
+        most = self._max_upload if upload else MAX_LEAD_BODY if large else MAX_BODY
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > most:
             way_out = "; raise LABELCHEF_MAX_UPLOAD_MB or use a folder" if upload else ""
-            raise WebError(413, f"the request is larger than {most // 2**20} MiB{way_out}", code="size")
+            raise WebError(413, f"the request is larger than {most // 1024} KiB{way_out}", code="size")
         return most
 
 

@@ -277,9 +277,10 @@ _FAILED = "the campaign stopped with an error; ask a lead, who can see the error
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
-    if summary.state is CampaignState.FAILED and not who.is_lead:
-        return replace(summary, message=_FAILED)
-    return summary
+    if who.is_lead:
+        return summary
+    failed = summary.state is CampaignState.FAILED
+    return replace(summary, message=_FAILED if failed else summary.message, notices=())
 
 
 def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain.ItemContent:

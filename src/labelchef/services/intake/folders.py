@@ -19,16 +19,16 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
 from labelchef.domain.intake import ColumnRole, FileRole, Plan, Progress
 from labelchef.io import archives
 from labelchef.io.archives import is_zip
 from labelchef.io.artefacts import write_json
 from labelchef.io.formats import MOST_BYTES
 from labelchef.services.shared import writing_to
+from labelchef.services.workspace import INTAKES as INTAKES
 from labelchef.services.workspace import Workspace
 
-INTAKES = "intakes"
-"""The folder of a home that holds the intakes."""
 IMAGES = "images"
 """The folder below an intake's files for images that came without a folder."""
 KEPT_SECONDS = 14 * 86400.0
@@ -104,7 +104,9 @@ def new_folder(ws: Workspace) -> str:
         raise ConflictError(why, code="intakes")
     intake = secrets.token_hex(8)
     with writing_to(ws.home / INTAKES, "make room or check the rights of the workspace", code="folder"):
-        (ws.home / INTAKES / intake / _FILES).mkdir(parents=True)
+        (ws.home / INTAKES).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        for folder in (ws.home / INTAKES / intake, ws.home / INTAKES / intake / _FILES):
+            folder.mkdir(mode=PRIVATE_FOLDER)
     return intake
 
 
@@ -124,10 +126,14 @@ def files_of(ws: Workspace, intake: str, record: Record) -> Path:
 
 def read(ws: Workspace, intake: str) -> Record:
     """What is kept of an intake."""
-    path = folder_of(ws, intake) / _RECORD
+    return record_in(folder_of(ws, intake) / _RECORD)
+
+
+def record_in(path: Path) -> Record:
+    """What a file of an intake says."""
     try:
         return Record.of_json(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{path} cannot be read: {error}. Delete the folder and upload the files again"
         raise NotFoundError(why, code="intake") from None
 
@@ -179,20 +185,37 @@ def names(ws: Workspace, intake: str, record: Record) -> tuple[str, ...]:
     return tuple(sorted(one.name for one in folder.iterdir()))[:_LISTED] if folder.is_dir() else ()
 
 
-def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]]) -> None:
-    """Store uploaded files by their names; those without a folder that are images go into `IMAGES`."""
+def keep(folder: Path, files: Iterable[tuple[str, IO[bytes]]], *, replace: bool = False) -> None:
+    """Store uploaded files by their names; those without a folder that are images go into `IMAGES`.
+
+    All names are checked before anything is stored: of two files of one name, one would be lost. A file that is there
+    already is overwritten only with `replace`.
+    """
+    placed: dict[PurePosixPath, tuple[str, IO[bytes]]] = {}
     for name, stream in files:
         place = safe_path(name)
         if len(place.parts) == 1 and place.suffix.lower() in _IMAGE_ENDINGS:
             place = PurePosixPath(IMAGES) / place
+        if place in placed:
+            why = f"two files of this upload, {placed[place][0]!r} and {name!r}, have one name; rename one or leave it out"
+            raise InvalidInputError(why, code="same_name")
+        if not replace and (folder / place).is_file():
+            why = f"there is a file {str(place)!r} already; rename the new one, or say that it replaces the old one"
+            raise ConflictError(why, code="file_exists")
+        placed[place] = name, stream
+    for place, (name, stream) in placed.items():
         target = folder / place
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as stored:
+            with open(target, "wb", opener=_private) as stored:
                 shutil.copyfileobj(stream, stored, _CHUNK)
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             why = f"{name!r} is the name of a file and of a folder; rename one of them"
             raise InvalidInputError(why, code="file") from None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def entered(folder: Path) -> Path:

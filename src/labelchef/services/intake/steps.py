@@ -75,20 +75,22 @@ def start_from_folder(ws: Workspace, folder: Path, by: str) -> Intake:
     return _reading(ws, intake)
 
 
-def add(ws: Workspace, intake: str, files: Iterable[tuple[str, IO[bytes]]]) -> Intake:
-    """Keep more files; one with a known name replaces it. Then all are read again."""
+def add(ws: Workspace, intake: str, files: Iterable[tuple[str, IO[bytes]]], *, replace: bool = False) -> Intake:
+    """Keep more files; with `replace`, one with a known name replaces it. Then all are read again."""
     record = _changeable(ws, intake)
     if record.folder is not None:
         why = "this is a folder of the server; put the files there, or start over and upload all of them"
         raise ConflictError(why, code="intake_state")
-    _keep(ws, intake, record, files)
+    _keep(ws, intake, record, files, replace=replace)
     return _reading(ws, intake)
 
 
-def _keep(ws: Workspace, intake: str, record: Record, files: Iterable[tuple[str, IO[bytes]]]) -> None:
+def _keep(
+    ws: Workspace, intake: str, record: Record, files: Iterable[tuple[str, IO[bytes]]], *, replace: bool = False
+) -> None:
     folder = folders.files_of(ws, intake, record)
     with writing_to(folder, "the upload was not stored. Make room and send it again", code="folder"):
-        folders.keep(folder, files)
+        folders.keep(folder, files, replace=replace)
 
 
 def look(ws: Workspace, intake: str) -> Intake:

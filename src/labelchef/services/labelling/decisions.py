@@ -141,14 +141,17 @@ def _cursor(after: str | None) -> tuple[float, str, int] | None:
 
 
 def reconsider(connection: Connection, campaign: CampaignRow, selection: SelectionRow, sample: ItemRow) -> None:
-    """Votes on an item that votes decided have changed: decide it again if they give another label."""
+    """Votes on an item that votes decided have changed: decide it again if they give another label.
+
+    The campaign's version grows in any case: whoever changes a vote would else learn whether it decides, and so how others voted.
+    """
+    campaign_table.update_campaign(connection, campaign.id)
     last = decision_table.last_decision(connection, sample.id)
     if last is None or last.kind != DecisionKind.VOTES or last.attempt != selection.attempt:
         return
     label, support = counted(vote_table.live_votes(connection, sample.id, selection.attempt), MajorityVote())
     if label != last.label:
         _decide(connection, sample, selection, DecisionKind.VOTES, "votes", label, support)
-        campaign_table.update_campaign(connection, campaign.id)
 
 
 def _decide(

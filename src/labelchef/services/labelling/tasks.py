@@ -48,28 +48,28 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
 def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
     """Lease up to `n` items to a person; without `lease`, no items if some would have to be leased."""
     connection, row, person, _ = part
-    now, settings = time.time(), row.settings
+    settings, at = row.settings, vote_table.Moment.of(row.settings.lease_minutes)
     turn = round_table.last_round(connection, row.id)
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:
         return _wait(row, WaitReason.PREPARING if turn is None else WaitReason.UPDATING, 5.0)
-    held = vote_table.leases_of(connection, turn.id, person, now)
+    held = vote_table.leases_of(connection, turn.id, person, at)
     if len(held) < n:
-        free = vote_table.free_selections(connection, turn.id, person, settings.people, now, n - len(held))
+        free = vote_table.free_selections(connection, turn.id, person, settings.people, at, n - len(held))
         if free and not lease:
             return []
-        until = now + 60.0 * settings.lease_minutes
+        until = at.now + 60.0 * settings.lease_minutes
         for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
             vote_table.assign(connection, selection, person, AssignmentState.LEASED, until + 1e-3 * k)
         if free:
-            held = vote_table.leases_of(connection, turn.id, person, now)
+            held = vote_table.leases_of(connection, turn.id, person, at)
     if held:
         return tasks_of(part, turn, held[:n], voted=False)
     if not round_table.batch_incomplete(connection, turn.id, settings.people):
         return _wait(row, WaitReason.UPDATING, 5.0)
-    expiry = vote_table.next_expiry(connection, turn.id, now)
-    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - now)))
+    expiry = vote_table.next_expiry(connection, turn.id, at)
+    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - at.now)))
 
 
 def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float) -> Waiting:

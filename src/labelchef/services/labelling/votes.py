@@ -67,6 +67,9 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
             raise ConflictError("there is no vote of yours to take back", code="nothing_to_undo")
         place = place_of(part, vote.key)
         if undone is not None:
+            if not undone.retracted:
+                why = f"this request_id was used for a vote on item {vote.key!r}; nothing was taken back. Use a new one"
+                raise ConflictError(why, code="request_id")
             if place is None:
                 raise ConflictError(f"item {vote.key!r} is not being asked any more", code="not_asked")
             return tasks_of(part, place.turn, [place.selection])[0]
@@ -88,12 +91,17 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
     connection, row, person, account_id = part
     request_id = extras.get("request_id")
     stored = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
+    class_id = class_of(campaign_table.classes_of(connection, row.id), label)
     if stored is not None:
-        if stored.key != item:
-            why = f"this request_id was used for item {stored.key!r}, not {item!r}; expected a new one a vote"
+        if stored.retracted or (stored.key, stored.label) != (item, class_id):
+            used = (
+                "taking a vote back" if stored.retracted else "another label" if stored.key == item else "another item"
+            )
+            why = (
+                f"this request_id was used for {used}, on item {stored.key!r}; nothing was stored. Use a new one a vote"
+            )
             raise ConflictError(why, code="request_id")
         return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False)
-    class_id = class_of(campaign_table.classes_of(connection, row.id), label)
     place = place_of(part, item)
     if place is None:
         raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
@@ -125,9 +133,9 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
 def _check_free(part: Part, place: Place) -> None:
     """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
     connection, campaign, person, _ = part
-    now, selection, item = time.time(), place.selection, place.sample.key
+    at, selection, item = vote_table.Moment.of(campaign.settings.lease_minutes), place.selection, place.sample.key
     own = vote_table.assignment_of(connection, selection.id, person)
-    leased = own is not None and own.state == AssignmentState.LEASED and own.until > now and not place.waits
+    leased = own is not None and own.state == AssignmentState.LEASED and at.holds(own.until) and not place.waits
     decided, votes = not place.is_open or selection.decided, selection.votes
     if place.waits:
         last = decision_table.last_decision(connection, selection.item_id)
@@ -135,7 +143,7 @@ def _check_free(part: Part, place: Place) -> None:
         votes = len(vote_table.live_votes(connection, selection.item_id, selection.attempt))
     if decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
-    taken = votes + vote_table.slots_taken(connection, selection.id, person, now)
+    taken = votes + vote_table.slots_taken(connection, selection.id, person, at)
     if not leased and taken >= campaign.settings.people:
         why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
         raise ConflictError(why, code="taken")

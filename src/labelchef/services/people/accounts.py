@@ -22,10 +22,10 @@ from labelchef.domain.errors import (
     NotFoundError,
     ThrottledError,
 )
-from labelchef.services.people.access import changing, check_person, looking
+from labelchef.services.people.access import changing, check_person, looking, takes_part
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import account_table, campaign_table
+from labelchef.store import account_table, campaign_table, vote_table
 from labelchef.store.rows import AccountRow
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ LOCAL_NAME = "me"
 SESSION_DAYS = 14.0
 LINK_MINUTES = 60.0
 _WINDOW = 15 * 60.0
+_AHEAD = 60.0
+"""An attempt that is noted for a time further ahead than this was noted by a clock that was wrong, and does not count."""
 _TRIES = {"pair": 5, "address": 30, "name": 50}
 """Failed attempts within a quarter of an hour: of one name from one address, from one address, of one name."""
 _SHORTEST, _LONGEST = 10, 1000
@@ -91,15 +93,14 @@ def has_lead(ws: Workspace) -> bool:
     return any(row.active and row.role == Role.LEAD and row.password_hash is not None for row in found)
 
 
-def set_password(ws: Workspace, name: str, password: str, *, revoke_tokens: bool = True) -> None:
-    """Give an account a new password; its sessions end, and its tokens unless they are to stay."""
+def set_password(ws: Workspace, name: str, password: str) -> None:
+    """Give an account a new password; its sessions and API tokens end."""
     hashed = _hashed(password)
     with ws.writing() as connection:
         row = row_of(connection, name)
         account_table.update_account(connection, row.id, password_hash=hashed)
         account_table.end_sessions(connection, row.id)
-        if revoke_tokens:
-            account_table.revoke_tokens(connection, row.id, time.time())
+        account_table.revoke_tokens(connection, row.id, time.time())
 
 
 def set_active(ws: Workspace, name: str, active: bool) -> Account:
@@ -113,7 +114,17 @@ def set_active(ws: Workspace, name: str, active: bool) -> Account:
         if not active:
             account_table.end_sessions(connection, row.id)
             account_table.revoke_tokens(connection, row.id, time.time())
-        return account_of(row_of(connection, name))
+            for campaign in campaign_table.all_campaigns(connection):
+                _free_leases(connection, campaign.id, name)
+        changed = account_of(row_of(connection, name))
+    ws.signal.notify()
+    return changed
+
+
+def _free_leases(connection: Connection, campaign_id: int, name: str) -> None:
+    """Let others have the items that somebody holds who does not take part any more; those who wait are told."""
+    if vote_table.free_leases(connection, name, campaign_id):
+        campaign_table.update_campaign(connection, campaign_id)
 
 
 def check_password(ws: Workspace, name: str, password: str, *, address: str = "local") -> Account:
@@ -233,6 +244,8 @@ def set_member(ws: Workspace, campaign: str, name: str, by: str = "lead", *, mem
         if account_table.is_member(connection, row.id, account.id) != member:
             account_table.set_member(connection, row.id, account.id, member=member)
             campaign_table.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
+            if not takes_part(connection, row, account):
+                _free_leases(connection, row.id, name)
 
 
 def _begin(connection: Connection, row: AccountRow) -> SignedIn:
@@ -244,9 +257,9 @@ def _begin(connection: Connection, row: AccountRow) -> SignedIn:
 
 def _throttle(connection: Connection, name: str, address: str) -> None:
     now = time.time()
-    for kind, times in account_table.failures(connection, name, address, now - _WINDOW).items():
+    for kind, times in account_table.failures(connection, name, address, now - _WINDOW, now + _AHEAD).items():
         if len(times) >= _TRIES[kind]:
-            wait = times[-_TRIES[kind]] + _WINDOW - now
+            wait = min(times[-_TRIES[kind]] + _WINDOW - now, _WINDOW)
             why = f"too many failed attempts; wait {max(1, round(wait / 60))} min and try again"
             raise ThrottledError(why, retry_after=max(1.0, wait))
 

@@ -14,18 +14,29 @@ from labelchef.services import charts
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.policies import SETTINGS, Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
 from labelchef.web.views import SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
-_REFUSED = (
+_REFUSED: tuple[Case, ...] = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
-    (422, "selector", "no such selector"),
-    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
-    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
+    (422, "same_name", "a part or the name of a file came twice"),
+    (422, "name", "a name with characters that cannot be printed"),
+    (422, "features", "features that are no table of finite numbers"),
+    (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
+    (422, "votes", "votes of sources that do not fit each other or the classes"),
+    (422, "classes", "class names that repeat, or fewer than two"),
+    (422, "labels", "a label that is no class, or not as many labels as samples"),
+    (422, "val", "no trusted samples, or features without labels"),
+    (422, "test", "test features without labels, or labels without features"),
+    (422, "ids", "files whose ids differ or repeat"),
+    (422, "items", "contents with ids that cannot be used"),
+    (422, "media", "an image that is not there"),
+    *SETTINGS,
 )
 
 
@@ -89,9 +100,12 @@ def rounds(
 
 
 @routes.get("/{campaign}/audit")
-def audit(campaign: CampaignPath, _: Member, ws: Store) -> AuditReport:
-    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times."""
-    return service.audit(ws, campaign)
+def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
+    """Items drawn by chance and predicted before they were answered: accuracy with an interval valid at all times.
+
+    Annotators see it after every tenth item only.
+    """
+    return service.audit(ws, campaign, person=None if who.is_lead else who.name)
 
 
 @routes.get("/{campaign}/forecast", (422, "metric", "no such metric"))
@@ -140,12 +154,12 @@ def chart(
     campaign: CampaignPath,
     chart: Annotated[str, Path(description=f"One of: {', '.join(charts.NAMES)}.", max_length=50)],
     request: Request,
-    _: Member,
+    who: Member,
     ws: Store,
     theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
 ) -> Response:
-    """A chart of the campaign, drawn once per round."""
-    drawn = charts.draw(ws, campaign, chart, theme.value)
+    """A chart of the campaign, drawn once per round; annotators see those that are not made of votes."""
+    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.is_lead else who.name)
     tag = f'"{drawn.digest}"'
     headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Content-Security-Policy": FILE_POLICY}
     if request.headers.get("if-none-match") == tag:

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from starlette.background import BackgroundTask
 
 from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import folder_for_a_while
 from labelchef.domain.validation import Comparison
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
@@ -23,15 +23,19 @@ from labelchef.io.archives import is_zip, unpack
 from labelchef.services import campaigns, exchange, importing, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
+from labelchef.services.sharing import few_at_a_time
 from labelchef.services.trained import ReplayOutcome
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import EXPORTING, Workspace
 from labelchef.web.forms import CampaignPath, CompareForm
 from labelchef.web.policies import Api, Lead, Store
-from labelchef.web.problems import WebError
+from labelchef.web.problems import Case, WebError
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, told_as_store_errors, upload_folder
 
 routes = Api("exchange", "/campaigns/{campaign}")
+
+
+_BUSY: Case = (429, "busy", "too many exports are being made; Retry-After says when to try again")
 
 
 class TableFormat(StrEnum):
@@ -72,6 +76,7 @@ _VOTES_FILE = "CSV, JSONL or Parquet of item, annotator, label; or an export of 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _CONTENT = dict.fromkeys(_TYPES.values(), _TEXT) | {_TYPES[TableFormat.PARQUET]: _BINARY}
+_PARQUET: Case = (422, "parquet", "the extra labelchef[parquet] is not installed")
 _TABLE: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {200: {"description": "The file.", "content": _CONTENT}},
@@ -80,11 +85,14 @@ _TABLE: dict[str, Any] = {
 
 @routes.get(
     "/export/dataset",
+    _BUSY,
     (409, "preparing", "there is no model yet"),
     (422, "format", "no such format"),
     (422, "exchange", "the rows do not fit the format; the detail says why"),
     (422, "datasets", "the extra labelchef[datasets] is not installed"),
     (422, "cleanlab", "the extra labelchef[cleanlab] is not installed"),
+    (422, "argilla", "the extra labelchef[argilla] is not installed"),
+    _PARQUET,
     response_class=FileResponse,
     responses={200: {"description": "The file.", "content": {**_CONTENT, _JSON_TYPE: _TEXT, _ZIP_TYPE: _BINARY}}},
 )
@@ -105,19 +113,19 @@ def export_dataset(
     return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
-@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), **_TABLE)
+@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), _BUSY, _PARQUET, **_TABLE)
 def export_predictions(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """What the final model says of every row."""
     return _file(ws, campaign, "predictions", take_home.export_predictions, format, _TYPES[format])
 
 
-@routes.get("/export/labels", **_TABLE)
+@routes.get("/export/labels", _BUSY, _PARQUET, **_TABLE)
 def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every training item with its present label."""
     return _file(ws, campaign, "labels", exchange.export_labels, format, _TYPES[format])
 
 
-@routes.get("/export/votes", **_TABLE)
+@routes.get("/export/votes", _BUSY, _PARQUET, **_TABLE)
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
@@ -125,6 +133,7 @@ def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = Ta
 
 @routes.get(
     "/export/model",
+    _BUSY,
     (409, "preparing", "there is no model yet"),
     (422, "onnx", "the extra labelchef[onnx] is not installed"),
     response_class=FileResponse,
@@ -145,9 +154,10 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
     stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-")))
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
             (folder / stem).mkdir()
-        path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
+        with few_at_a_time():
+            path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
         types = {f".{one}": kind for one, kind in _TYPES.items()}
         kind = {".json": _JSON_TYPE, **types}.get(path.suffix, _MODEL_TYPE)
         if path.is_dir() or len(list(path.parent.iterdir())) > 1:
@@ -163,8 +173,9 @@ def _file(
     name = f"{campaigns.summary(ws, campaign).slug}-{what}.{format}"
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labelchef-export-"))
-        path = write(ws, campaign, Path(folder) / name, format=format.value)
+            folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
+        with few_at_a_time():
+            path = write(ws, campaign, folder / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
     return FileResponse(path, media_type=kind, filename=name, background=delete)
 
@@ -172,6 +183,10 @@ def _file(
 @routes.post(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
+    (422, "same_name", "the file came twice"),
+    (422, "exchange", "a file of another tool that is damaged or holds nothing"),
+    (422, "excel", "the extra labelchef[excel] is not installed"),
+    _PARQUET,
     (422, "votes", "a line with an unknown item or class, or a file that cannot be read; nothing is stored"),
     route_class_override=UploadRoute,
 )
@@ -203,7 +218,9 @@ def _unpacked(path: Path) -> Path:
 
 @routes.get(
     "/report",
+    _BUSY,
     (409, "preparing", "there is no model yet"),
+    (422, "report", "the extra labelchef[report] is not installed"),
     response_class=HTMLResponse,
     responses={200: {"content": {"text/html": _TEXT}}},
 )
@@ -211,13 +228,16 @@ def report(campaign: CampaignPath, _: Lead, ws: Store) -> Response:
     """The report as one HTML file."""
     name = f"{campaigns.summary(ws, campaign).slug}-report.html"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Security-Policy": FILE_POLICY}
-    return HTMLResponse(exchange.report(ws, campaign), headers=headers)
+    with few_at_a_time():
+        page = exchange.report(ws, campaign)
+    return HTMLResponse(page, headers=headers)
 
 
-@routes.post("/replay")
+@routes.post("/replay", _BUSY)
 def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     """Run the history again from the ledger and compare the hashes."""
-    return trained.replay(ws, campaign)
+    with few_at_a_time():
+        return trained.replay(ws, campaign)
 
 
 @routes.post(

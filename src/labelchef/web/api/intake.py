@@ -12,7 +12,7 @@ from labelchef.services.intake import rules, steps, suggesting
 from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import Api, Lead, Options, Store
+from labelchef.web.policies import SETTINGS, Api, Lead, Options, Store
 from labelchef.web.problems import Case
 from labelchef.web.uploads import UploadRoute, told_as_store_errors
 from labelchef.web.views import IntakeView, RulesView, SuggestionView
@@ -24,6 +24,8 @@ _NO_INTAKE: Case = (404, "intake", "no such intake: it was deleted, or is too ol
 _STATE: Case = (409, "intake_state", "the campaign is made or being made, or the files are a folder of the server")
 _TOO_MANY: Case = (409, "intakes", "too many uploads wait to be made into campaigns")
 _FILE: Case = (422, "file", "a file or column is not there, or its name cannot be used")
+_SAME: Case = (422, "same_name", "two files of one upload have the same name")
+_EXISTS: Case = (409, "file_exists", "a file of this name is there already; `replace=true` replaces it")
 _CODE: Case = (422, "code", "a file holds code, which is never run here; the detail names the command that takes it")
 
 
@@ -50,7 +52,7 @@ def list_intakes(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) ->
     return part_of(found, lambda one: (one.created_at.timestamp(), one.id), after, limit, falling=True)
 
 
-@routes.post("", _FILE, _CODE, _TOO_MANY, status_code=201, route_class_override=UploadRoute)
+@routes.post("", _FILE, _SAME, _CODE, _TOO_MANY, status_code=201, route_class_override=UploadRoute)
 def start(files: Files, who: Lead, ws: Store) -> IntakeView:
     """Upload the files of a campaign, all formats, zip archives too. What each is used for is detected; `state` says when."""
     with told_as_store_errors():
@@ -76,11 +78,17 @@ def look(intake: IntakePath, _: Lead, ws: Store) -> IntakeView:
     return IntakeView.of(steps.look(ws, intake))
 
 
-@routes.post("/{intake}/files", _NO_INTAKE, _STATE, _FILE, _CODE, route_class_override=UploadRoute)
-def add(intake: IntakePath, files: Files, _: Lead, ws: Store) -> IntakeView:
-    """Upload more files; one with the name of another replaces it."""
+@routes.post("/{intake}/files", _NO_INTAKE, _STATE, _FILE, _SAME, _EXISTS, _CODE, route_class_override=UploadRoute)
+def add(
+    intake: IntakePath,
+    files: Files,
+    _: Lead,
+    ws: Store,
+    replace: Annotated[bool, Query(description="Whether a file replaces one of the same name.")] = False,
+) -> IntakeView:
+    """Upload more files; one with the name of another replaces it only if `replace` says so."""
     with told_as_store_errors():
-        return IntakeView.of(steps.add(ws, intake, _named(files)))
+        return IntakeView.of(steps.add(ws, intake, _named(files), replace=replace))
 
 
 @routes.patch("/{intake}", _NO_INTAKE, _STATE, _FILE, _CODE)
@@ -136,9 +144,7 @@ def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) 
     _NO_INTAKE,
     _STATE,
     (409, "not_ready", "the files are not read yet, or something in them must be mended first"),
-    (422, "selector", "no such selector"),
-    (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
-    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
+    *SETTINGS,
     status_code=202,
 )
 def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> IntakeView:

@@ -11,14 +11,14 @@ from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
 from labelchef.web.forms import AccountPath, CampaignPath, ChangedSettings, ItemForm, ResolveForm
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import ACCOUNT, ITEM, Api, Lead, Store
+from labelchef.web.policies import ACCOUNT, ITEM, SETTINGS, Api, Lead, Store
 from labelchef.web.views import with_address
 
 routes = Api("lead", "/campaigns/{campaign}")
 _STATE = (409, "state", "the campaign is not in a state for this")
 
 
-@routes.patch("/settings", (422, "settings", "a value that is not allowed"))
+@routes.patch("/settings", *SETTINGS)
 def change_settings(campaign: CampaignPath, form: ChangedSettings, who: Lead, ws: Store) -> CampaignStatus:
     """Change settings that may change while a campaign runs; a change holds from the next batch on."""
     service.change_settings(ws, campaign, who.name, **form.given())

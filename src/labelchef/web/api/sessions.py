@@ -5,9 +5,10 @@ from dataclasses import asdict
 from fastapi import Request, Response
 
 import labelchef
-from labelchef.domain.campaigns import Account, Page
+from labelchef.domain.campaigns import Account, Page, Role
 from labelchef.services.people import accounts
 from labelchef.services.people.accounts import ApiTokenInfo
+from labelchef.services.workspace import check_writable
 from labelchef.web.forms import AccountChange, AccountForm, PasswordForm, SignInForm, TokenForm
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import ACCOUNT, Anyone, Api, Lead, Options, SignedIn, Store, csrf_token, set_cookie
@@ -19,15 +20,17 @@ routes = Api("session")
 people = Api("people", "/accounts")
 _THROTTLED = (429, "throttled", "too many wrong passwords; Retry-After says when to try again")
 _ENDED = "the worker has ended, so rounds do not continue"
+_NO_TOKEN = "API tokens set no passwords and make no leads"
 
 
 @server.get("/health", (503, "worker", _ENDED))
 def health(request: Request, _: Anyone, ws: Store) -> HealthView:
-    """Whether the server, its database and its worker work; 503 if one does not."""
+    """Whether the server, its database, its disk and its worker work; 503 if one does not."""
     worker = getattr(request.app.state, "worker", None)
     if worker is not None and not worker.alive:
         raise WebError(503, f"{_ENDED}; the log says why. Restart the server", code="worker")
     accounts.has_lead(ws)
+    check_writable(ws)
     return HealthView(status="ok", version=labelchef.__version__)
 
 
@@ -65,11 +68,11 @@ def sign_out(who: SignedIn, response: Response, ws: Store, options: Options) -> 
     _THROTTLED,
 )
 def change_password(form: PasswordForm, who: SignedIn, request: Request, response: Response, ws: Store) -> SessionView:
-    """Change your own password; needs the current one. All sessions end, and a new one starts."""
+    """Change your own password; needs the current one. All sessions and API tokens end, and a new session starts."""
     if who.session is None:
         raise WebError(403, "sign in to change a password; an API token is not enough", code="token_session")
     accounts.check_password(ws, who.name, form.current, address=_address(request))
-    accounts.set_password(ws, who.name, form.password, revoke_tokens=False)
+    accounts.set_password(ws, who.name, form.password)
     return _begin(who.name, form.password, request, response)
 
 
@@ -92,7 +95,12 @@ def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 5
     return part_of(tokens, lambda token: (token.created_at.timestamp(), token.id), after, limit)
 
 
-@routes.post("/tokens", (403, "token_session", "API tokens cannot make API tokens"), status_code=201)
+@routes.post(
+    "/tokens",
+    (403, "token_session", "API tokens cannot make API tokens"),
+    (422, "label", "a label with characters that cannot be printed"),
+    status_code=201,
+)
 def create_token(form: TokenForm, who: SignedIn, ws: Store) -> NewTokenView:
     """Make an API token; its secret is shown only once."""
     if who.session is None:
@@ -113,9 +121,18 @@ def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -
     return part_of(accounts.list_accounts(ws), lambda account: (account.name,), after, limit)
 
 
-@people.post("", (409, "account", "the name is taken"), status_code=201)
-def create_account(form: AccountForm, _: Lead, ws: Store) -> Account:
-    """Make an account."""
+@people.post(
+    "",
+    (409, "account", "the name is taken"),
+    (403, "token_session", _NO_TOKEN),
+    (422, "person", "a name with characters that cannot be printed, or one that is reserved"),
+    (403, "token_session", _NO_TOKEN),
+    status_code=201,
+)
+def create_account(form: AccountForm, who: Lead, ws: Store) -> Account:
+    """Make an account. An API token makes accounts of annotators only."""
+    if who.session is None and form.role is Role.LEAD:
+        raise WebError(403, f"{_NO_TOKEN}; sign in to make an account of a lead", code="token_session")
     return accounts.create_account(ws, form.name, form.role, form.password)
 
 
@@ -124,12 +141,22 @@ def create_account(form: AccountForm, _: Lead, ws: Store) -> Account:
     ACCOUNT,
     (409, "account", "you cannot deactivate your own account"),
     (409, "last_lead", "the last active lead cannot be deactivated"),
+    (403, "token_session", _NO_TOKEN),
+    (403, "own_password", "your own password: PATCH /api/account, which asks for the current one"),
 )
 def change_account(name: str, form: AccountChange, who: Lead, ws: Store) -> Account:
-    """Deactivate, activate, or give a new password; a deactivated account's sessions and tokens end at once."""
+    """Deactivate, activate, or give another person a new password; either way all sessions and API tokens of it end.
+
+    An API token can set no password.
+    """
     if form.active is False and name == who.name:
         raise WebError(409, "you cannot deactivate yourself; ask another lead", code="account")
     if form.password is not None:
+        if who.session is None:
+            raise WebError(403, f"{_NO_TOKEN}; sign in for this", code="token_session")
+        if name == who.name:
+            told = "your own password changes under Account (PATCH /api/account), with the current one"
+            raise WebError(403, told, code="own_password")
         accounts.set_password(ws, name, form.password)
     if form.active is not None:
         accounts.set_active(ws, name, form.active)

@@ -88,7 +88,15 @@ async function upload(files) {
   tell(sent, `Uploading ${kept.length === 1 ? kept[0][1] : `${number(kept.length)} files`}…`);
   try {
     const address = now && now.state !== "made" ? path(now.id, "/files") : "/api/intakes";
-    await follow(await send(address, kept, (share) => { bar.value = share; }));
+    const shown = (share) => { bar.value = share; };
+    let answer;
+    try {
+      answer = await send(address, kept, shown);
+    } catch (problem) {
+      if (problem.code !== "file_exists" || !window.confirm(`${problem.message}\n\nReplace it?`)) throw problem;
+      answer = await send(`${address}?replace=true`, kept, shown);
+    }
+    await follow(answer);
     tell(sent, "");
   } catch (problem) {
     tell(sent, problem.message, "bad");

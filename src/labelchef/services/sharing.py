@@ -1,0 +1,75 @@
+"""Heavy answers: computed once for all who wait for the same one, and only a few at a time.
+
+Twenty people who open the progress of a large campaign cause one computation, not twenty: `Shared.get` lets the first one
+compute and gives its result to the others, and to those who come later as long as the key, which holds the campaign's version,
+is the same. Files to take home are written by two requests at a time (`few_at_a_time`); some wait, more are told to come back:
+each one that waits holds a thread that votes need too.
+"""
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from labelchef.domain.errors import ThrottledError
+
+Result = TypeVar("Result")
+AT_ONCE = 2
+"""Heavy computations at one time, of each kind."""
+MOST_WAITING = 8
+"""Requests for files that may wait for their turn."""
+_files = threading.BoundedSemaphore(AT_ONCE)
+_waiting = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
+
+
+class Shared(Generic[Result]):
+    """Results by key, the last `kept` of them; one computation for all who ask for the same at the same time.
+
+    >>> calls, shared = [], Shared[int](kept=1)
+    >>> [shared.get(key, lambda: calls.append(key) or len(calls)) for key in ("a", "a", "b", "a")]
+    [1, 1, 2, 3]
+    """
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._found: OrderedDict[Hashable, Future[Result]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._at_once = threading.BoundedSemaphore(AT_ONCE)
+
+    def get(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """The result for a key; an error is given to those who wait, and not kept."""
+        with self._lock:
+            found = self._found.get(key)
+            first = found is None
+            if found is None:
+                found = self._found[key] = Future()
+        if first:
+            try:
+                with self._at_once:
+                    found.set_result(compute())
+            except BaseException as error:
+                with self._lock:
+                    del self._found[key]
+                found.set_exception(error)
+                raise
+            with self._lock:
+                self._found.move_to_end(key)
+                done = [other for other, one in self._found.items() if one.done()]
+                for other in done[: max(0, len(done) - self._kept)]:
+                    del self._found[other]
+        return found.result()
+
+
+@contextlib.contextmanager
+def few_at_a_time() -> Iterator[None]:
+    """Wait for one's turn to write a large file; refused where too many wait already."""
+    if not _waiting.acquire(blocking=False):
+        why = f"{AT_ONCE + MOST_WAITING} exports are being made or wait already; try again in a moment"
+        raise ThrottledError(why, retry_after=10.0, code="busy")
+    try:
+        with _files:
+            yield
+    finally:
+        _waiting.release()

@@ -1,0 +1,138 @@
+"""The files of an open SQLite database: `x.db`, the log `x.db-wal`, and its index `x.db-shm`.
+
+A connection goes on writing to the log that it has opened, even if the name of that file was removed: SQLite does not notice, and
+what was written is gone when the process dies. `OpenFiles.lost` compares the names with the files that were opened.
+`OpenFiles.save` copies the log, which is still open in this process, into the database: then nothing of it is lost.
+
+A connection of our own, the anchor, is open all the time. While it is, SQLite itself never removes the log.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from labelchef.domain.errors import StoreError
+
+LOG = "-wal"
+INDEX = "-shm"
+_MAGIC = (bytes.fromhex("377f0682"), bytes.fromhex("377f0683"))
+"""How a log that SQLite can read begins."""
+_PATIENCE = 2.0  # seconds to wait for another process that reads
+
+
+class OpenFiles:
+    """The files that the connections of this process have opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self._anchor = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            for statement in (
+                "PRAGMA journal_mode=WAL",
+                "PRAGMA synchronous=FULL",
+                "SELECT count(*) FROM sqlite_master",
+            ):
+                self._anchor.execute(statement).fetchall()
+            self._log = os.open(self._path + LOG, os.O_RDONLY | os.O_CLOEXEC)
+            self._known = {suffix: identity(self._path + suffix) for suffix in ("", LOG, INDEX)}
+        except BaseException:
+            self._anchor.close()
+            raise
+        self._readable = False
+        """Whether the log had a beginning that can be read; an empty one has none."""
+        self.cut_off()
+
+    def lost(self) -> str | None:
+        """The suffix of a file whose name is gone or belongs to another file now; None if all are there."""
+        for suffix, known in self._known.items():
+            try:
+                if identity(self._path + suffix) != known:
+                    return suffix
+            except OSError:
+                return suffix
+        return None
+
+    def cut_off(self) -> bool:
+        """Whether the beginning of the log was overwritten or cut off, so that SQLite would read nothing of it."""
+        found = os.pread(self._log, 4, 0)
+        self._readable = self._readable or found in _MAGIC
+        return self._readable and len(found) == 4 and found not in _MAGIC
+
+    def begun_anew(self) -> bool:
+        """Whether another process has begun a new log: the one that is open here must not be copied any more."""
+        try:
+            return identity(self._path + LOG) != self._known[LOG] and os.stat(self._path + LOG).st_size > 0
+        except OSError:
+            return False
+
+    def save(self) -> bool:
+        """Copy the log into the database; False if that is not safe, or if another process reads just now."""
+        if self.begun_anew():
+            return False
+        try:
+            busy, pages, copied = self._anchor.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        except sqlite3.Error:
+            return False
+        return bool(busy == 0 and pages == copied)
+
+    def close(self) -> None:
+        """Close the anchor; the last connection to be closed removes the log."""
+        os.close(self._log)
+        self._anchor.close()
+
+    def leave_open(self, *others: object) -> None:
+        """Never close these connections: SQLite would copy a log that is no longer right into the database."""
+        for one in (self._anchor, *others):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+def identity(path: str | Path) -> tuple[int, int]:
+    """Which file this is."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def make_database(path: Path) -> None:
+    """Make an empty database that only this user can read, if there is none; refuse a file of 0 bytes.
+
+    It appears whole: a file of 0 bytes is never one that a process was about to make.
+    """
+    try:
+        size = path.stat().st_size if path.exists() else None
+    except OSError as error:
+        raise _refused(path, error) from None
+    if size == 0:
+        raise StoreError(
+            f"{path} has 0 bytes: it was emptied, or made by another program. Restore it from a copy; if there never was "
+            "anything in it, remove the file, and a new database is made",
+            code="database_empty",
+        )
+    if size is not None:
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 600
+    except OSError as error:
+        raise _refused(path, error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process makes it, nobody takes it for one left behind
+        with contextlib.closing(sqlite3.connect(name)) as made:
+            made.execute("PRAGMA journal_mode=WAL")
+        os.fsync(descriptor)
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(name, path)
+    except (OSError, sqlite3.Error) as error:
+        raise _refused(path, error) from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _refused(path: Path, error: Exception) -> StoreError:
+    why = getattr(error, "strerror", None) or error
+    return StoreError(
+        f"the database {path} cannot be made: {why}; check the folder, its rights and its owner", code="database_rights"
+    )
