@@ -125,7 +125,8 @@ def certificate(state: AuditState | None, level: float = LEVEL) -> Certificate |
     if state is None or not state.windows or not state.unasked:
         return None
     numbers = [(w.audits, w.wrong, w.pool, w.found, w.differ) for w in state.windows]
-    past, errors = most_errors(*np.array(numbers, dtype=np.float64).T, level)
+    audits, wrong, pool, found, differ = np.array(numbers, dtype=np.float64).T
+    past, errors = most_errors(audits, wrong, pool, found, differ, level)
     best = int(errors.argmin())
     fewer, most = (float(np.clip(one.min(), 0.0, state.unasked)) for one in (past, errors))
     return Certificate(
