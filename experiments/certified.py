@@ -266,7 +266,7 @@ def on_set(name: str) -> str:
         classes=list(range(problem.n_classes)),
     )  # fmt: skip
     cleaner.run(lambda batch: problem.y[batch.indices])
-    found, session = cleaner.certificate(), cleaner._session  # noqa: SLF001
+    found, session = cleaner.certificate(), cleaner._session
     assert found is not None, "there are audited samples"
     right = session.predicted(np.arange(len(problem.y))) == problem.y
     claims = (found.accuracy, found.if_no_worse, cleaner.audit_.accuracy().low, right[~cleaner.cleaned_].mean())

@@ -61,10 +61,10 @@ class Prior:
 
 
 PRIOR = {
-    "accuracy": Prior(0.017, 0.033, 9),
-    "f1_macro": Prior(0.016, 0.029, 9),
-    "f1": Prior(0.016, 0.029, 9),
-    "loss": Prior(0.034, 0.073, 9),
+    "accuracy": Prior(0.019, 0.031, 9),
+    "f1_macro": Prior(0.019, 0.032, 9),
+    "f1": Prior(0.019, 0.032, 9),
+    "loss": Prior(0.035, 0.063, 9),
 }
 
 
