@@ -63,10 +63,11 @@ def test_a_campaign_without_a_model_has_no_facts(ws: Workspace, as_person: Sign,
 def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
     lead = as_person("lead")
     none = lead.get(f"/api/campaigns/{slug}/audit").json()
-    assert none == {"share": 0.5, "accuracy": None, "course": []}
+    assert none == {"share": 0.5, "accuracy": None, "course": [], "certificate": None}
     label_all(ws, slug, "lead", rounds=2)
     found = lead.get(f"/api/campaigns/{slug}/audit").json()
     assert found["accuracy"]["samples"] == len(found["course"]) == 4
+    assert found["course"][-1]["certified"] == found["certificate"]["accuracy"] <= found["certificate"]["if_no_worse"]
     status = lead.get(f"/api/campaigns/{slug}/status").json()
     closed = [one for one in status["rounds"] if one["validation"]]
     assert status["audit"] == found
@@ -78,6 +79,7 @@ def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
         "trusted only",
         "without weak labels",
         "accuracy in the audit",
+        "certified accuracy of the present model",
         "cross-fitted over 30 trusted samples",
         "In use:",
     ):
@@ -89,3 +91,18 @@ def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
     overview = lead.get(f"/c/{slug}/lead").text
     assert "Without weak" in overview
     assert "accuracy in the audit" in overview
+    assert "certified accuracy of the present model" in overview
+    assert "annot say: the next 100 labels bring" in overview
+
+
+def test_what_the_next_labels_are_worth(ws: Workspace, as_person: Sign, slug: str) -> None:
+    label_all(ws, slug, "lead", rounds=4)
+    lead, path = as_person("lead"), f"/api/campaigns/{slug}/forecast"
+    found = lead.get(path, params={"labels": 8, "worth": 9.0, "metric": "loss"}).json()
+    assert (found["labels"], found["rounds"], found["advice"]) == (8, 4, "don't ask")
+    assert found["low"] <= found["gain"] <= found["high"]
+    assert lead.get(f"/api/campaigns/{slug}/status").json()["forecast"] == lead.get(path).json()
+    refused = lead.get(path, params={"metric": "speed"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "metric")
+    assert lead.get(path, params={"labels": 0}).status_code == 422
+    assert as_person("ann").get(path).status_code == 403

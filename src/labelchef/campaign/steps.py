@@ -66,7 +66,7 @@ class Rules:
         """The rules that the settings name."""
         target = None if settings.target is None else TargetReached(settings.target_metric, settings.target)
         rules = cls(target, None if settings.stop is None else parse_rule(settings.stop))
-        rules.check_audit(settings.audit)
+        rules.check_audit(settings)
         return rules
 
     @property
@@ -74,9 +74,17 @@ class Rules:
         """Whether a rule reads a metric, which samples that judge should measure."""
         return any(rule.reads_metrics for rule in (self.target, self.stop) if rule is not None)
 
-    def check_audit(self, share: float) -> None:
-        """Refuse a rule that reads the audit where nothing is audited: it would never be met."""
-        if share == 0.0 and self.stop is not None and self.stop.reads_audit:
+    def check_audit(self, settings: Settings) -> None:
+        """Refuse a rule that reads the audit where nothing is audited, or where a suggestion votes on what it should judge."""
+        if self.stop is None:
+            return
+        if self.stop.reads_answers and settings.suggestion_votes:
+            raise InvalidInputError(
+                f"the stopping rule ({self.stop}) needs audited samples that people answer by themselves, but the suggestion "
+                "votes on them; expected suggestion_votes off (strategy 'one'), or another rule",
+                code="audit",
+            )
+        if settings.audit == 0.0 and self.stop.reads_audit:
             raise InvalidInputError(
                 f"the stopping rule ({self.stop}) reads the audit, but audit is 0; expected a share of what is asked, such as "
                 "audit 0.1, or another rule",
@@ -186,7 +194,12 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
 
 def assembled(size: int, ahead: int, first: Batch, choose: Callable[[int, int], Batch]) -> tuple[Batch, Batch]:
     """`first` and then what `choose(samples, of them ahead)` gives, as a batch and the work ahead."""
-    batch = first.joined(choose(size, 0).without(first.indices).take(slice(size - len(first))))
+    chosen = choose(size, 0).without(first.indices)
+    rest = chosen.take(slice(size - len(first)))
+    if len(rest.diagnostics.audited) < len(chosen.diagnostics.audited):
+        # those that were cut off are the last in order, not drawn by chance: without them the others are no fair draw
+        rest = replace(rest, diagnostics=replace(rest.diagnostics, audited=()))
+    batch = first.joined(rest)
     more = Batch.without_predictions(np.empty(0, dtype=np.int64))
     if ahead:
         more = choose(size + ahead, ahead).without(batch.indices).take(slice(ahead))

@@ -230,7 +230,7 @@ class Settings:
     stop: str | None = _option(
         None, str, "Stopping rule",
         "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain(), or "
-        "Audited(0.9) with an audit.",
+        "with an audit Certified(0.9): the present model is right on 90 % of the unasked samples, proved at 95 %.",
         text="a rule", none="no further rule", changeable=True,
     )  # fmt: skip
     people: int = _option(

@@ -54,7 +54,7 @@ class ReportData:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     """By split and name in words: the target metric of a model without weak labels."""
     audit: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The audit as items came in: items, accuracy, low, high; empty without one."""
+    """The audit as items came in: items, accuracy, low, high, certified; empty without one."""
     sources: pd.DataFrame | None = None
     """A row a source (`SourceFacts`); None where nothing is learned about sources."""
     source_notes: list[str] = field(default_factory=list)
@@ -107,7 +107,9 @@ def _charts(data: ReportData) -> Iterator[str]:
     title = f"{charts.METRICS[metric]} as labels are cleaned"
     yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
     if not data.audit.empty:
-        yield charts.audit_svg(data.audit, "report", title="Accuracy in the audit, with an interval valid at all times")
+        yield charts.audit_svg(
+            data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
+        )
     rounds = history.iloc[1:]
     if rounds.empty:
         return

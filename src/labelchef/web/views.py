@@ -27,7 +27,17 @@ from labelchef.domain.intake import (
 )
 from labelchef.domain.learning import InUse
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
-from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, Standing
+from labelchef.domain.validation import (
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    Standing,
+)
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.receipts import NamedReceipts
@@ -36,13 +46,14 @@ from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.policies import Who
 
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, InUse, Standing)
+_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
     (Gain, "doubt"),
+    (Forecast, "advice"),
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
     (Standing, "verdict"),
