@@ -317,7 +317,7 @@ NOT_PROVOKED: dict[tuple[int, str], str] = {
 """Codes of the document that no request here gets → why."""
 ELSEWHERE: dict[str, set[str]] = {
     "before the server answers: its options, address, accounts, database and extras": {
-        "accounts", "binding", "port", "serve", "home", "database_url", "database_empty", "postgres", "schema", "memory",
+        "accounts", "binding", "port", "serve", "database_url", "database_empty", "postgres", "schema", "memory",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "rule_column", "tables", "text", "weights",
@@ -349,6 +349,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.classifier:LinearClassifier._checked": "only Python",
     "labelchef.classifier:_numbers": "only Python",
     "labelchef.domain.errors:ThrottledError.__init__": "throttled",
+    "labelchef.domain.errors:TooLargeError.__init__": "those that are given",
     "labelchef.domain.numbers:check_number": "stop, target; others only Python",
     "labelchef.domain.numbers:check_whole": "stop; others only Python",
     "labelchef.domain.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",
