@@ -4,7 +4,7 @@ Each case starts from a request that works (`tests/web/calls.py`) and changes on
 a node of the JSON body, its bytes, the parts of a form, headers, cookies. A tenth of the cases goes as bytes through a socket to
 `labelchef serve` in a process of its own, where request lines, headers and chunks can be broken too. A case is wrong if
 
-- the status is 500 or more, or the connection ends without an answer to a request that was whole,
+- the status is 500 or more, or nothing comes for `LONGEST` seconds (connections that are closed are counted, not judged),
 - an answer of the API from 400 on is no problem, or has a status and code that are not in the OpenAPI document,
 - the answer lacks `nosniff` or a content security policy.
 

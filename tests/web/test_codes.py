@@ -320,13 +320,14 @@ NOT_PROVOKED: dict[tuple[int, str], str] = {
     (422, "excel"): _EXTRA,
     (422, "report"): _EXTRA,
     (422, "rule_time"): "takes as long as the limit of a pattern; tests/test_rules.py measures it",
+    (422, "memory"): "needs a file of gigabytes once it is unpacked; tests/fuzz_files.py has such files",
     (500, "internal"): "a defect; tests/fuzz_requests.py looks for one",
     **{(503, code): _STORE for code in STORE},
 }
 """Codes of the document that no request here gets → why."""
 ELSEWHERE: dict[str, set[str]] = {
     "before the server answers: its options, address, accounts, database and extras": {
-        "accounts", "binding", "port", "serve", "home", "database_url", "database_empty", "postgres", "schema", "memory",
+        "accounts", "binding", "port", "serve", "database_url", "database_empty", "postgres", "schema",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "rule_column", "tables", "text", "weights",
@@ -358,6 +359,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.classifier:LinearClassifier._checked": "only Python",
     "labelchef.classifier:_numbers": "only Python",
     "labelchef.domain.errors:ThrottledError.__init__": "throttled",
+    "labelchef.domain.errors:TooLargeError.__init__": "those that are given",
     "labelchef.domain.numbers:check_number": "stop, target; others only Python",
     "labelchef.domain.numbers:check_whole": "stop; others only Python",
     "labelchef.domain.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",

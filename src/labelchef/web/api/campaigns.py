@@ -26,6 +26,7 @@ routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
     (422, "same_name", "a part or the name of a file came twice"),
+    (422, "memory", "a file that needs more memory than one may take"),
     (422, "name", "a name with characters that cannot be printed"),
     (422, "features", "features that are no table of finite numbers"),
     (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),

@@ -208,6 +208,7 @@ def _file(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
     (422, "same_name", "the file came twice"),
+    (422, "memory", "a file that needs more memory than one may take"),
     (422, "exchange", "a file of another tool that is damaged or holds nothing"),
     (422, "excel", "the extra labelchef[excel] is not installed"),
     _PARQUET,
