@@ -238,9 +238,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "asked_now"): _asked_now,
     (409, "comparing"): _comparing,
     (409, "decided"): _decided,
-    (409, "file_exists"): lambda lab: lab.lead.post(
-        f"{lab.intake()}/files", files=[("files", ("gold.csv", b"id,label\nk0,dark\n"))]
-    ),
+    (409, "file_exists"): _file_exists,
     (409, "few_labels"): lambda lab: lab.lead.post(f"{lab.plain('Few')}/compare", json={}),
     (409, "intake_state"): _made,
     (409, "not_asked"): lambda lab: lab.lead.post(f"{CAMPAIGN}/votes", json={"item": lab.world.decided(), "label": 0}),
