@@ -16,6 +16,7 @@ NAMES = (
     "serving",
     "hostile",
     "restart",
+    "receipts",
     "elsewhere",
     "gpu",
     "networks",

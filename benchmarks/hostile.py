@@ -1,14 +1,13 @@
 """Requests that mean harm against one `labelchef serve` process: memory, held connections, bodies that are slow to refuse.
 
 A campaign of 100 000 items with a vote on each. Measured are the memory of the server before and after 20 requests at once for
-the progress page (VmRSS, VmHWM of /proc), a health request while somebody who is not signed in sends bodies of unknown names,
-and a health request while 1 000 half-sent requests are held. LABELCHEF_SOURCE names another copy of src/ to measure.
+the progress page (VmRSS, VmHWM of /proc), the processor time in which a body of unknown names is refused, and a health request
+while 1 000 half-sent requests are held. To measure another version: PYTHONPATH=other/src:. python -m benchmarks hostile
 """
 
+import asyncio
 import contextlib
 import http.client
-import json
-import os
 import re
 import socket
 import tempfile
@@ -19,12 +18,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from fastapi import FastAPI
 from rich.console import Console
+from starlette.types import Message
 
 from benchmarks.serving import SLUG, Server, make_team
 from labelchef.services import importing, worker
 from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
+from labelchef.web.app import create_app
+from labelchef.web.options import ServeOptions
 
 _HALF = (
     b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ",
@@ -47,18 +50,16 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
             votes.to_csv(Path(folder) / "votes.csv", index=False)
             importing.import_votes(ws, SLUG, Path(folder) / "votes.csv")
         server = Server(home)
-        if "LABELCHEF_SOURCE" in os.environ:
-            os.environ["PYTHONPATH"] = os.environ["LABELCHEF_SOURCE"]
         server.start()
         try:
-            found = {"memory": _memory(server, token, at_once), "bodies": _bodies(server), "held": _held(server, held)}
+            found: dict[str, Any] = {"memory": _memory(server, token, at_once), "held": _held(server, held)}
         finally:
             server.stop()
+        found["bodies"] = _bodies(Path(folder) / "other")
     before, after, peak = found["memory"]
     console.print(f"{at_once} requests for the progress of {items} items: {before} → {after} MB, at most {peak} MB")
-    console.print(
-        f"health beside bodies of unknown names: median {found['bodies'][0]:.0f}, worst {found['bodies'][1]:.0f} ms"
-    )
+    for size, (status, spent) in found["bodies"].items():
+        console.print(f"a body of {size // 1024} KiB of unknown names: {status} after {spent:.2f} ms of processor time")
     console.print(f"health beside {held} half-sent requests: {found['held']}")
     return found
 
@@ -96,30 +97,38 @@ def _memory(server: Server, token: dict[str, str], at_once: int) -> tuple[int, i
     return before, _megabytes(server, "VmRSS"), _megabytes(server, "VmHWM")
 
 
-def _bodies(server: Server, seconds: float = 10.0) -> tuple[float, float]:
-    """Median and worst milliseconds of a health request."""
-    until, body = time.monotonic() + seconds, json.dumps({f"k{n}": 0 for n in range(90_000)}).encode()[: 2**20]
-    small = json.dumps({f"k{n}": 0 for n in range(5_000)}).encode()
+def _bodies(home: Path) -> dict[int, tuple[int, float]]:
+    """Bytes → status and median processor milliseconds in which the event loop refuses a body of unknown names."""
 
-    def send() -> None:
-        while time.monotonic() < until:
-            for one in (body, small):
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-                    with contextlib.closing(connection):
-                        connection.request("POST", "/api/session", one, {"Content-Type": "application/json"})
-                        connection.getresponse().read()
+    async def post(app: FastAPI, body: bytes) -> tuple[int, float]:
+        parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        answers: list[Message] = []
 
-    sender = threading.Thread(target=send)
-    sender.start()
-    found = []
-    while time.monotonic() < until:
-        start = time.perf_counter()
-        _ask(server.port, "/api/health", {})
-        found.append(1e3 * (time.perf_counter() - start))
-        time.sleep(0.02)
-    sender.join()
-    return float(np.median(found)), max(found)
+        async def receive() -> Message:
+            return parts.pop() if parts else {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            answers.append(message)
+
+        headers = {"host": "x", "content-type": "application/json", "content-length": str(len(body))}
+        scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "POST", "scheme": "http"}
+        scope |= {"path": "/api/session", "raw_path": b"/api/session", "query_string": b"", "root_path": ""}
+        scope |= {"client": ("x", 1), "server": ("x", 1)}
+        scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
+        start = time.process_time()
+        await app(scope, receive, send)
+        return int(answers[0]["status"]), 1e3 * (time.process_time() - start)
+
+    async def measure(app: FastAPI) -> dict[int, tuple[int, float]]:
+        found = {}
+        for size in (2**20, 2**16):
+            body = ("{" + ",".join(f'"k{k}":0' for k in range(size // 12)) + "}").encode()
+            answers = [await post(app, body) for _ in range(6)][1:]
+            found[size] = answers[0][0], float(np.median([one[1] for one in answers]))
+        return found
+
+    with open_workspace(home) as ws:
+        return asyncio.run(measure(create_app(ws, ServeOptions(team=True), work=False)))
 
 
 def _held(server: Server, held: int) -> str:

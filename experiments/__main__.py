@@ -15,6 +15,7 @@ from experiments import (
     defaults,
     exp1,
     forecast,
+    routing,
     scoreboard,
     selectors,
     speed,
@@ -27,7 +28,7 @@ from experiments.store import CellStore
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic)
+    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic, routing)
     for experiment in module.EXPERIMENTS
 }
 

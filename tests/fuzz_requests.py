@@ -4,7 +4,7 @@ Each case starts from a request that works (`tests/web/calls.py`) and changes on
 a node of the JSON body, its bytes, the parts of a form, headers, cookies. A tenth of the cases goes as bytes through a socket to
 `labelchef serve` in a process of its own, where request lines, headers and chunks can be broken too. A case is wrong if
 
-- the status is 500 or more, or the connection ends without an answer to a request that was whole,
+- the status is 500 or more, or nothing comes for `LONGEST` seconds (connections that are closed are counted, not judged),
 - an answer of the API from 400 on is no problem, or has a status and code that are not in the OpenAPI document,
 - the answer lacks `nosniff` or a content security policy.
 
@@ -519,6 +519,7 @@ def fuzz(
         codes = client.get("/api/openapi.json").json()["x-problem-codes"]
         found.known = {(int(status), code) for status, names in codes.items() for code in names}
         address = stack.enter_context(_serving(world)) if sockets > 0 else None
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))  # what was sent until then is told
         for k in range(cases):
             route = routes[k % len(routes)]
             if address is not None and found.rng.random() < sockets:
@@ -575,7 +576,8 @@ def main() -> int:
             world, chosen.cases, chosen.seed, sockets=chosen.sockets, tell=lambda line: print(line, file=sys.stderr)
         )
     print(table(found))
-    print(f"{chosen.cases} cases, seed {chosen.seed}, {time.monotonic() - began:.0f} s; wrong: {len(found.wrong)}")
+    sent = sum(one.cases for one in found.tallies.values())
+    print(f"{sent} cases, seed {chosen.seed}, {time.monotonic() - began:.0f} s; wrong: {len(found.wrong)}")
     print("\n".join(found.wrong[:50]))
     return 1 if found.wrong else 0
 

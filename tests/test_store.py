@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +15,14 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import MissingExtraError, StoreError
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import database as module
 from labelchef.store.arrays import read_array, write_array
-from labelchef.store.database import open_database
+from labelchef.store.database import AdvisoryLock, open_database
 from labelchef.store.schema import migrate
 from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import PostgresServer, label_all, make, tasks
@@ -32,7 +34,7 @@ def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == ["0200_one_ledger"]
+    assert revisions == ["0202_votes_needed"]
     migrate(ws.database)
 
 
@@ -249,6 +251,30 @@ def test_a_server_that_goes_away_and_comes_back(tmp_path: Path, postgres: Postgr
             postgres.start()
         assert status(ws, campaign).people[0].votes == 1
         cast_vote(ws, campaign, "ann", item, 1)
+
+
+def test_a_connection_that_breaks_before_its_first_statement(tmp_path: Path, postgres: PostgresServer) -> None:
+    """Found by `make torture`: the driver's own error came through, as a 500, or as the end of the worker."""
+    with open_workspace(tmp_path, postgres.new_database()) as ws:
+        campaign, broken = make(ws), [True]
+        name = ws.database.engine.url.database
+
+        @sa.event.listens_for(ws.database.engine, "checkout")
+        def end(*_: object) -> None:
+            if broken[0]:
+                postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+        uses: tuple[Callable[[], object], ...] = (
+            lambda: status(ws, campaign),
+            lambda: cast_vote(ws, campaign, "ann", "0", 0),
+            AdvisoryLock(ws.database).take,
+        )
+        for use in uses:
+            with pytest.raises(StoreError, match=r"nothing was stored|no worker can run") as told:
+                use()
+            assert told.value.code == "database_down"
+        broken[0] = False
+        assert status(ws, campaign).summary.state == CampaignState.RUNNING
 
 
 def test_a_home_that_cannot_be(tmp_path: Path) -> None:

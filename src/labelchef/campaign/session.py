@@ -131,6 +131,13 @@ class Session:
             return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
         return self.learner.posterior(self.labels, np.arange(len(A)), log_probabilities(A))
 
+    def _believed(self, items: Ints) -> Float64s:
+        """The same of some of the N samples."""
+        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
+        if self.learner is None:
+            return np.where(self.labels.cleaned[items, None], self.labels.Y[items], probabilities(A))
+        return self.learner.posterior(self.labels, items, log_probabilities(A))
+
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
@@ -382,7 +389,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before = self.labels.shown(decisions.items).argmax(axis=1)
+        before, believed = self.labels.shown(decisions.items).argmax(axis=1), self._believed(decisions.items)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -395,6 +402,7 @@ class Session:
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
             record = self._record(construction, entries, votes, decisions, changed, asked, spent, timing)
+            record = replace(record, believed=believed)
             self._construction = construction
             self.rounds.append(record)
             self._selected, self.fresh = {}, False

@@ -241,6 +241,10 @@ class Settings:
         False, bool, "The suggestion is one more voter",
         "Count the suggestion as one more vote; the selector must suggest labels.", labelling=True,
     )  # fmt: skip
+    stop_at_majority: bool = _option(
+        False, bool, "No votes that change nothing",
+        "Give an item to further people only while their votes can change the majority.", labelling=True,
+    )  # fmt: skip
     ahead: int = _option(
         0, int, "Work ahead", "Items of the next ranks for people who finish a batch early.",
         least=0, most=2**53, changeable=True, labelling=True,

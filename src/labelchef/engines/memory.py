@@ -41,30 +41,34 @@ def _blas() -> ThreadpoolController:
 class _OneThread:
     """The number of BLAS threads belongs to the process: the first block sets it to one, the last to end sets it back.
 
-    Both is done by one thread, since threadpoolctl lets no other thread change what one has set.
+    Each is done by a thread that then ends, since threadpoolctl lets no thread change what another living one has set.
     """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._blocks = 0
         self._limit: Any = None
-        self._setter: ThreadPoolExecutor | None = None
-        self._owner = 0
 
     def __enter__(self) -> None:
         with self._turn:
-            if self._setter is None or self._owner != os.getpid():  # threads do not survive a fork
-                self._setter, self._owner = ThreadPoolExecutor(1, thread_name_prefix="labelchef-blas"), os.getpid()
-                self._blocks = 0
             self._blocks += 1
             if self._blocks == 1:
-                self._limit = self._setter.submit(_blas().limit, limits=1, user_api="blas").result()
+                self._do(self._set)
 
     def __exit__(self, *_: object) -> None:
         with self._turn:
             self._blocks -= 1
-            if self._blocks == 0 and self._setter is not None and self._owner == os.getpid():
-                self._setter.submit(self._limit.restore_original_limits).result()
+            if self._blocks == 0:
+                self._do(self._limit.restore_original_limits)
+
+    def _set(self) -> None:
+        self._limit = _blas().limit(limits=1, user_api="blas")
+
+    @staticmethod
+    def _do(work: Callable[[], object]) -> None:
+        thread = threading.Thread(target=work, name="labelchef-blas")
+        thread.start()
+        thread.join()
 
 
 _one_thread = _OneThread()

@@ -251,7 +251,8 @@ def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState
 def _summary(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
     last = round_table.last_round(connection, row.id)
     values = common(CampaignSummary, row) | {"id": row.public_id, "created_at": moment(row.created_at)}
-    values["notices"] = tuple(_notices(ws, connection, row))
+    values["notices"] = notices = tuple(_notices(ws, connection, row))
+    values["message"] = next((one.message for one in notices if one.code == "folder"), row.message)
     return CampaignSummary(**values, budget=row.settings.budget, round=0 if last is None else last.number)
 
 
@@ -285,7 +286,7 @@ def _open_round(connection: Connection, row: RoundRow | None, settings: Settings
         return None
     leases = vote_table.live_leases(connection, row.id, vote_table.Moment.of(settings.lease_minutes))
     items = tuple(
-        ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
+        ItemProgress(s.key, s.rank, s.votes, s.needed or settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)
     )
     return OpenRound(row.number, row.state, items)

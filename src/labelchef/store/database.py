@@ -52,6 +52,12 @@ class Database:
         """Whether this is the embedded database."""
         return self.path is not None
 
+    @property
+    def driver_error(self) -> type[Exception]:
+        """What the driver raises: it comes as it is where a connection is prepared, before SQLAlchemy runs a statement."""
+        found: type[Exception] = self.engine.dialect.loaded_dbapi.Error
+        return found
+
     def remember_file(self) -> None:
         """Remember which file this is, so that its loss is noticed before a vote is lost."""
         if self.path is not None:
@@ -186,10 +192,14 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise _sentence(error, self.engine.url) from error
-        except ConnectionError as error:  # a driver may let a broken socket through as it is
+        except (
+            ConnectionError,
+            self.driver_error,
+        ) as error:  # a broken socket, or an error of the driver, comes as it is
             place = self.engine.url.render_as_string(hide_password=True)
+            why = getattr(error, "strerror", None) or error
             raise StoreError(
-                f"{place} broke the connection ({error.strerror or error}); nothing was stored. Try again",
+                f"{place} broke the connection ({why}); nothing was stored. Try again",
                 code="database_down",
             ) from error
 
@@ -215,7 +225,7 @@ class AdvisoryLock:
             except BaseException:
                 connection.close()
                 raise
-        except _LOST as error:
+        except (*_LOST, self._database.driver_error) as error:
             place = self._database.engine.url.render_as_string(hide_password=True)
             raise StoreError(
                 f"{place} does not answer ({str(error).splitlines()[0][:200]}); no worker can run. Check the database",
@@ -233,7 +243,7 @@ class AdvisoryLock:
             return False
         try:
             self._connection.execute(sa.select(1))
-        except _LOST:
+        except (*_LOST, self._database.driver_error):
             self.release()
             return False
         return True

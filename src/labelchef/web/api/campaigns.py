@@ -11,6 +11,7 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.services import campaigns as service
 from labelchef.services import charts
+from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
@@ -19,12 +20,13 @@ from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import SourcesView, VersionView, shown_to
+from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
     (422, "same_name", "a part or the name of a file came twice"),
+    (422, "memory", "a file that needs more memory than one may take"),
     (422, "name", "a name with characters that cannot be printed"),
     (422, "features", "features that are no table of finite numbers"),
     (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
@@ -128,6 +130,12 @@ def forecast(
 def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
     """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
     return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
+
+
+@routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))
+def receipts(campaign: CampaignPath, _: Lead, ws: Store) -> ReceiptsView:
+    """What the answers brought: sums by person, source and class, and the items with the largest effects. For leads only."""
+    return ReceiptsView.of(receipt_service.receipts(ws, campaign))
 
 
 @routes.get("/{campaign}/changes")
