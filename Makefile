@@ -10,7 +10,7 @@ export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench torture experiments experiments-quick clean
+.PHONY: demo test lint format fuzz torture bench experiments experiments-quick clean
 
 demo: $(USABLE)
 	$(BIN)/labelchef demo
@@ -28,6 +28,12 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Ten thousand damaged files over every reader, then hostile requests where that part is there; prints tables.
+FUZZ_CASES ?= 10000
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz_files --cases $(FUZZ_CASES)
+	@if [ -f tests/fuzz_requests.py ]; then $(BIN)/python -m tests.fuzz_requests; fi
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

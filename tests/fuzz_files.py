@@ -29,9 +29,9 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,6 @@ MOST_GROWTH = 1 << 30
 N = 12
 Generator = np.random.Generator
 Files = dict[str, bytes]
-ODD = ("", "-1", "nan", "1e999", "007", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "x" * 300, "\x00", "=1+1")  # fmt: skip
 WORDS = ("late", "plane", "kind", "crew", "lost", "bag", "thanks", "seat")
 
 
@@ -151,7 +150,7 @@ def damaged_value(value: Any, rng: Generator) -> Any:
             holder.append(holder[key])
         case 4:
             source, from_key = places[int(rng.integers(len(places)))]
-            holder[key] = json.loads(json.dumps(source[from_key])) if from_key in source or isinstance(source, list) and from_key < len(source) else other  # fmt: skip
+            holder[key] = json.loads(json.dumps(source[from_key]))
     return value
 
 
@@ -548,8 +547,7 @@ def record_set() -> RecordSet:
     return RecordSet.of(records, labels, texts=["text"])
 
 
-@cache
-def exchanged(name: str) -> Mapping[str, bytes]:
+def exchanged(name: str) -> Files:
     tool = TOOLS[name]
     with tempfile.TemporaryDirectory() as folder:
         ending = tool.endings[0]
@@ -716,7 +714,9 @@ def vote_lines() -> bytes:
 
 
 def llm_lines() -> bytes:
-    lines = [{"id": f"{k:03d}", "label": ("ham", "spam")[k % 2], "probability": 0.75} for k in range(N)]
+    lines: list[dict[str, Any]] = [
+        {"id": f"{k:03d}", "label": ("ham", "spam")[k % 2], "probability": 0.75} for k in range(N)
+    ]
     lines += [{"id": f"{k:03d}", "source": "other", "probabilities": {"ham": 0.25, "spam": 0.75}} for k in range(3)]
     return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
 
@@ -781,7 +781,7 @@ READERS: dict[str, Reader] = {
         Reader("jpeg", one("x.jpg", lambda: picture("JPEG")), read_pictures),
         Reader("gif", one("x.gif", lambda: picture("GIF")), read_pictures),
         Reader("webp", one("x.webp", lambda: picture("WEBP")), read_pictures),
-        Reader("rules toml", one("rules.toml", lambda: RULES.encode()), read_rule_file, TEXT),
+        Reader("rules toml", one("rules.toml", RULES.encode), read_rule_file, TEXT),
         Reader(
             "rules json",
             one("rules.json", lambda: rules_as_text(rules_of_text(RULES), json_form=True).encode()),
@@ -808,7 +808,7 @@ READERS: dict[str, Reader] = {
         Reader("ledger", lambda: {"rounds.jsonl": rounds()}, read_ledger, LINES),
         Reader("intake record", intake_json, read_intake_record, JSON),
         Reader("campaign files", campaign_files, read_campaign, TEXT),
-        *(Reader(name, lambda name=name: dict(exchanged(name)), read_exchange(name), TEXT) for name in TOOLS),
+        *(Reader(name, partial(exchanged, name), read_exchange(name), TEXT) for name in TOOLS),
     )
 }  # fmt: skip
 _STRUCTURED: dict[str, Damage] = {".json": damaged_json, ".jsonl": damaged_json_lines, ".npz": damaged_archive}
@@ -877,10 +877,10 @@ def attempt(reader: Reader, files: Files, folder: Path) -> str:
             warnings.simplefilter("error")
             reader.read(folder)
     except LabelchefError as error:
-        assert error.code not in ("", "error"), "an error without a code"
         came = error.code
     else:
         came = "read"
+    assert came not in ("", "error"), "an error without a code"
     assert resident() - before < MOST_GROWTH, "it took too much memory"
     return came
 

@@ -1,6 +1,6 @@
 """Small files that take all memory if they are read as they say: what each takes now, measured.
 
-    python -m tests.hostile_files [--scale 10] [NAME …]
+    python -m tests.hostile_files [--scale 100] [NAME …]
 
 prints, for each file, its size, what it would be in memory, what became of it and the peak of the process's memory, less what
 the process takes without a file. Each is read by a process of its own with a limit on its address space.
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 MIB = 1 << 20
+SECONDS = 240
 LIMIT = 8 << 30
 """Address space of a process that reads a hostile file."""
 
@@ -40,12 +41,12 @@ def write_npz(path: Path, arrays: dict[str, tuple[str, tuple[int, ...]]], noise:
 
 
 def npz_zeros(folder: Path, scale: int) -> tuple[Path, int]:
-    n = scale * 340_000
+    n = scale * 34_000
     return write_npz(folder / "zeros.npz", {"ids": ("<i8", (n,)), "X": ("<f8", (n, 124))}), n * 1000
 
 
 def npz_lengths(folder: Path, scale: int) -> tuple[Path, int]:
-    n = scale * 340_000
+    n = scale * 34_000
     return write_npz(folder / "lengths.npz", {"ids": ("<i8", (n - 1,)), "X": ("<f8", (n, 124))}, 4096), n * 1000
 
 
@@ -53,7 +54,7 @@ def parquet_dictionary(folder: Path, scale: int) -> tuple[Path, int]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    text, n = "x" * 100_000, scale * 6_200
+    text, n = "x" * 100_000, scale * 620
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([text]))
     pq.write_table(pa.table({"id": pa.array(range(n)), "text": column}), folder / "dictionary.parquet")
     return folder / "dictionary.parquet", n * len(text)
@@ -65,17 +66,17 @@ def parquet_rows(folder: Path, scale: int) -> tuple[Path, int]:
 
     names = [f"c{k}" for k in range(50)]
     schema = pa.schema([(name, pa.int64()) for name in names])
-    group = pa.table({name: pa.nulls(1_000_000, pa.int64()) for name in names}, schema=schema)
+    group = pa.table({name: pa.nulls(100_000, pa.int64()) for name in names}, schema=schema)
     with pq.ParquetWriter(folder / "rows.parquet", schema) as writer:
         for _ in range(scale):
             writer.write_table(group)
-    return folder / "rows.parquet", scale * 1_000_000 * len(names) * 16
+    return folder / "rows.parquet", scale * 100_000 * len(names) * 16
 
 
 def arrow_packed(folder: Path, scale: int) -> tuple[Path, int]:
     import pyarrow as pa
 
-    n = scale * 12_000_000
+    n = scale * 1_200_000
     table = pa.table({"x": pa.array(np.zeros(n))})
     with pa.OSFile(str(folder / "packed.arrow"), "wb") as sink:
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -88,13 +89,13 @@ def csv_line(folder: Path, scale: int) -> tuple[Path, int]:
     path = folder / "line.csv"
     with path.open("wb") as stream:
         stream.write(b"id,text\n1,")
-        for _ in range(scale * 100):
+        for _ in range(max(70, scale * 10)):
             stream.write(b"a" * MIB)
-    return path, scale * 100 * MIB
+    return path, max(70, scale * 10) * MIB
 
 
 def csv_wide(folder: Path, scale: int) -> tuple[Path, int]:
-    path, n = folder / "wide.csv", scale * 300
+    path, n = folder / "wide.csv", max(300, scale * 30)
     path.write_bytes(",".join(f"c{k}" for k in range(20_000)).encode() + b"\n" + (b"," * 19_999 + b"\n") * n)
     return path, n * 20_000 * 57
 
@@ -106,7 +107,7 @@ def json_nested(folder: Path, _scale: int) -> tuple[Path, int]:
 
 
 def json_values(folder: Path, scale: int) -> tuple[Path, int]:
-    path, n = folder / "values.json", scale * 4_000_000
+    path, n = folder / "values.json", scale * 400_000
     path.write_bytes(b'[{"a":[' + b"1," * n + b"1]}]")
     return path, n * 60
 
@@ -118,16 +119,15 @@ def jsonl_names(folder: Path, _scale: int) -> tuple[Path, int]:
 
 
 def png_pixels(folder: Path, _scale: int) -> tuple[Path, int]:
-    side = 13_000
-    packer = zlib.compressobj(9)
-    rows = b"".join(packer.compress(bytes(1 + side * 4)) for _ in range(side)) + packer.flush()
+    side = 13_000  # of one bit a pixel, which are 3 bytes in RGB
+    rows = zlib.compress(bytes((1 + side // 8) * side), 9)
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     (folder / "pictures").mkdir(exist_ok=True)
     path = folder / "pictures" / "large.png"
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 6, 0, 0, 0))
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0))
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
     return path, side * side * 12
 
@@ -137,9 +137,11 @@ def _book(path: Path, sheet: Iterator[bytes]) -> Path:
     parts = {
         "[Content_Types].xml": f'<Types xmlns="{kinds}/package/2006/content-types"><Default Extension="xml" '
         'ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{kinds}/package/2006/relationships"><Relationship Id="r1" Target="xl/workbook.xml" '
+        "_rels/.rels": f'<Relationships xmlns="{kinds}/package/2006/relationships"><Relationship Id="r1" '
+        'Target="xl/workbook.xml" '
         f'Type="{kinds}/officeDocument/2006/relationships/officeDocument"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{kinds}/spreadsheetml/2006/main" xmlns:r="{kinds}/officeDocument/2006/relationships">'
+        "xl/workbook.xml": f'<workbook xmlns="{kinds}/spreadsheetml/2006/main" '
+        f'xmlns:r="{kinds}/officeDocument/2006/relationships">'
         '<sheets><sheet name="S" sheetId="1" r:id="r1"/></sheets></workbook>',
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{kinds}/package/2006/relationships"><Relationship Id="r1" '
         f'Target="worksheets/sheet1.xml" Type="{kinds}/officeDocument/2006/relationships/worksheet"/></Relationships>',
@@ -166,11 +168,11 @@ def excel_corner(folder: Path, _scale: int) -> tuple[Path, int]:
 
 def excel_packed(folder: Path, scale: int) -> tuple[Path, int]:
     empty = b"<row/>" * (MIB // 6)
-    return _book(folder / "packed.xlsx", (empty for _ in range(scale * 100))), scale * 100 * MIB
+    return _book(folder / "packed.xlsx", (empty for _ in range(scale * 11))), scale * 11 * MIB
 
 
 def model_npz(folder: Path, scale: int) -> tuple[Path, int]:
-    n = scale * 340_000
+    n = scale * 34_000
     return write_npz(folder / "model.npz", {"meta": ("<U10", ()), "coef": ("<f8", (n, 124))}), n * 1000
 
 
@@ -207,9 +209,11 @@ def read(path: Path) -> str:
     return "read"
 
 
-def peak() -> int:
-    """Bytes of memory that this process has had at most."""
-    for line in Path("/proc/self/status").read_text().splitlines():  # getrusage counts what the process was forked from
+def peak(process: int | str = "self") -> int:
+    """Bytes of memory that a process has had at most."""
+    for line in (
+        Path(f"/proc/{process}/status").read_text().splitlines()
+    ):  # getrusage counts what the process was forked from
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -224,7 +228,7 @@ def child(paths: list[str]) -> None:
 
     import pyarrow.parquet as _parquet  # noqa: F401  # isort: skip
     import openpyxl as _openpyxl  # noqa: F401  # isort: skip
-    import PIL.Image as _pillow  # noqa: F401  # isort: skip
+    import PIL.Image  # noqa: F401  # isort: skip
 
     before = peak()
     print(json.dumps({"came": [read(Path(path)) for path in paths], "peak": peak() - before}))
@@ -233,17 +237,23 @@ def child(paths: list[str]) -> None:
 def measured(paths: list[Path]) -> tuple[list[str], int]:
     """What became of files that one process reads, and the peak of its memory above where it began."""
     command = [sys.executable, "-m", "tests.hostile_files", "--child", *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        return [f"killed ({done.returncode})"] * len(paths), LIMIT
-    found = json.loads(done.stdout.splitlines()[-1])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            most = peak(process.pid)
+            process.kill()
+            return [f"no end after {SECONDS} s"] * len(paths), most
+    if process.returncode:
+        return [f"killed ({process.returncode})"] * len(paths), LIMIT
+    found = json.loads(said.splitlines()[-1])
     return found["came"], found["peak"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--scale", type=int, default=10)
+    parser.add_argument("--scale", type=int, default=100)
     parser.add_argument("--child", action="store_true")
     given = parser.parse_args()
     if given.child:

@@ -4,6 +4,8 @@
 unresolved, as in the paper (appendix E.1, the labels 'ambiguous' and 'neutral').
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -22,6 +24,21 @@ class Aggregator(Protocol):
     def aggregate(self, votes: Votes, batch: Batch) -> Decisions:
         """One label for each item of the batch, in its order."""
         ...
+
+
+def votes_needed(labels: Sequence[int], voters: int) -> int:
+    """After how many votes the majority of `voters` may be settled, given the first ones: it is, if the further ones agree.
+
+    With a votes for the first class, b for the second and r to come, nothing can change the winner, or make a tie, if a > b + r.
+    So t further votes for the first may settle it if a + t > b + (r − t).
+
+    >>> [votes_needed(labels, 3) for labels in ([], [1], [1, 1], [1, 0], [1, 0, 0])]
+    [2, 2, 2, 3, 3]
+    """
+    counts = sorted(Counter(labels).values(), reverse=True)
+    first, second, left = (*counts, 0, 0)[0], (*counts, 0, 0)[1], voters - len(labels)
+    further = max(0, (second + left - first) // 2 + 1)
+    return len(labels) + min(further, max(left, 0))
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,13 @@ class World:
 
     def files(self) -> Intake:
         """Pictures with captions that wait to become a campaign, read."""
-        if self._files is None:
+        if self._files not in [one.id for one in steps.list_intakes(self.ws)]:
             self._files = self.waiting(image_files(captions=True))
-        return self.read(self._files)
+        return self.read(str(self._files))
+
+    def forget(self) -> None:
+        """Upload the pictures anew when they are needed: something was done to those that wait."""
+        self._files = None
 
     def waiting(self, files: Mapping[str, bytes]) -> str:
         """Upload files; the id of the intake."""
@@ -258,6 +262,7 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/rounds"): _of(f"{C}/rounds"),
     ("GET", f"{C}/audit"): _of(f"{C}/audit"),
     ("GET", f"{C}/sources"): _of(f"{C}/sources"),
+    ("GET", f"{C}/receipts"): _of(f"{C}/receipts"),
     ("GET", f"{C}/changes"): _of(f"{C}/changes", query={"since": -1, "timeout": 0}),
     ("GET", f"{C}/charts/{{chart}}.svg"): _of(f"{C}/charts/metric.svg"),
     ("GET", "/api/intakes"): lambda w, p: Sent("/api/intakes"),
@@ -266,7 +271,9 @@ CALLS: dict[Route, Call] = {
         "/api/intakes/from-folder", (201,), json={"folder": f"{w.options.import_root}/tweets"}
     ),
     ("GET", "/api/intakes/{intake}"): _intake(""),
-    ("POST", "/api/intakes/{intake}/files"): _intake("/files", files=(("files", ("more.csv", b"id,length\nk0,3\n")),)),
+    ("POST", "/api/intakes/{intake}/files"): lambda w, p: Sent(
+        f"/api/intakes/{w.files().id}/files", files=(("files", (f"more{w.number()}.csv", b"id,length\nk0,3\n")),)
+    ),
     ("PATCH", "/api/intakes/{intake}"): _intake("", json={"files": []}),
     ("POST", "/api/intakes/{intake}/rules"): _intake("/rules", json={"rules": [RULE]}),
     ("PUT", "/api/intakes/{intake}/rules"): _intake("/rules", json={"rules": [RULE]}),
@@ -301,6 +308,8 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/export/predictions"): _export("predictions"),
     ("GET", f"{C}/export/labels"): _export("labels"),
     ("GET", f"{C}/export/votes"): _export("votes"),
+    ("GET", f"{C}/export/receipts"): _export("receipts"),
+    ("GET", f"{C}/export/ledger"): _export("ledger"),
     ("GET", f"{C}/export/model"): _export("model"),
     ("POST", f"{C}/import-votes"): _of(
         f"{C}/import-votes", files=(("file", ("votes.csv", b"item,annotator,label\nt1,robot,dog\n")),),
@@ -329,7 +338,7 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{K}/lead"): _of(f"{K}/lead"),
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
-        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "ledger")
+        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger")
     },
 }  # fmt: skip
 """Of every route, how it is called."""

@@ -1,6 +1,8 @@
 """A workspace with a small campaign, apps over it, and people who are signed in."""
 
 import io
+import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
 
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary, Role
@@ -27,6 +30,7 @@ from labelchef.web.app import configured, create_app
 from labelchef.web.options import ServeOptions
 from tests.store_support import campaign_data
 
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 PASSWORD = "a long enough password"
 NASTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> & {{ 7*7 }}'
 
@@ -124,6 +128,17 @@ def as_person(app: FastAPI, client: TestClient) -> Callable[[str], Person]:
         return person
 
     return sign_in
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = os.environ.get("LABELCHEF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium here; tools/system-parts installs it")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield opened
+        opened.close()
 
 
 @contextmanager

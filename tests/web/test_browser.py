@@ -1,14 +1,12 @@
 """The page in a real browser: Chromium, driven by Playwright, against a real server with its worker."""
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
@@ -23,20 +21,8 @@ from tests.web.raw_files import stored, tweet_files
 from tests.web.test_api import label_items, upload_files
 
 pytestmark = pytest.mark.slow
-ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 SHOWN = "#label:not(.idle) #item .text"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = os.environ.get("LABELCHEF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no Chromium here; tools/system-parts installs it")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 class Watched:

@@ -4,6 +4,7 @@ Three lists are compared: codes in the source (`tests/web/codes.py`), codes in t
 that a request below got as its answer. What is in one and not in the others needs a reason in `NOT_BY_REQUESTS`.
 """
 
+import contextlib
 import io
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import campaigns, sharing, worker
 from labelchef.services.compare import comparing
 from labelchef.services.intake import folders
 from labelchef.services.labelling import tasks
@@ -126,6 +127,13 @@ def _comparing(lab: Lab) -> httpx2.Response:
         return lab.lead.post(f"{CAMPAIGN}/compare", json={"selectors": ["margin"]})
 
 
+def _busy(lab: Lab) -> httpx2.Response:
+    with contextlib.ExitStack() as stack:
+        while sharing._waiting.acquire(blocking=False):
+            stack.callback(sharing._waiting.release)
+        return lab.lead.get(f"{CAMPAIGN}/export/labels")
+
+
 def _full(lab: Lab) -> httpx2.Response:
     files = [("files", ("a.csv", b"id,text\n1,a\n"))]
     for _ in range(folders.MOST_INTAKES + 1):
@@ -199,6 +207,13 @@ def _unknown_account(lab: Lab) -> httpx2.Response:
     return lab.lead.patch("/api/accounts/nobody", json={"active": True})
 
 
+def _file_exists(lab: Lab) -> httpx2.Response:
+    """Upload a file, and another one of its name."""
+    sent = [("files", ("a.csv", b"id,text\n1,a\n"))]
+    made = lab.lead.post("/api/intakes", files=sent).json()
+    return lab.lead.post(f"/api/intakes/{made['id']}/files", files=sent)
+
+
 PROVOKED: dict[tuple[int, str], Provoke] = {
     (400, "request"): lambda lab: lab.lead.post("/api/campaigns", content=b"x", headers={"Content-Type": "multipart/form-data"}),
     (401, "sign_in"): lambda lab: lab.nobody.get("/api/session"),
@@ -206,6 +221,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (401, "credentials"): lambda lab: lab.nobody.post("/api/session", json={"name": "dora", "password": "wrong one here"}),
     (403, "csrf"): lambda lab: lab.lead.post(f"{CAMPAIGN}/next", json={}, headers={"X-CSRF-Token": "old"}),
     (403, "role"): lambda lab: lab.ann.get("/api/accounts"),
+    (403, "own_password"): lambda lab: lab.lead.patch("/api/accounts/lead", json={"password": f"another {PASSWORD}"}),
     (403, "laptop"): _laptop,
     (403, "token_session"): lambda lab: lab.nobody.post("/api/tokens", json={"label": "x"}, headers=lab.world.token("ann")),
     (403, "folder"): lambda lab: lab.lead.post("/api/campaigns/from-folder", json={"name": "x", "folder": "/etc"}),
@@ -222,6 +238,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "asked_now"): _asked_now,
     (409, "comparing"): _comparing,
     (409, "decided"): _decided,
+    (409, "file_exists"): _file_exists,
     (409, "few_labels"): lambda lab: lab.lead.post(f"{lab.plain('Few')}/compare", json={}),
     (409, "intake_state"): _made,
     (409, "not_asked"): lambda lab: lab.lead.post(f"{CAMPAIGN}/votes", json={"item": lab.world.decided(), "label": 0}),
@@ -241,6 +258,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "label"): lambda lab: lab.lead.post(f"{CAMPAIGN}/votes", json={"item": lab.world.held("lead"), "label": "horse"}),
     (422, "format"): lambda lab: lab.lead.get(f"{CAMPAIGN}/export/dataset", params={"format": "docx"}),
     (422, "file"): lambda lab: lab.lead.post("/api/intakes", files=[("files", ("..", b"id\n"))]),
+    (422, "same_name"): lambda lab: lab.lead.post("/api/intakes", files=[("files", ("a.csv", b"id\n"))] * 2),
     (422, "code"): lambda lab: lab.lead.post("/api/intakes", files=[("files", ("run.py", b"1"))]),
     (422, "votes"): lambda lab: lab.votes(b"item,annotator,label\nt1,robot,horse\n"),
     (422, "rule"): lambda lab: lab.rules(label="nothing"),
@@ -264,10 +282,6 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
         "/api/campaigns/from-folder", json={"name": "\u202e", "folder": f"{lab.world.options.import_root}/arrays"}
     ),
     (422, "person"): lambda lab: lab.lead.post("/api/accounts", json={"name": "\u202e", "password": PASSWORD}),
-    (422, "note"): lambda lab: lab.lead.post(
-        f"{CAMPAIGN}/votes", content=b'{"item": "%s", "label": 0, "note": "\\u0000"}' % lab.world.held("lead").encode(),
-        headers=JSON,
-    ),
     (422, "ids"): lambda lab: lab.arrays(
         weak=("weak.csv", b"id,cat,dog,<b>cow</b>\n" + b"".join(b"x%d,1,0,0\n" % k for k in range(60)))
     ),
@@ -283,6 +297,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
         val_features=("val_features.npy", npy(np.zeros((0, 4)))), val_labels=("val_labels.csv", b"label\n")
     ),
     (429, "throttled"): _throttled,
+    (429, "busy"): _busy,
     (503, "worker"): _worker,
     (409, "intakes"): _full,
 }  # fmt: skip
@@ -292,28 +307,31 @@ _STORE = (
     "needs a broken disk or database; tests/web/test_problems.py raises the error in their place and reads the answer"
 )
 NOT_PROVOKED: dict[tuple[int, str], str] = {
+    (429, "busy"): "needs eleven exports at once; tests/web/test_sharing.py",
     (409, "last_lead"): "only by two leads who deactivate each other at the same moment",
     (422, "cleanlab"): _EXTRA,
     (422, "datasets"): _EXTRA,
     (422, "onnx"): _EXTRA,
+    (422, "sign"): _EXTRA,
     (422, "argilla"): _EXTRA,
     (422, "parquet"): _EXTRA,
     (422, "excel"): _EXTRA,
     (422, "report"): _EXTRA,
     (422, "rule_time"): "takes as long as the limit of a pattern; tests/test_rules.py measures it",
+    (422, "memory"): "needs a file of gigabytes once it is unpacked; tests/fuzz_files.py has such files",
     (500, "internal"): "a defect; tests/fuzz_requests.py looks for one",
     **{(503, code): _STORE for code in STORE},
 }
 """Codes of the document that no request here gets → why."""
 ELSEWHERE: dict[str, set[str]] = {
     "before the server answers: its options, address, accounts, database and extras": {
-        "accounts", "binding", "port", "serve", "home", "database_url", "postgres", "schema",
+        "accounts", "binding", "port", "serve", "database_url", "database_empty", "postgres", "schema",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "rule_column", "tables", "text", "weights",
     },
     "the form of the request refuses it before, with `input`": {
-        "kind", "limit", "n", "seconds", "settings", "password", "useful", "target", "sources", "engine", "strategy",
+        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "target", "sources", "engine", "strategy",
     },
     "labelling functions are code, and code is never taken by requests": {
         "function_answer", "label_matrix", "labelling_function",
@@ -339,6 +357,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.classifier:LinearClassifier._checked": "only Python",
     "labelchef.classifier:_numbers": "only Python",
     "labelchef.domain.errors:ThrottledError.__init__": "throttled",
+    "labelchef.domain.errors:TooLargeError.__init__": "those that are given",
     "labelchef.domain.numbers:check_number": "stop, target; others only Python",
     "labelchef.domain.numbers:check_whole": "stop; others only Python",
     "labelchef.domain.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",

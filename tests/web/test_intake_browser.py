@@ -16,9 +16,9 @@ from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
 from tests.web.conftest import live
 from tests.web.raw_files import image_files, stored, tweet_files
-from tests.web.test_browser import PHONE, SHOWN, Open, browser, enter, item, opened, press, saved
+from tests.web.test_browser import PHONE, SHOWN, Open, enter, item, opened, press, saved
 
-__all__ = ["browser", "opened"]
+__all__ = ["opened"]
 pytestmark = pytest.mark.slow
 HOSTILE = '<img src=x onerror="document.title=1">.csv'
 

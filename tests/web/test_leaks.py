@@ -28,7 +28,7 @@ def looks(app: FastAPI, slug: str) -> Iterator[str]:
     """The address of every page and answer that an annotator may ask for."""
     for route in app.routes:
         assert isinstance(route, APIRoute)
-        if "GET" not in route.methods or guards_of(route)[0].policy not in (Policy.MEMBER, Policy.SIGNED_IN):
+        if "GET" not in (route.methods or ()) or guards_of(route)[0].policy not in (Policy.MEMBER, Policy.SIGNED_IN):
             continue
         path = route.path.replace("{campaign}", slug)
         if "{chart}" in path:
@@ -71,7 +71,7 @@ class Attacker:
 
     def views(self, item: str) -> list[tuple[object, ...]]:
         """What is seen for each class that is voted on an item, with the vote taken back before the next."""
-        seen = []
+        seen: list[tuple[object, ...]] = []
         for label in range(N_CLASSES):
             voted = self.told("votes", {"item": item, "label": label, "seconds": 1.0, "n": 1})
             after = self.look(item)
@@ -163,13 +163,20 @@ def test_the_audit_is_shown_to_annotators_in_steps() -> None:
     import numpy as np
 
     from labelchef.campaign.audit import AuditTrail
+    from labelchef.domain.validation import AuditPoint, AuditReport
     from labelchef.services.progress import in_steps
 
-    answered = np.arange(25) % 2
-    whole = AuditTrail.start(2).extended(np.zeros(25, dtype=np.int64), answered).report(0.1)
+    def report(items: int) -> AuditReport:
+        trail = AuditTrail.start(2).extended(np.zeros(items, dtype=np.int64), np.arange(items) % 2)
+        course = zip(*(values.tolist() for values in trail.course()), strict=True)
+        return AuditReport(
+            0.1, trail.accuracy(), tuple(AuditPoint(k + 1, *point, 0.5) for k, point in enumerate(course))
+        )
+
+    whole = report(25)
     seen = in_steps(whole)
-    assert [point.items for point in seen.course] == [10, 20]
+    assert [(point.items, point.certified) for point in seen.course] == [(10, None), (20, None)]
     assert seen.accuracy is not None
     assert (seen.accuracy.samples, seen.accuracy.value) == (20, whole.course[19].accuracy)
-    few = in_steps(AuditTrail.start(2).extended(np.zeros(9, dtype=np.int64), answered[:9]).report(0.1))
+    few = in_steps(report(9))
     assert (few.accuracy, few.course) == (None, ())

@@ -66,6 +66,9 @@ def test_a_missing_folder_is_said_and_the_campaign_goes_on_when_it_is_back(
     assert found[other.slug] == []
     assert [one["code"] for one in found[campaign.slug]] == ["folder"]
     assert "is missing" in lead.get(f"/c/{campaign.slug}/lead").text
+    told = as_person("ann").get(f"/api/campaigns/{campaign.slug}").json()
+    assert "folder" in told["message"]
+    assert str(ws.home) not in str(told), "annotators see no paths of the server"
     listed = CliRunner().invoke(command, ["status", "--home", str(ws.home)])
     assert f"{campaign.slug}: the folder" in " ".join(listed.output.split())
     answer = lead.get(f"/api/campaigns/{campaign.slug}/sources")

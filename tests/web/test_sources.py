@@ -34,6 +34,26 @@ def test_sources_are_for_leads(as_person: Sign, slug: str) -> None:
     assert as_person("ann").get(f"/api/campaigns/{slug}/sources").status_code == 403
 
 
+def test_receipts_are_for_leads(ws: Workspace, as_person: Sign, slug: str) -> None:
+    lead, ann = as_person("lead"), as_person("ann")
+    assert lead.get(f"/api/campaigns/{slug}/receipts").json()["items"] == []
+    label_all(ws, slug, "lead", rounds=1)
+    said = lead.get(f"/api/campaigns/{slug}/receipts").json()
+    assert len(said["items"]) == 4
+    assert all(one["effect"] is not None and one["people"].startswith("lead: ") for one in said["items"])
+    assert {one["group"] for one in said["sums"]} == {"all", "person", "source", "class"}
+    assert said["sums"][0]["joint"] is not None
+    table = lead.get(f"/api/campaigns/{slug}/export/receipts?format=jsonl")
+    assert len(table.text.splitlines()) == 4
+    ledger = lead.get(f"/api/campaigns/{slug}/export/ledger?pseudonyms=true")
+    assert '"person":"person-' in ledger.text
+    assert '"person":"lead"' not in ledger.text
+    assert lead.get(f"/c/{slug}/lead/receipts").status_code == 200
+    for path in ("receipts", "export/receipts", "export/ledger"):
+        assert ann.get(f"/api/campaigns/{slug}/{path}").status_code == 403
+    assert ann.get(f"/c/{slug}/lead/receipts").status_code == 403
+
+
 def test_a_campaign_without_a_model_has_no_facts(ws: Workspace, as_person: Sign, people: Any) -> None:
     made = campaigns.create_campaign(ws, "New", sourced_data(), Settings(), "lead").slug
     answer = as_person("lead").get(f"/api/campaigns/{made}/sources")
@@ -43,10 +63,11 @@ def test_a_campaign_without_a_model_has_no_facts(ws: Workspace, as_person: Sign,
 def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
     lead = as_person("lead")
     none = lead.get(f"/api/campaigns/{slug}/audit").json()
-    assert none == {"share": 0.5, "accuracy": None, "course": []}
+    assert none == {"share": 0.5, "accuracy": None, "course": [], "certificate": None}
     label_all(ws, slug, "lead", rounds=2)
     found = lead.get(f"/api/campaigns/{slug}/audit").json()
     assert found["accuracy"]["samples"] == len(found["course"]) == 4
+    assert found["course"][-1]["certified"] == found["certificate"]["accuracy"] <= found["certificate"]["if_no_worse"]
     status = lead.get(f"/api/campaigns/{slug}/status").json()
     closed = [one for one in status["rounds"] if one["validation"]]
     assert status["audit"] == found
@@ -58,6 +79,7 @@ def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
         "trusted only",
         "without weak labels",
         "accuracy in the audit",
+        "certified accuracy of the present model",
         "cross-fitted over 30 trusted samples",
         "In use:",
     ):
@@ -69,3 +91,18 @@ def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
     overview = lead.get(f"/c/{slug}/lead").text
     assert "Without weak" in overview
     assert "accuracy in the audit" in overview
+    assert "certified accuracy of the present model" in overview
+    assert "annot say: the next 100 labels bring" in overview
+
+
+def test_what_the_next_labels_are_worth(ws: Workspace, as_person: Sign, slug: str) -> None:
+    label_all(ws, slug, "lead", rounds=4)
+    lead, path = as_person("lead"), f"/api/campaigns/{slug}/forecast"
+    found = lead.get(path, params={"labels": 8, "worth": 9.0, "metric": "loss"}).json()
+    assert (found["labels"], found["rounds"], found["advice"]) == (8, 4, "don't ask")
+    assert found["low"] <= found["gain"] <= found["high"]
+    assert lead.get(f"/api/campaigns/{slug}/status").json()["forecast"] == lead.get(path).json()
+    refused = lead.get(path, params={"metric": "speed"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "metric")
+    assert lead.get(path, params={"labels": 0}).status_code == 422
+    assert as_person("ann").get(path).status_code == 403

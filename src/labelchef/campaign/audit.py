@@ -32,6 +32,8 @@ K_t is convex in m, so this is an interval; K_t depends on the counts only. π i
 contrast to the hedged capital of Waudby-Smith and Ramdas ("Estimating means of bounded random variables by betting"), whose
 intervals are about as wide, the mixture does not depend on m, and so the model may change between the items.
 
+This is about the past models. What follows for the present one is in `campaign.certify`.
+
 The macro-F1 of the same predictions is given with a bootstrap interval for one look, which is not valid at all times.
 
 Shapes: predicted, answered (t,), class ids.
@@ -43,6 +45,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
+from labelchef.campaign.certify import certificate
 from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import LEVEL
 from labelchef.domain.arrays import Float64s, Ints
@@ -161,12 +164,6 @@ class AuditTrail:
         right, audited = np.cumsum(self.predicted == self.answered), np.arange(1, self.size + 1)
         return right / audited, *anytime_bounds(right, audited)
 
-    def report(self, share: float) -> AuditReport:
-        """What is shown of it; `share` is the setting."""
-        course = zip(*(values.tolist() for values in self.course()), strict=True)
-        points = tuple(AuditPoint(k + 1, *point) for k, point in enumerate(course))
-        return AuditReport(share, self.accuracy() if self.size else None, points)
-
     def one_look_figures(self, seed: int) -> dict[str, Figure]:
         """Accuracy and F1 with bootstrap intervals for a single look: who stops when one looks good stops too early."""
         if not self.size:
@@ -187,3 +184,17 @@ def audit_trail(rounds: Sequence[RoundRecord], n_classes: int) -> AuditTrail:
             predicted, answered = np.array(pairs, dtype=np.int64).T
             trail = trail.extended(predicted, answered)
     return trail
+
+
+def audit_report(rounds: Sequence[RoundRecord], share: float, n_classes: int) -> AuditReport:
+    """What is shown of the audit; `share` is the setting."""
+    trail = audit_trail(rounds, n_classes)
+    found = [certificate(record.audit) for record in rounds]
+    certified = [
+        None if one is None else one.accuracy
+        for record, one in zip(rounds, found, strict=True)
+        for _ in range(audit_trail([record], n_classes).size)
+    ]
+    course = zip(*(values.tolist() for values in trail.course()), certified, strict=True)
+    points = tuple(AuditPoint(k + 1, *point) for k, point in enumerate(course))
+    return AuditReport(share, trail.accuracy() if trail.size else None, points, found[-1] if found else None)

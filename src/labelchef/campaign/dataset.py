@@ -68,7 +68,7 @@ def dataset_frame(parts: Iterable[Part], classes: Sequence[str], *, sources_used
     """One table of all rows; `sources_used` says whether the learner believes any source."""
     frames = [_frame(part, classes, sources_used) for part in parts if len(part.keys)]
     found = pd.concat(frames, ignore_index=True)
-    content = [name for name in found.columns if name not in _OWN and not name.startswith((VOTE, "p: "))]
+    content = [name for name in found.columns if name not in OWN and not name.startswith((VOTE, "p: "))]
     votes = [name for name in found.columns if name.startswith(VOTE) or name == "votes"]
     chances = [f"p: {name}" for name in classes]
     return found[[*_FIRST, *content, *_LAST, *chances, *votes]]
@@ -78,7 +78,8 @@ _FIRST = ("id", "split")
 _LAST = (
     "label", "probability", "origin", "decided_by", "support", "model_label", "model_probability", "doubt", "flags", "rank",
 )  # fmt: skip
-_OWN = {*_FIRST, *_LAST, "votes"}
+OWN = {*_FIRST, *_LAST, "votes"}
+"""Columns that are ours, beside votes and probabilities; all others are content."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,7 @@ def _content(contents: Sequence[Mapping[str, object]]) -> dict[str, list[object]
     """A column a name; a name that is one of ours gets `FIELD` before it."""
     names = list(dict.fromkeys(name for one in contents for name in one))
     return {
-        f"{FIELD}{name}" if name in _OWN or name.startswith((VOTE, "p: ")) else name: [
-            one.get(name) for one in contents
-        ]
+        f"{FIELD}{name}" if name in OWN or name.startswith((VOTE, "p: ")) else name: [one.get(name) for one in contents]
         for name in names
     }
 

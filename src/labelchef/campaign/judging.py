@@ -115,7 +115,8 @@ class CrossFitted(Split):
         engine: Callable[..., Engine] = MemoryEngine,
     ) -> None:
         super().__init__(X, y, n_classes, bias=bias, engine=engine)
-        self._rows = np.arange(first_row, first_row + len(y))
+        self.rows = np.arange(first_row, first_row + len(y))
+        """Of the objective."""
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
 
@@ -132,10 +133,10 @@ class CrossFitted(Split):
         point, factor = construction.point, construction.keeper.factor
         (D, C), N = objective.shape, objective.engine.n_rows
         if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
-            return leave_one_out_logits(objective, point, self._rows)
+            return leave_one_out_logits(objective, point, self.rows)
         if self._inside is None or self._inside[0] is not factor.E:
-            self._inside = (factor.E, projected(objective, self._rows, factor))
-        return kronecker(objective, point, self._rows, factor, self._inside[1])
+            self._inside = (factor.E, projected(objective, self.rows, factor))
+        return kronecker(objective, point, self.rows, factor, self._inside[1])
 
     def settled(self, W: Float64s) -> Point:
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""

@@ -54,11 +54,15 @@ FEWEST_ANSWERS = 20
 SURE = 0.6
 """An answer is doubtful if the most probable class has a probability below this, or is another one."""
 
+SCALES: Float64s = np.exp(np.log(2) * np.arange(-4, 3) / 2)
+"""s: ¼ to 2."""
+SHARES: Float64s = np.array([0.0, 0.005, 0.02, 0.05, 0.12])
+"""δ."""
+SHARES_ASKED: Float64s = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])
+"""δ′."""
+
 _POOLING = 20.0  # κ
 _ERRORS: Float64s = 0.5 * (np.arange(61) / 60) ** 2
-_SCALES: Float64s = np.exp(np.log(2) * np.arange(-4, 3) / 2)  # ¼ to 2
-_SHARES: Float64s = np.array([0.0, 0.005, 0.02, 0.05, 0.12])  # δ
-_SHARES_ASKED: Float64s = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # δ′
 _ALTERNATIONS = 10
 _TINY = 1e-12
 _FLOOR = 1e-4  # of an error rate, so that contradicting answers are possible
@@ -175,15 +179,15 @@ def estimate(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, error: f
     An `error` that is given is taken for ε̂.
     """
     errors = _ERRORS if error is None else np.array([error])
-    fair = _likelihoods(answers.among(answers.drawn), A[answers.drawn], errors, _SHARES)
-    fair += [[_log_likelihood(trusted, y, float(s), float(d)) for d in _SHARES] for s in _SCALES]
-    asked = _likelihoods(answers.among(~answers.drawn), A[~answers.drawn], errors, _SHARES_ASKED)
+    fair = _likelihoods(answers.among(answers.drawn), A[answers.drawn], errors, SHARES)
+    fair += [[_log_likelihood(trusted, y, float(s), float(d)) for d in SHARES] for s in SCALES]
+    asked = _likelihoods(answers.among(~answers.drawn), A[~answers.drawn], errors, SHARES_ASKED)
     profile = fair.max(axis=(1, 2)) + asked.max(axis=(1, 2))
     at = int(profile.argmax())
     P = np.where(
         answers.drawn[:, None],
-        predicted(A, *_best(fair[at], _SHARES), answers.known),
-        predicted(A, *_best(asked[at], _SHARES_ASKED), answers.known),
+        predicted(A, *_best(fair[at], SHARES), answers.known),
+        predicted(A, *_best(asked[at], SHARES_ASKED), answers.known),
     )
     Q, rates = _believed(answers, P, float(errors[at]))
     low, high = _interval(profile) if error is None else (error, error)
@@ -241,7 +245,7 @@ def _likelihoods(answers: Answers, A: Float64s, errors: Float64s, shares: Float6
     Of the classes of a sample only those that somebody named differ, so L_i is a sum over these and one term for the others.
     """
     C, m = A.shape[1], len(answers.samples)
-    found = np.zeros((len(errors), len(_SCALES), len(shares)))
+    found = np.zeros((len(errors), len(SCALES), len(shares)))
     if m == 0:
         return found
     pairs, votes = np.unique(answers.place * C + answers.label, return_counts=True)
@@ -250,7 +254,7 @@ def _likelihoods(answers: Answers, A: Float64s, errors: Float64s, shares: Float6
     right, wrong = 1.0 - errors[:, None], errors[:, None] / (C - 1)
     named = right**votes * wrong ** (total[place] - votes)  # (errors, pairs)
     nobody = wrong**total  # (errors, m)
-    for s, scale in enumerate(_SCALES):
+    for s, scale in enumerate(SCALES):
         for d, share in enumerate(shares):
             p = predicted(A, float(scale), float(share), answers.known)[place, label]
             rest = np.maximum(1.0 - np.bincount(place, weights=p, minlength=m), 0.0)
@@ -262,7 +266,7 @@ def _likelihoods(answers: Answers, A: Float64s, errors: Float64s, shares: Float6
 def _best(likelihood: Float64s, shares: Float64s) -> tuple[float, float]:
     """The scale and share where it is largest."""
     s, d = np.unravel_index(likelihood.argmax(), likelihood.shape)
-    return float(_SCALES[s]), float(shares[d])
+    return float(SCALES[s]), float(shares[d])
 
 
 def _log_likelihood(A: Float64s, y: Ints, scale: float, share: float) -> float:

@@ -10,14 +10,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.audit import audit_trail
+from labelchef.campaign.audit import audit_report
+from labelchef.campaign.forecast import forecast
 from labelchef.campaign.metrics import history_frame, value_of
 from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import InUse
+from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import UNRESOLVED, Metrics, RoundRecord
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, AuditReport, CalibrationError, Figure, Gain, note_on
+from labelchef.domain.validation import (
+    ABOUT_BASELINES,
+    BASELINES,
+    AuditReport,
+    CalibrationError,
+    Figure,
+    Forecast,
+    Gain,
+    note_on,
+)
 from labelchef.report import ReportData, Thumbnail
 
 _TEXT = 200
@@ -59,6 +70,7 @@ class Outcome:
     """The target metric of the present model, on the same samples."""
     calibration: CalibrationError | None = None
     sources: SourceReport | None = None
+    receipts: Receipts | None = None
 
     @property
     def in_use(self) -> InUse | None:
@@ -68,7 +80,14 @@ class Outcome:
 
     def audit(self, n_classes: int) -> AuditReport:
         """What the audit has found."""
-        return audit_trail(self.rounds, n_classes).report(self.settings.audit)
+        return audit_report(self.rounds, self.settings.audit, n_classes)
+
+    @property
+    def forecast(self) -> Forecast:
+        """What the next labels are worth."""
+        judged = self.gains.get("validation")
+        trusted = judged.samples if judged is not None and judged.cross_fitted else 0
+        return forecast(self.rounds, self.settings.target_metric, self.rounds[0].cleaned + trusted)
 
 
 def report_data(outcome: Outcome, items: Items) -> ReportData:
@@ -82,6 +101,7 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
     audit = outcome.audit(len(items.names))
     if settings.audit:
         notes.append(sentence(str(audit)))
+    notes.append(sentence(str(outcome.forecast)))
     if outcome.in_use is not None:
         notes.append(sentence(f"in use: {outcome.in_use}"))
     if outcome.calibration is not None:
@@ -103,6 +123,9 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         audit=pd.DataFrame([asdict(point) for point in audit.course]),
         sources=None if outcome.sources is None else facts_frame(outcome.sources.sources),
         source_notes=[] if outcome.sources is None else list(outcome.sources.notes),
+        receipts=None
+        if outcome.receipts is None or not outcome.receipts.items
+        else pd.DataFrame(outcome.receipts.summary()),
     )
 
 

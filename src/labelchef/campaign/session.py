@@ -16,10 +16,12 @@ import numpy as np
 
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.calibration import calibration_error
+from labelchef.campaign.certify import certificate, first_answers, next_state, predicted_by, state_of
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
-from labelchef.campaign.gain import Judged, gains
+from labelchef.campaign.forecast import forecast
+from labelchef.campaign.gain import LEVEL, Judged, gains
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.people import Said, answers_of
@@ -45,7 +47,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.settings import TRUTH
-from labelchef.domain.validation import CalibrationError, Figure, Gain
+from labelchef.domain.validation import CalibrationError, Certificate, Figure, Forecast, Gain
 from labelchef.engines import RowArray
 from labelchef.selectors import SelectionContext, Selector
 
@@ -87,6 +89,8 @@ class Session:
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
+    _pool: Bools = field(default_factory=lambda: np.empty(0, dtype=bool), repr=False)
+    """(N,): the samples that could be asked at the start."""
     _baselines: Baselines = field(default_factory=Baselines, repr=False)
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
@@ -127,12 +131,20 @@ class Session:
             return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
         return self.learner.posterior(self.labels, np.arange(len(A)), log_probabilities(A))
 
+    def _believed(self, items: Ints) -> Float64s:
+        """The same of some of the N samples."""
+        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
+        if self.learner is None:
+            return np.where(self.labels.cleaned[items, None], self.labels.Y[items], probabilities(A))
+        return self.learner.posterior(self.labels, items, log_probabilities(A))
+
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()
         if self.learner is not None:
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
+        self._pool = (self.labels.askable & ~self.labels.cleaned)[: self.n_train]
         construction = self.from_scratch(on_step)
         self._judge(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
@@ -147,6 +159,12 @@ class Session:
         """A model of the labels as they stand, which depends on nothing else; the session stays as it is."""
         start = None if self.learner is None else self.learner.first_parameters(self.objective, self.labels)
         return self.constructor.initialise(self.objective, self.steering.losses, on_step, start)
+
+    def forecast(self, labels: int, worth: float, metric: str | None = None) -> Forecast:
+        """The gain that the next labels are expected to bring."""
+        trusted = len(self.steering.y) if isinstance(self.steering, CrossFitted) else 0
+        clean = self.rounds[0].cleaned + trusted
+        return forecast(self.rounds, metric or self.metric, clean, labels=labels, worth=worth)
 
     @property
     def _judges(self) -> dict[str, Split]:
@@ -190,10 +208,24 @@ class Session:
         A = A if shift is None else A + shift
         return ruling_of(A, self.steering.y, self._item_logits(construction), self.metric)
 
-    def predicted(self, items: Ints) -> Ints:
+    def predicted(self, items: Ints | slice) -> Ints:
         """The classes that the model predicts of these samples."""
-        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
+        return self._classes(self.construction, items)
+
+    def _classes(self, construction: Construction, items: Ints | slice) -> Ints:
+        A = with_reference(self.objective.engine.host(construction.point.logits[items]))
         return np.asarray((A if self.ruling is None else self.ruling.scores(A)).argmax(axis=1), dtype=np.int64)
+
+    def certificate(self, predicted: Ints | None = None, level: float = LEVEL) -> Certificate | None:
+        """What the audit proves of the model, or of any other model that predicts these classes (N,) of the samples.
+
+        None while no audited sample is answered.
+        """
+        state = self.rounds[-1].audit
+        if predicted is not None and state is not None:
+            asked, past = first_answers(self.rounds, self._pool), predicted_by(self.rounds[:-1], self.n_train)
+            state = state_of(predicted.astype(np.uint16), past, asked, self._pool)
+        return certificate(state, level)
 
     def people(self) -> PeopleFacts | None:
         """How often people err; None with few answers, and where answers are taken for the truth."""
@@ -357,7 +389,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before = self.labels.shown(decisions.items).argmax(axis=1)
+        before, believed = self.labels.shown(decisions.items).argmax(axis=1), self._believed(decisions.items)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -370,6 +402,7 @@ class Session:
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
             record = self._record(construction, entries, votes, decisions, changed, asked, spent, timing)
+            record = replace(record, believed=believed)
             self._construction = construction
             self.rounds.append(record)
             self._selected, self.fresh = {}, False
@@ -484,7 +517,7 @@ class Session:
         baselines = self._baselines.measure(
             self.learner, self.objective, self.labels, self._judges, metric=self.metric, anew=anew
         )
-        return RoundRecord(
+        record = RoundRecord(
             number=len(self.rounds),
             batch=batch,
             votes=votes,
@@ -504,6 +537,10 @@ class Session:
             ruling=self.ruling,
             baselines=baselines,
         )
+        if self.audit == 0.0:
+            return record
+        classes = self._classes(construction, slice(self.n_train)).astype(np.uint16)
+        return replace(record, audit=next_state(self.rounds, record, classes, self._pool))
 
 
 def _drawn(batch: Batch) -> list[int]:

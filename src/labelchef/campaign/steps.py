@@ -19,6 +19,7 @@ import numpy as np
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator
+from labelchef.campaign.routing import Router
 from labelchef.campaign.session import Session
 from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached, parse_rule
 from labelchef.domain.arrays import Ints
@@ -65,7 +66,7 @@ class Rules:
         """The rules that the settings name."""
         target = None if settings.target is None else TargetReached(settings.target_metric, settings.target)
         rules = cls(target, None if settings.stop is None else parse_rule(settings.stop))
-        rules.check_audit(settings.audit)
+        rules.check_audit(settings)
         return rules
 
     @property
@@ -73,9 +74,17 @@ class Rules:
         """Whether a rule reads a metric, which samples that judge should measure."""
         return any(rule.reads_metrics for rule in (self.target, self.stop) if rule is not None)
 
-    def check_audit(self, share: float) -> None:
-        """Refuse a rule that reads the audit where nothing is audited: it would never be met."""
-        if share == 0.0 and self.stop is not None and self.stop.reads_audit:
+    def check_audit(self, settings: Settings) -> None:
+        """Refuse a rule that reads the audit where nothing is audited, or where a suggestion votes on what it should judge."""
+        if self.stop is None:
+            return
+        if self.stop.reads_answers and settings.suggestion_votes:
+            raise InvalidInputError(
+                f"the stopping rule ({self.stop}) needs audited samples that people answer by themselves, but the suggestion "
+                "votes on them; expected suggestion_votes off (strategy 'one'), or another rule",
+                code="audit",
+            )
+        if settings.audit == 0.0 and self.stop.reads_audit:
             raise InvalidInputError(
                 f"the stopping rule ({self.stop}) reads the audit, but audit is 0; expected a share of what is asked, such as "
                 "audit 0.1, or another rule",
@@ -115,6 +124,8 @@ class Stepper:
     rules: Rules | None = None
     """Rules that were handed in as objects; None for those of the settings."""
     on_round: Callable[[RoundRecord], None] | None = None
+    router: Router | None = None
+    """Who asks annotators with prices: it ends when the money is spent, and may ask about answered samples again."""
 
     def step(self) -> Step | None:
         """Take the step that is due, if any, and say which it was."""
@@ -143,8 +154,12 @@ class Stepper:
         session, settings = self.session(), now.settings
         rules = self.rules or Rules.of(settings)
         over = rules.ending(session, settings.budget, now.spent)
+        if over is None and self.router is not None:
+            over = self.router.ending()
         if over is None:
-            selected = select(session, *sizes(settings, now.spent), now.reopened)
+            size, ahead = sizes(settings, now.spent)
+            first = now.reopened if self.router is None else self.router.again(size)
+            selected = select(session, size, ahead, first)
             over = rules.ending(session, settings.budget, now.spent, selected.batch)
             if over is None:
                 self._forget_unless(self.ledger.open(now, selected))
@@ -169,7 +184,7 @@ def sizes(settings: Settings, spent: int) -> tuple[int, int]:
 
 
 def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
-    """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
+    """The next batch: what a lead took back (or a router asks again) first, then the selector's choice, then the work ahead."""
     began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
     batch, more = assembled(size, ahead, first, session.select)
@@ -179,7 +194,12 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
 
 def assembled(size: int, ahead: int, first: Batch, choose: Callable[[int, int], Batch]) -> tuple[Batch, Batch]:
     """`first` and then what `choose(samples, of them ahead)` gives, as a batch and the work ahead."""
-    batch = first.joined(choose(size, 0).without(first.indices).take(slice(size - len(first))))
+    chosen = choose(size, 0).without(first.indices)
+    rest = chosen.take(slice(size - len(first)))
+    if len(rest.diagnostics.audited) < len(chosen.diagnostics.audited):
+        # those that were cut off are the last in order, not drawn by chance: without them the others are no fair draw
+        rest = replace(rest, diagnostics=replace(rest.diagnostics, audited=()))
+    batch = first.joined(rest)
     more = Batch.without_predictions(np.empty(0, dtype=np.int64))
     if ahead:
         more = choose(size + ahead, ahead).without(batch.indices).take(slice(ahead))
@@ -198,7 +218,11 @@ def run(
 
     State changes only in whole rounds: after an interrupt, call it again and it goes on with the round that was cut off.
     """
-    stepper = Stepper(ledger, lambda: session, ledger.withdraw, aggregator or MajorityVote(), rules, on_round)
+    router = annotator if isinstance(annotator, Router) else None
+    if router is not None:
+        router.attend(session)
+    counted = aggregator or router or MajorityVote()
+    stepper = Stepper(ledger, lambda: session, ledger.withdraw, counted, rules, on_round, router)
     ledger.reopen()
     while ledger.ended is None:
         if stepper.step() is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 DIFFERS = 1
-"""Exit code of a replay that differs from the ledger."""
+"""Exit code of a replay that differs from the ledger, and of a ledger that was altered."""
 
 Campaign = Annotated[str, typer.Argument(help="A campaign's short name or id; `labelchef status` lists them.")]
 Person = Annotated[
@@ -40,7 +40,8 @@ _FORMAT = "Of a data set for another tool: label-studio, prodigy, argilla, …; 
 _WHAT = (
     "dataset: every row with content, final label, where it comes from and what is in doubt; predictions: what the final model "
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
-    "and tables."
+    "and tables; receipts: of every answered item what was predicted and what came of it; ledger: everything that happened, "
+    "chained and signed, for `labelchef verify`."
 )
 _IMPORTED = (
     "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
@@ -137,9 +138,12 @@ def export(
     ws: "Workspace",
     what: Annotated[str, typer.Option(help=_WHAT)] = "dataset",
     format: Annotated[str | None, typer.Option(help=_FORMAT)] = None,
+    pseudonyms: Annotated[
+        bool, typer.Option("--pseudonyms", help="Of a ledger: keyed hashes in place of names.")
+    ] = False,
 ) -> None:
-    """Write the data set, predictions, the final model, all votes or the report to a file."""
-    from labelchef.services import exchange, take_home
+    """Write the data set, predictions, the final model, all votes, receipts, the report or the signed ledger to a file."""
+    from labelchef.services import exchange, proof, receipts, take_home
 
     writers: dict[str, Callable[[Workspace, str, Path], Path]] = {
         "dataset": take_home.export_dataset,
@@ -148,13 +152,62 @@ def export(
         "votes": exchange.export_votes,
         "labels": exchange.export_labels,
         "report": exchange.export_report,
+        "receipts": receipts.export_receipts,
+        "ledger": proof.export_ledger,
     }
     if what not in writers:
         raise InvalidInputError(f"what is {what!r}; expected one of: {', '.join(writers)}", code="what")
     if format is not None and what != "dataset":
         raise InvalidInputError(f"--format is for a data set; {what} is written by the ending of --out", code="format")
+    if pseudonyms and what != "ledger":
+        raise InvalidInputError(f"--pseudonyms is for a ledger; {what} has names as they are", code="pseudonyms")
+    if what == "ledger":
+        _export_ledger(ws, campaign, out, pseudonyms=pseudonyms)
+        return
     written = take_home.export_dataset(ws, campaign, out, format) if format else writers[what](ws, campaign, out)
     console.print(f"{what}: {written.resolve()}")
+
+
+def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: bool) -> None:
+    from labelchef.services.proof import write_ledger
+
+    made = write_ledger(ws, campaign, out, pseudonyms=pseudonyms)
+    console.print(f"ledger: {made.path.resolve()}\nsigned with {made.public}; check it with `labelchef verify`")
+    if made.links.broken is not None:
+        console.print(f"rows that were stored when round {made.links.broken} closed were changed in the database since")
+        raise typer.Exit(DIFFERS)
+
+
+@takes(ws=workspace_options())
+def key(ws: "Workspace") -> None:
+    """Print the public key of the workspace, by which `labelchef verify` knows its ledgers, and its fingerprint."""
+    from labelchef.services.keys import told_key
+
+    public, fingerprint = told_key(ws)
+    typer.echo(public)
+    typer.echo(f"fingerprint {fingerprint}")
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A ledger: what `labelchef export CAMPAIGN --what ledger` wrote.")],
+    key: Annotated[
+        str | None, typer.Option(help="Public key that must have signed it, or a file that holds it.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Data set exported from the same campaign, to compare.")] = None,
+) -> None:
+    """Check a ledger without its workspace: that nothing was altered, and that labels follow from votes. Exit code 1 if not."""
+    from labelchef.services.verifying import verify_ledger
+
+    found = verify_ledger(file, key, data)
+    for said in found.checked:
+        console.print(f"✓ {said}")
+    for said in found.notes:
+        console.print(f"– {said}")
+    if not found.intact:
+        where = "" if found.line is None else f" at line {found.line}"
+        console.print(f"ALTERED{where}: {found.why}")
+        raise typer.Exit(DIFFERS)
+    console.print("nothing was altered")
 
 
 @takes(ws=workspace_options())
@@ -276,6 +329,27 @@ def sources(
 
 
 @takes(ws=workspace_options())
+def forecast(
+    campaign: Campaign,
+    ws: "Workspace",
+    labels: Annotated[int, typer.Option(help="How many labels to look ahead.")] = 100,
+    worth: Annotated[float, typer.Option(help="The gain of the metric that would be worth these labels.")] = 0.01,
+    metric: Annotated[
+        str | None, typer.Option(help="The metric; the campaign's own if none is named. A gain of loss is a fall.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the next labels are worth: the expected gain with an interval, and whether to ask."""
+    from labelchef.services import campaigns as service
+
+    found = service.forecast(ws, campaign, metric, labels, worth)
+    if as_json:
+        _print_json({**asdict(found), "advice": found.advice})
+    else:
+        console.print(str(found))
+
+
+@takes(ws=workspace_options())
 def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> None:
     """Show how often people err, and the answers that are worth a second look: a lead may decide or reopen them."""
     from labelchef.services.doubts import doubts
@@ -293,7 +367,9 @@ def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> No
         console.print(plain_table(("item", "answer", "believed", "wrong", "worth", "why"), rows))
 
 
-COMMANDS = (status, sources, doubtful, next_items, vote, export, import_votes, replay, report, compare)
+COMMANDS = (
+    status, sources, forecast, doubtful, next_items, vote, export, key, verify, import_votes, replay, report, compare,
+)  # fmt: skip
 
 
 @users.command()
@@ -450,6 +526,7 @@ def _show_status(seen: CampaignStatus) -> None:
         _show_last(closed[-1], metric)
     if seen.settings.audit:
         console.print(str(seen.audit))
+    console.print(str(seen.forecast))
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from labelchef.domain.learning import InUse
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain
 
 SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
@@ -333,6 +333,8 @@ class CampaignStatus:
     """Decisions that wait for the next model."""
     audit: AuditReport
     """Items drawn by chance and predicted before they were answered."""
+    forecast: Forecast
+    """What the next 100 labels are worth."""
 
 
 class LineOutcome(StrEnum):

@@ -39,7 +39,10 @@ def _blas() -> ThreadpoolController:
 
 
 class _OneThread:
-    """The number of BLAS threads belongs to the process: the first block sets it to one, the last to end sets it back."""
+    """The number of BLAS threads belongs to the process: the first block sets it to one, the last to end sets it back.
+
+    Each is done by a thread that then ends, since threadpoolctl lets no thread change what another living one has set.
+    """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -50,13 +53,22 @@ class _OneThread:
         with self._turn:
             self._blocks += 1
             if self._blocks == 1:
-                self._limit = _blas().limit(limits=1, user_api="blas")
+                self._do(self._set)
 
     def __exit__(self, *_: object) -> None:
         with self._turn:
             self._blocks -= 1
             if self._blocks == 0:
-                self._limit.restore_original_limits()
+                self._do(self._limit.restore_original_limits)
+
+    def _set(self) -> None:
+        self._limit = _blas().limit(limits=1, user_api="blas")
+
+    @staticmethod
+    def _do(work: Callable[[], object]) -> None:
+        thread = threading.Thread(target=work, name="labelchef-blas")
+        thread.start()
+        thread.join()
 
 
 _one_thread = _OneThread()

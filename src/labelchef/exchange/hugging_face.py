@@ -17,7 +17,9 @@ A folder with several splits is one set; records of different splits have the sp
 """
 
 import contextlib
+import html
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -140,9 +142,9 @@ def card(given: RecordSet) -> str:
         f"- {size}",
         "---",
         "",
-        f"# {given.title or 'Labelled data'}",
+        f"# {_cell(given.title or 'Labelled data')}",
         "",
-        f"{n} items, {labelled} of them with a label. Content: {', '.join(given.columns) or 'none'}.",
+        f"{n} items, {labelled} of them with a label. Content: {', '.join(map(_cell, given.columns)) or 'none'}.",
         "",
         "**Licence: to be filled in.** Whoever publishes this data names its licence here and in the first lines of this file.",
         "",
@@ -199,7 +201,13 @@ def _quietly(library: Any) -> Iterator[None]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text as text in Markdown, on one line: sites that show cards keep HTML and links that are in it.
+
+    >>> print(_cell("a|b <img src=x> [x](y)"))
+    a\\|b &lt;img src=x&gt; \\[x\\](y)
+    """
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`|\[\]])", r"\\\1", escaped)
 
 
 def _columns(given: RecordSet, prefix: str) -> dict[str, list[Any]]:

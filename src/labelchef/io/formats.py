@@ -232,7 +232,8 @@ def text_of(value: Any) -> str | None:
 def _float_text(value: Any) -> str | None:
     if math.isnan(value):
         return None
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else str(value)
+    wide = float(value)  # 1e16 does not fit into half precision
+    return str(int(wide)) if wide.is_integer() and abs(wide) < 1e16 else str(value)
 
 
 def frame_of(columns: Mapping[str, Sequence[str | None]]) -> pd.DataFrame:

@@ -25,6 +25,8 @@ from labelchef.io.spreadsheets import write_sheet
 FEATURE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 ITEM_SUFFIXES = (".csv", ".jsonl", ".parquet")
 TABLE_SUFFIXES = (".npy", ".npz", ".parquet", ".csv", ".jsonl")
+IMPORT_SUFFIXES = formats.CSV_SUFFIXES + formats.JSON_SUFFIXES + formats.ARROW_SUFFIXES + formats.EXCEL_SUFFIXES
+"""Of tables of votes that are imported: whatever is exported comes back."""
 VOTE_SUFFIXES = (".csv", ".parquet", ".npy", ".npz", ".jsonl")
 
 _NO_LABEL = ("", "-1")
@@ -72,11 +74,16 @@ def read_source_votes(path: Path, what: str) -> Any:
     `votes` (samples, sources) or `soft` (samples, sources, classes), and may hold the names of the sources as `sources`.
     """
     data = _read(path, what, VOTE_SUFFIXES, archive=_read_votes_archive, csv_text=True)
-    if isinstance(data, pd.DataFrame):
-        return pd.DataFrame({str(name): _as_answers(data[name].to_numpy()) for name in data.columns})
-    if isinstance(data, dict):
-        return {name: _as_answers(column) for name, column in data.items()}
-    return _as_answers(data)
+    try:
+        if isinstance(data, pd.DataFrame):
+            return pd.DataFrame({str(name): _as_answers(data[name].to_numpy()) for name in data.columns})
+        if isinstance(data, dict):
+            return {name: _as_answers(column) for name, column in data.items()}
+        return _as_answers(data)
+    except TypeError:  # lists and records cannot be compared
+        raise _unusable(
+            f"{what}: {path} holds lists or records; expected a class a source and sample, or nothing for no vote"
+        ) from None
 
 
 def _as_answers(values: Any) -> Any:
@@ -115,7 +122,7 @@ def _read_votes_archive(path: Path) -> Any:
 
 def _read_vote_table(path: Path, code: str, *, alone: str | None = None) -> pd.DataFrame:
     """The table; with `alone`, labels without an annotator are of the person called so, and `id` may stand for `item`."""
-    data: pd.DataFrame = _read(path, "votes", ITEM_SUFFIXES, text=True)
+    data: pd.DataFrame = _read(path, "votes", IMPORT_SUFFIXES, text=True)
     if alone is not None:
         data = data if "item" in data.columns else data.rename(columns={"id": "item"})
         data = data if {"annotator", "source"} & set(data.columns) else data.assign(annotator=alone)
@@ -162,9 +169,11 @@ class VoteLine:
 
 def read_vote_lines(path: Path) -> list[VoteLine]:
     """Votes with items by their keys, each with its line; label None means ambiguous."""
-    data, first = _read_vote_table(path, "votes", alone=ALONE), 1
-    if path.suffix.lower() == ".csv":
-        data, first = data.map(as_written), 2
+    data = _read_vote_table(path, "votes", alone=ALONE)
+    suffix = path.suffix.lower()
+    if suffix in formats.CSV_SUFFIXES:
+        data = data.map(as_written)
+    first = 2 if suffix in formats.CSV_SUFFIXES + formats.EXCEL_SUFFIXES else 1
     texts = data.reindex(columns=["item", "annotator", "label", "note"]).map(_text).to_numpy()
     return [
         VoteLine(first + k, item, annotator, None if label in _NO_LABEL else label, note or None)
@@ -293,7 +302,8 @@ def _read(
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": read_npy,
         ".npz": archive or _read_npz,
-        ".csv": lambda p: _read_csv(p, text or csv_text),
+        **dict.fromkeys(formats.CSV_SUFFIXES, lambda p: _read_csv(p, text or csv_text)),
+        **dict.fromkeys((".json", ".ndjson", ".feather", ".arrow", *formats.EXCEL_SUFFIXES), _read_text),
         ".parquet": _read_text if text else read_typed,
         ".jsonl": _read_text if text else _read_json_lines,
     }

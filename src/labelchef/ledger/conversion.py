@@ -3,14 +3,17 @@
 JSON has neither NaN nor infinity. null stands for NaN in numbers, and for infinity in diagnostics.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 
+from labelchef.domain.arrays import Ints
 from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import (
+    AuditState,
+    AuditWindow,
     Batch,
     ConstructionDiagnostics,
     Decisions,
@@ -54,13 +57,15 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
+        "believed": record.believed.tolist(),
+        "audit": None if record.audit is None else asdict(record.audit),
     }
 
 
 def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
     """The round that `record_as_json` wrote."""
     items, suggested, decided_items, decided = (
-        np.array(entry[key], dtype=np.int64) for key in ("items", "suggested", "decided_items", "decided")
+        _whole(entry[key]) for key in ("items", "suggested", "decided_items", "decided")
     )
     influence, support = (np.array(entry[key], dtype=np.float64) for key in ("influence", "support"))
     if not len(items) == len(suggested) == len(influence) == len(entry["by_answer"]):
@@ -74,9 +79,9 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
     return RoundRecord(
         number=int(entry["round"]),
         batch=Batch(items, suggested, influence, by_answer=by_answer, diagnostics=diagnostics),
-        votes=Votes(np.array(votes[0], np.int64), tuple(map(str, votes[1])), np.array(votes[2], np.int64)),
+        votes=Votes(_whole(votes[0]), tuple(map(str, votes[1])), _whole(votes[2])),
         decisions=Decisions(decided_items, decided, support),
-        changed=np.array(entry["changed"], dtype=np.int64),
+        changed=_whole(entry["changed"]),
         asked=int(entry["asked"]),
         spent=int(entry["spent"]),
         cleaned=int(entry["cleaned"]),
@@ -93,7 +98,20 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
             split: {name: Metrics(**metrics) for name, metrics in found.items()}
             for split, found in entry.get("baselines", {}).items()
         },
+        believed=np.array(believed, dtype=np.float64) if (believed := entry.get("believed")) else np.empty((0, 0)),
+        audit=None if entry.get("audit") is None else _audit_from_json(entry["audit"]),
     )
+
+
+def _audit_from_json(values: Mapping[str, Any]) -> AuditState:
+    return AuditState(**{**values, "windows": tuple(AuditWindow(**window) for window in values["windows"])})
+
+
+def _whole(values: Sequence[Any]) -> Ints:
+    """(n,) whole numbers, none of them rounded or made of something else."""
+    if not all(type(value) is int for value in values):
+        raise ValueError("expected whole numbers")
+    return np.array(values, dtype=np.int64).reshape(len(values))
 
 
 def plain_number(value: float) -> float | None:

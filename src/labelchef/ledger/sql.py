@@ -15,10 +15,11 @@ from typing import Protocol, Unpack
 import numpy as np
 import sqlalchemy as sa
 
-from labelchef.aggregation import Aggregator
+from labelchef.aggregation import Aggregator, votes_needed
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, StopReason, Votes
+from labelchef.domain.settings import Settings
 from labelchef.ledger.conversion import (
     diagnostics_as_json,
     diagnostics_from_json,
@@ -27,6 +28,7 @@ from labelchef.ledger.conversion import (
     record_as_json,
     record_from_json,
 )
+from labelchef.ledger.links import LinkMaker, Signer
 from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
 from labelchef.store import campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
@@ -69,6 +71,8 @@ class SqlLedger:
     campaign: str
     """Its public id."""
     shown: Callable[[], Shown]
+    signer: Signer = Signer()  # noqa: RUF009 (it never changes)
+    """Makes the links of rounds."""
 
     def standing(self) -> Standing:
         """Where the campaign stands."""
@@ -92,10 +96,12 @@ class SqlLedger:
     def begin(self, record: RoundRecord, model: Model) -> bool:
         """Write round 0, the scores of all samples at the start, and that the campaign runs."""
         arrays = [write_array(self.folder, "scores", model.scores()), self._write_model(0, model)]
+        links = self._links()
         with self._moving((0,)) as at:
             if at is None:
                 return False
-            at.insert_round(RoundKind.INITIAL, **_closed(record, model))
+            round_id = at.insert_round(RoundKind.INITIAL, **_closed(record, model))
+            self._link(at, links, round_id)
             for facts in arrays:
                 campaign_table.put_array(at.connection, at.campaign.id, facts)
             state = at.campaign.state
@@ -184,7 +190,7 @@ class SqlLedger:
     def close(self, answered: Answered, record: RoundRecord, model: Model) -> bool:
         """Write the round whose model has followed `answered`: the open batch, or a round of corrections."""
         round_id, decisions_up_to = answered.mark
-        facts = self._write_model(record.number, model)
+        facts, links = self._write_model(record.number, model), self._links()
         with self._moving((round_id,)) as at:
             if at is None or at.last is None or at.last.state is RoundState.SELECTED:
                 return False
@@ -198,6 +204,7 @@ class SqlLedger:
             pending = decision_table.pending_decisions(at.connection, at.campaign.id)
             known = [row.id for row in pending if row.id <= decisions_up_to]
             decision_table.apply_decisions(at.connection, round_id, known)
+            self._link(at, links, round_id)
             campaign_table.put_array(at.connection, at.campaign.id, facts)
             at.update_campaign(spent=record.spent)
         for path in self.folder.glob("model-*.npy"):
@@ -233,6 +240,18 @@ class SqlLedger:
             last = round_table.last_round(connection, campaign.id)
             same = mark is None or mark == (0 if last is None else last.id,)
             yield _At(connection, campaign, last) if same else None
+
+    def _links(self) -> LinkMaker:
+        """The rows that the next link covers, as far as they are there now."""
+        with self.database.reading() as connection:
+            campaign = campaign_table.find_campaign(connection, self.campaign)
+            return LinkMaker.after_last(connection, campaign.id)
+
+    def _link(self, at: "_At", links: LinkMaker, round_id: int) -> None:
+        """Store the link of a round that is closed in this transaction; nobody else writes to the campaign meanwhile."""
+        row = round_table.round_by_id(at.connection, round_id)
+        link = links.link(at.connection, row, at.campaign.settings, self.signer)
+        round_table.update_round(at.connection, round_id, link=link)
 
     def _write_model(self, number: int, model: Model) -> ArrayFacts:
         """The model in a file of its own, beside the last one: the database says which of them counts."""
@@ -288,6 +307,15 @@ def _complete(connection: sa.Connection, campaign: CampaignRow, last: RoundRow) 
 def _same_plan(campaign: CampaignRow, now: Standing) -> bool:
     """Whether what was planned with still holds: the campaign runs, with the same settings."""
     return campaign.state in _ACTIVE and campaign.settings == now.settings
+
+
+def needed_by(votes: Sequence[VoteRow], settings: Settings, suggested: int | None) -> int | None:
+    """After how many votes of people an item may be settled, given those so far; None for as many as there are people."""
+    if not settings.stop_at_majority:
+        return None
+    hint = [suggested] if settings.suggestion_votes and suggested is not None and suggested != UNRESOLVED else []
+    cast = [*hint, *(UNRESOLVED if vote.label is None else vote.label for vote in votes)]
+    return votes_needed(cast, settings.people + len(hint)) - len(hint)
 
 
 def counted(votes: Sequence[VoteRow], aggregator: Aggregator) -> tuple[int | None, float]:
@@ -356,6 +384,7 @@ def _new_selections(
                 nearest=[list(pair) for pair in nearest[rank]],
                 votes=sum(v.person != SUGGESTION for v in votes),
                 decided=False,
+                needed=needed_by([v for v in votes if v.person != SUGGESTION], settings, suggested),
             )
         )
     return rows

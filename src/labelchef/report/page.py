@@ -13,6 +13,7 @@ import pandas as pd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE
+from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
 from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain, measured_on
 
 _LONG = 40
@@ -53,10 +54,12 @@ class ReportData:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     """By split and name in words: the target metric of a model without weak labels."""
     audit: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The audit as items came in: items, accuracy, low, high; empty without one."""
+    """The audit as items came in: items, accuracy, low, high, certified; empty without one."""
     sources: pd.DataFrame | None = None
     """A row a source (`SourceFacts`); None where nothing is learned about sources."""
     source_notes: list[str] = field(default_factory=list)
+    receipts: pd.DataFrame | None = None
+    """Sums of receipts (`ReceiptSum`); None where nothing was answered."""
 
 
 def require_report() -> None:
@@ -80,7 +83,7 @@ def render_report(data: ReportData) -> str:
         tiles=_tiles(data),
         notes=notes,
         figures=figures,
-        sources=_sources(data),
+        sources=_sources(data) + _receipts(data),
         asked=_table(data.asked.head(200)),
         shown=min(200, len(data.asked)),
         total=len(data.asked),
@@ -104,7 +107,9 @@ def _charts(data: ReportData) -> Iterator[str]:
     title = f"{charts.METRICS[metric]} as labels are cleaned"
     yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
     if not data.audit.empty:
-        yield charts.audit_svg(data.audit, "report", title="Accuracy in the audit, with an interval valid at all times")
+        yield charts.audit_svg(
+            data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
+        )
     rounds = history.iloc[1:]
     if rounds.empty:
         return
@@ -150,6 +155,28 @@ def _sources(data: ReportData) -> str:
     uses = [f"{use.capitalize()}: {ABOUT_USE[use]}" for use in dict.fromkeys(frame["use"])]
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in [*data.source_notes, *uses, ABOUT_SOURCES])
     return f"<h2>Sources</h2>{notes}<figure class=sources>{svg}</figure>{_table(shown)}"
+
+
+def _receipts(data: ReportData) -> str:
+    """The section on what answers brought; empty where there are none."""
+    if data.receipts is None or data.receipts.empty:
+        return ""
+    frame = data.receipts
+    shown = pd.DataFrame(
+        {
+            "of": frame["group"].map(str),
+            "name": frame["name"],
+            "answers": frame["answers"],
+            "against": frame["against"],
+            "changed what was believed": frame["changed"],
+            "predicted": frame["predicted"].map("{:+.5f}".format),
+            "sum of single effects": frame["effect"].map("{:+.5f}".format),
+            "joint change": frame["joint"].map("{:+.5f}".format),
+            "predictions changed": frame["flips"].map("{:.0f}".format),
+        }
+    ).replace(r"^\+?nan$", "–", regex=True)
+    note = f"<p class=note>{html.escape(ABOUT_EFFECTS)} {html.escape(ABOUT_SUMS)}</p>"
+    return f"<h2>What the answers brought</h2>{note}{_table(shown)}"
 
 
 def _bounds(frame: pd.DataFrame) -> tuple[list[float], list[float]]:
@@ -201,7 +228,7 @@ def _tiles(data: ReportData) -> str:
 def _table(frame: pd.DataFrame) -> str:
     head = "".join(f"<th>{html.escape(str(c))}</th>" for c in frame.columns)
     body = "".join("<tr>" + "".join(_cell(v) for v in row) + "</tr>" for row in frame.itertuples(index=False))
-    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    return f"<div class=scroll tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _cell(value: Any) -> str:
@@ -221,8 +248,9 @@ _PAGE = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; --line: #8883; --soft: #888; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }}
+:root {{ color-scheme: light dark; --line: #8883; --soft: light-dark(#595959, #ababab); }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem;
+  background: Canvas; color: CanvasText; }}
 h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 .5rem; }}
 .tiles {{ display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.25rem 0; }}
 .tile {{ border: 1px solid var(--line); border-radius: 8px; padding: .6rem 1rem; }}
@@ -235,7 +263,7 @@ th, td {{ text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(
 td.long {{ white-space: normal; min-width: 18rem; }} td img {{ display: block; max-height: 4rem; }}
 th {{ position: sticky; top: 0; background: Canvas; }}
 summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
-</style></head><body>
+</style></head><body><main>
 <h1>{title}</h1><p>{message}</p>
 <div class=tiles>{tiles}</div>{notes}
 <div class=figures>{figures}</div>
@@ -243,6 +271,7 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <h2>Samples asked ({shown} of {total})</h2>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>
+</main>
 <footer><p>Influence is N times the predicted change of the loss on the trusted samples that train or steer: negative helps.
 In the table of rounds, <code>val_…</code> is measured on those that judge, <code>steer_…</code> on those that train or steer;
 they are the same where none are held out.</p>

@@ -29,10 +29,10 @@ from labelchef.domain.campaigns import (
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AuditReport
+from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
-from labelchef.services.progress import audit_of, facts_of, gains_of, in_steps, stats_of
+from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
@@ -163,6 +163,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
             conflicts=len(decision_table.unresolved_items(connection, row.id)),
             pending=len(decision_table.pending_decisions(connection, row.id)),
             audit=audit_of(turns, row.settings.audit, len(classes)),
+            forecast=forecast_of(turns, row.settings.target_metric),
         )
 
 
@@ -178,6 +179,13 @@ def audit(ws: Workspace, campaign: str, *, person: str | None = None) -> AuditRe
         classes = campaign_table.classes_of(connection, row.id)
         found = audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
     return found if person is None else in_steps(found)
+
+
+def forecast(ws: Workspace, campaign: str, metric: str | None, labels: int, worth: float) -> Forecast:
+    """What the next labels are worth."""
+    with looking(ws, campaign) as (connection, row):
+        turns = round_table.rounds_of(connection, row.id)
+    return forecast_of(turns, metric or row.settings.target_metric, labels=labels, worth=worth)
 
 
 def settings(ws: Workspace, campaign: str) -> Settings:
@@ -243,7 +251,8 @@ def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState
 def _summary(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
     last = round_table.last_round(connection, row.id)
     values = common(CampaignSummary, row) | {"id": row.public_id, "created_at": moment(row.created_at)}
-    values["notices"] = tuple(_notices(ws, connection, row))
+    values["notices"] = notices = tuple(_notices(ws, connection, row))
+    values["message"] = next((one.message for one in notices if one.code == "folder"), row.message)
     return CampaignSummary(**values, budget=row.settings.budget, round=0 if last is None else last.number)
 
 
@@ -277,7 +286,7 @@ def _open_round(connection: Connection, row: RoundRow | None, settings: Settings
         return None
     leases = vote_table.live_leases(connection, row.id, vote_table.Moment.of(settings.lease_minutes))
     items = tuple(
-        ItemProgress(s.key, s.rank, s.votes, settings.people, leases.get(s.id, 0), s.decided)
+        ItemProgress(s.key, s.rank, s.votes, s.needed or settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)
     )
     return OpenRound(row.number, row.state, items)

@@ -23,6 +23,7 @@ from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
 from labelchef.services.people.access import looking
 from labelchef.services.progress import facts_of, gains_of, state_of
+from labelchef.services.receipts import receipts
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.sharing import Shared
 from labelchef.services.sources import sources
@@ -145,6 +146,7 @@ def _report(ws: Workspace, campaign: str) -> str:
         figures={split: found[metric] for split, found in facts.figures.items()},
         calibration=facts.calibration,
         sources=None if row.settings.trusted != TRAIN else sources(ws, campaign),
+        receipts=receipts(ws, campaign).found,
     )
     items = Items(
         keys,

@@ -33,7 +33,7 @@ from labelchef.domain.campaigns import (
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.exchange.formats import FORMATS, format_named, sniff
 from labelchef.io import tables
-from labelchef.ledger.sql import counted
+from labelchef.ledger.sql import counted, needed_by
 from labelchef.services.labelling.decisions import class_of
 from labelchef.services.people.access import changing, check_person
 from labelchef.services.shared import writing_to
@@ -241,7 +241,11 @@ class _Import:
             at = places[item]
             votes = sorted(ballots[item, at.attempt], key=lambda row: row.id)
             if at.is_open and at.selection is not None:
-                enough = sum(vote.person != SUGGESTION for vote in votes) >= self.campaign.settings.people
+                people, settings = [vote for vote in votes if vote.person != SUGGESTION], self.campaign.settings
+                needed = needed_by(people, settings, at.selection.suggested)
+                if needed is not None:
+                    round_table.need_votes(self.connection, at.selection.id, needed)
+                enough = len(people) >= (settings.people if needed is None else needed)
                 found[item] = LineOutcome.COMPLETE if enough else LineOutcome.WAITS
                 if at.selection.decided:
                     found[item] = LineOutcome.LEAD

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from labelchef.campaign.audit import audit_trail
+from labelchef.campaign.audit import audit_report
+from labelchef.campaign.forecast import LABELS, WORTH, forecast
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.learning import Choice, InUse, Ruling
-from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain, note_on
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain, note_on
 from labelchef.ledger.conversion import record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
@@ -225,8 +226,12 @@ def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
 
 
 def in_steps(audit: AuditReport, step: int = AUDIT_STEP) -> AuditReport:
-    """The audit after every `step` items only: no point tells of one item whether it was predicted right."""
-    course = tuple(point for point in audit.course if point.items % step == 0)
+    """The audit after every `step` items only: no point tells of one item whether it was predicted right.
+
+    What is certified changes with every round, so it is left out.
+    """
+    course = tuple(replace(point, certified=None) for point in audit.course if point.items % step == 0)
+    audit = replace(audit, certificate=None)
     if not course or audit.accuracy is None:
         return replace(audit, accuracy=None, course=())
     last = course[-1]
@@ -298,7 +303,15 @@ def facts_of(outcome: Mapping[str, Any] | None) -> RoundFacts:
 def audit_of(rounds: Sequence[RoundRow], share: float, n_classes: int) -> AuditReport:
     """The audit, from the rounds as they are stored."""
     records = [record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None and share]
-    return audit_trail(records, n_classes).report(share)
+    return audit_report(records, share, n_classes)
+
+
+def forecast_of(rounds: Sequence[RoundRow], metric: str, *, labels: int = LABELS, worth: float = WORTH) -> Forecast:
+    """What the next labels are worth, from the rounds as they are stored."""
+    records = [record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None]
+    judged = [gains_of(turn.outcome).get("validation", {}).get(metric) for turn in rounds if turn.outcome is not None]
+    trusted = judged[0].samples if judged and judged[0] is not None and judged[0].cross_fitted else 0
+    return forecast(records, metric, trusted + (records[0].cleaned if records else 0), labels=labels, worth=worth)
 
 
 def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:

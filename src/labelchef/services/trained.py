@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from sqlalchemy import Connection
 
+import labelchef
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
@@ -24,8 +25,10 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
+from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
+from labelchef.services.keys import link_signer
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
@@ -120,7 +123,9 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, lambda: trained_now(ws, campaign))
+    shown = lambda: trained_now(ws, campaign)  # noqa: E731
+    signer = Signer(labelchef.__version__, link_signer(ws))
+    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
 
 
 def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
@@ -206,6 +211,8 @@ class ReplayOutcome:
     agrees: bool
     message: str
     rounds: tuple[rebuild.ReplayedRound, ...]
+    altered: int | None = None
+    """The first round whose link does not follow from the rows in the database (`ledger.links`); None if all do."""
 
 
 def replay(
@@ -229,4 +236,10 @@ def replay(
         message += f"; {near} of them to rounding (another processor, or other versions of libraries)"
     if wrong:
         message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
-    return ReplayOutcome(not wrong, message, tuple(compared))
+    with ws.reading() as connection:
+        links = check_links(connection, row.id)
+    if links.broken is not None:
+        message += (
+            f"; and rows that were stored when round {links.broken} closed have been changed in the database since"
+        )
+    return ReplayOutcome(not wrong and links.broken is None, message, tuple(compared), links.broken)

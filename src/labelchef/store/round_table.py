@@ -144,7 +144,7 @@ def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
 _INCOMPLETE = (
     sa.select(Selection.c.id)
     .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
-    .where(Selection.c.votes < bindparam("people"), sa.not_(Selection.c.decided))
+    .where(Selection.c.votes < sa.func.coalesce(Selection.c.needed, bindparam("people")), sa.not_(Selection.c.decided))
     .limit(1)
 )
 
@@ -157,6 +157,14 @@ def batch_incomplete(connection: sa.Connection, round_id: int, people: int) -> b
 def mark_decided(connection: sa.Connection, selection_id: int) -> None:
     """The lead decided the item: this selection needs no more votes."""
     connection.execute(sa.update(Selection).where(Selection.c.id == selection_id).values(decided=True))
+
+
+_NEEDED = sa.update(Selection).where(Selection.c.id == bindparam("of_selection")).values(needed=bindparam("wanted"))
+
+
+def need_votes(connection: sa.Connection, selection_id: int, needed: int) -> None:
+    """So many votes of people settle the item, if they agree."""
+    connection.execute(_NEEDED, {"of_selection": selection_id, "wanted": needed})
 
 
 _COUNT = (

@@ -98,6 +98,9 @@ class RoundRow:
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
+    link: dict[str, Any] | None
+    """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
+    closed."""
 
     @property
     def is_open(self) -> bool:
@@ -120,6 +123,7 @@ class RoundValues(TypedDict, total=False):
     rebuilt: str
     seconds: dict[str, float]
     closed_at: float | None
+    link: dict[str, Any] | None
 
 
 class CampaignValues(TypedDict, total=False):
@@ -152,6 +156,8 @@ class NewSelection:
     """Live votes of people."""
     decided: bool
     """Whether a lead decided the item, so that it needs no more votes."""
+    needed: int | None
+    """Votes of people after which the majority may be settled; None for as many as there are people an item."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,11 +239,12 @@ def leases_of(connection: sa.Connection, round_id: int, person: str, at: Moment)
 
 
 _others = _LEASED_BY_OTHERS.where(Assignment.c.selection_id == Selection.c.id).correlate(Selection).scalar_subquery()
+_WANTED = sa.func.coalesce(Selection.c.needed, _PEOPLE)
 _OPEN_TO_PERSON = sa.select(Selection).where(  # it needs a vote, has a place left, and none by this person
     Selection.c.round_id == bindparam("round_id"),
     sa.not_(Selection.c.decided),
-    Selection.c.votes < _PEOPLE,
-    Selection.c.votes + _others < _PEOPLE,
+    Selection.c.votes < _WANTED,
+    Selection.c.votes + _others < _WANTED,
     ~_VOTE_OF_PERSON.where(*_LIVE).correlate(Selection).exists(),
 )
 # Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks.

@@ -24,7 +24,7 @@ def image_response(path: Path, of: str) -> Response:
         content = path.read_bytes()
     except OSError:
         raise NotFoundError(f"the image of {of} is no longer there", code="image") from None
-    headers = {"Cache-Control": "private, max-age=86400", "Content-Security-Policy": FILE_POLICY}
+    headers = {"Cache-Control": "private, max-age=86400", "Vary": "Cookie", "Content-Security-Policy": FILE_POLICY}
     return Response(content, media_type=kind, headers={**headers, "Content-Disposition": "inline"})
 
 

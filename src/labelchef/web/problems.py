@@ -103,6 +103,7 @@ STORE = {
     "folder": "a folder of the server cannot be read or written; nothing was changed. Tell a lead",
     "home": "nothing can be written to the server's folder; nothing was changed. Tell a lead",
     "out": "the server cannot write the file. Tell a lead",
+    "key": "the server's signing key cannot be read. Tell a lead",
     "array_missing": "a file of the campaign is missing. Tell a lead",
     "array_damaged": "a file of the campaign is damaged. Tell a lead",
     "array_digest": "a file of the campaign is not what was stored. Tell a lead",

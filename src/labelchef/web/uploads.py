@@ -4,7 +4,6 @@ import contextlib
 import errno
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -58,8 +57,9 @@ class UploadRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def read(request: Request) -> Response:
+            held, home = contextlib.ExitStack(), request.app.state.workspace.home
             with told_as_store_errors():
-                folder = Path(await run_in_threadpool(tempfile.mkdtemp, prefix="labelchef-upload-"))
+                folder = held.enter_context(folder_for_a_while(home, UPLOADING))
             try:
                 with told_as_store_errors():
                     form = await _read_form(request, folder)
@@ -71,7 +71,7 @@ class UploadRoute(APIRoute):
                     raise InvalidInputError(why, code="same_name")
                 return await handle(request)
             finally:
-                await run_in_threadpool(shutil.rmtree, folder, ignore_errors=True)
+                await run_in_threadpool(held.close)
 
         return read
 

@@ -26,21 +26,34 @@ from labelchef.domain.intake import (
     Working,
 )
 from labelchef.domain.learning import InUse
-from labelchef.domain.validation import AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, Standing
+from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
+from labelchef.domain.validation import (
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    Standing,
+)
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
+from labelchef.services.receipts import NamedReceipts
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.policies import Who
 
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Comparison, Figure, Gain, InUse, Standing)
+_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
     (Gain, "doubt"),
+    (Forecast, "advice"),
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
     (Standing, "verdict"),
@@ -100,6 +113,65 @@ class SourcesView(BaseModel):
     classes: list[str]
     notes: list[str] = Field(description="What a reader should know.")
     sources: list[SourceView]
+
+
+class ReceiptSumView(BaseModel):
+    """What the answers of a person, against a source or of a class brought; null where a number is not known."""
+
+    group: Group
+    name: str
+    answers: int = Field(
+        description="Answers with the label this person voted for; votes of a source that were confirmed."
+    )
+    against: int = Field(description="Answers against this person's vote; votes of a source that were overruled.")
+    changed: int = Field(description="Answers that changed what was believed.")
+    predicted: float | None = Field(description="Sum of the predicted changes of the steering loss.")
+    effect: float | None = Field(description="Sum of the effects of single answers; of a source: of overruling it.")
+    joint: float | None = Field(description="Change by all of them together, by a model fitted again.")
+    flips: float | None = Field(description="Predictions of training items that are others without all of them.")
+
+
+class ReceiptView(BaseModel):
+    """An answered item: what was predicted of it, and what came of it; null where a number is not known."""
+
+    item: str
+    round: int
+    label: str
+    suggested: str | None
+    people: str = Field(description="Who voted what.")
+    sources: str = Field(description="Which source had voted what.")
+    changed: bool | None = Field(description="Whether another class was believed before.")
+    probability_before: float | None = Field(description="How probable the label was before the answer.")
+    predicted_effect: float | None = Field(description="Predicted change of the steering loss.")
+    effect: float | None = Field(description="The change of the steering loss that this one answer has caused.")
+    flips: float | None = Field(description="Predictions of training items that it changed by itself, estimated.")
+
+
+class ReceiptsView(BaseModel):
+    """What the answers brought."""
+
+    notes: list[str]
+    loss: float = Field(description="The steering loss now.")
+    sums: list[ReceiptSumView]
+    items: list[ReceiptView] = Field(description="Those with the largest effects, at most 200; the export has all.")
+
+    @classmethod
+    def of(cls, named: NamedReceipts) -> "ReceiptsView":
+        """From the receipts of a campaign."""
+        rows = named.found.named(named.items, named.classes)
+        rows.sort(key=lambda row: (-abs(row["effect"]) if row["effect"] == row["effect"] else 0.0, row["item"]))
+        values = {
+            "notes": [ABOUT_EFFECTS, ABOUT_SUMS] if rows else ["Nothing was answered yet."],
+            "loss": named.found.loss,
+            "sums": [_without_nan(one) for one in named.found.summary(50)],
+            "items": [_without_nan(one) for one in rows[:200]],
+        }
+        return cls.model_validate(values)
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN."""
+    return {name: None if value != value else value for name, value in row.items()}
 
 
 class VersionView(BaseModel):
@@ -262,14 +334,17 @@ class HealthView(BaseModel):
 
 _FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
 """The message of a failed campaign for annotators: the error itself may name files of the server."""
+_NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
 
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
     if who.is_lead:
         return summary
-    failed = summary.state is CampaignState.FAILED
-    return replace(summary, message=_FAILED if failed else summary.message, notices=())
+    message = _FAILED if summary.state is CampaignState.FAILED else summary.message
+    if any(one.code == "folder" for one in summary.notices):
+        message = _NO_FOLDER
+    return replace(summary, message=message, notices=())
 
 
 def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain.ItemContent:

@@ -4,8 +4,9 @@ import math
 import time
 from typing import TypedDict, Unpack
 
-from labelchef.domain.campaigns import AssignmentState, Origin, Task, VoteReceipt, Waiting
+from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, Task, VoteReceipt, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.ledger.sql import needed_by
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
 from labelchef.services.people.access import Part, taking_part
@@ -144,7 +145,8 @@ def _check_free(part: Part, place: Place) -> None:
     if decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
     taken = votes + vote_table.slots_taken(connection, selection.id, person, at)
-    if not leased and taken >= campaign.settings.people:
+    wanted = campaign.settings.people if selection.needed is None else selection.needed
+    if not leased and taken >= wanted:
         why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
         raise ConflictError(why, code="taken")
 
@@ -157,11 +159,23 @@ def _count(part: Part, place: Place, by: int) -> bool:
         return False
     if by:
         round_table.count_vote(connection, place.selection.id, by)
+    if campaign.settings.stop_at_majority:
+        _need(part, place)
     if by >= 0:
         vote_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
     if place.selection.origin == Origin.AHEAD:
         reconsider(connection, campaign, place.selection, place.sample)  # imported votes may have decided it meanwhile
     return place.is_open and not round_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
+
+
+def _need(part: Part, place: Place) -> None:
+    """Say how many votes the item needs, now that one was cast or taken back."""
+    chosen = place.selection
+    votes = vote_table.live_votes(part.connection, chosen.item_id, chosen.attempt)
+    people = [vote for vote in votes if vote.person != SUGGESTION]
+    needed = needed_by(people, part.campaign.settings, chosen.suggested)
+    if needed is not None:
+        round_table.need_votes(part.connection, chosen.id, needed)
 
 
 def _check(extras: Extras) -> None:

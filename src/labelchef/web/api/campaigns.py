@@ -5,11 +5,13 @@ from typing import Annotated
 
 from fastapi import Form, Path, Query, Request, Response
 
+from labelchef.campaign.forecast import LABELS, WORTH
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AuditReport
+from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.services import campaigns as service
 from labelchef.services import charts
+from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
@@ -18,12 +20,13 @@ from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import SourcesView, VersionView, shown_to
+from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
     (422, "file", "a file is missing or cannot be used; the code names the part, the detail says what is wrong"),
     (422, "same_name", "a part or the name of a file came twice"),
+    (422, "memory", "a file that needs more memory than one may take"),
     (422, "name", "a name with characters that cannot be printed"),
     (422, "features", "features that are no table of finite numbers"),
     (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
@@ -107,10 +110,32 @@ def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
     return service.audit(ws, campaign, person=None if who.is_lead else who.name)
 
 
+@routes.get("/{campaign}/forecast", (422, "metric", "no such metric"))
+def forecast(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    labels: Annotated[int, Query(ge=1, le=1_000_000)] = LABELS,
+    worth: Annotated[float, Query(ge=-1e6, le=1e6, allow_inf_nan=False)] = WORTH,
+    metric: Annotated[str | None, Query(max_length=20)] = None,
+) -> Forecast:
+    """The gain that the next labels are expected to bring, with an interval, and whether to ask.
+
+    The metric is the campaign's own if none is named. A gain of 'loss' is a fall.
+    """
+    return service.forecast(ws, campaign, metric, labels, worth)
+
+
 @routes.get("/{campaign}/sources", (409, "preparing", "the campaign has no model yet"))
 def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
     """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
     return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
+
+
+@routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))
+def receipts(campaign: CampaignPath, _: Lead, ws: Store) -> ReceiptsView:
+    """What the answers brought: sums by person, source and class, and the items with the largest effects. For leads only."""
+    return ReceiptsView.of(receipt_service.receipts(ws, campaign))
 
 
 @routes.get("/{campaign}/changes")

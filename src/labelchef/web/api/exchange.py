@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from labelchef.domain.validation import Comparison
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
 from labelchef.io.archives import is_zip, unpack
-from labelchef.services import campaigns, exchange, importing, take_home, trained
+from labelchef.services import campaigns, exchange, importing, proof, receipts, take_home, trained
 from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
 from labelchef.services.sharing import few_at_a_time
@@ -113,7 +114,7 @@ def export_dataset(
     return _file(ws, campaign, "dataset", take_home.export_dataset, table, _TYPES[table])
 
 
-@routes.get("/export/predictions", _BUSY, (409, "preparing", "there is no model yet"), _PARQUET, **_TABLE)
+@routes.get("/export/predictions", (409, "preparing", "there is no model yet"), _BUSY, _PARQUET, **_TABLE)
 def export_predictions(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """What the final model says of every row."""
     return _file(ws, campaign, "predictions", take_home.export_predictions, format, _TYPES[format])
@@ -129,6 +130,29 @@ def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = T
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
+
+
+@routes.get("/export/receipts", (409, "preparing", "there is no model yet"), _PARQUET, **_TABLE)
+def export_receipts(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
+    """Of every answered item what was predicted of it, and what came of it."""
+    return _file(ws, campaign, "receipts", receipts.export_receipts, format, _TYPES[format])
+
+
+@routes.get(
+    "/export/ledger",
+    (422, "sign", "the extra labelchef[sign] is not installed"),
+    response_class=FileResponse,
+    responses={200: {"description": "The file.", "content": {_TYPES[TableFormat.JSONL]: _TEXT}}},
+)
+def export_ledger(
+    campaign: CampaignPath,
+    _: Lead,
+    ws: Store,
+    pseudonyms: Annotated[bool, Query(description="Keyed hashes in the place of names.")] = False,
+) -> FileResponse:
+    """Everything that happened, chained by hashes and signed, for `labelchef verify`."""
+    write = partial(proof.export_ledger, pseudonyms=pseudonyms)
+    return _file(ws, campaign, "ledger", write, TableFormat.JSONL, _TYPES[TableFormat.JSONL])
 
 
 @routes.get(
@@ -184,6 +208,7 @@ def _file(
     "/import-votes",
     (422, "file", "a zip that cannot be unpacked"),
     (422, "same_name", "the file came twice"),
+    (422, "memory", "a file that needs more memory than one may take"),
     (422, "exchange", "a file of another tool that is damaged or holds nothing"),
     (422, "excel", "the extra labelchef[excel] is not installed"),
     _PARQUET,

@@ -26,7 +26,6 @@ def next_tasks(campaign: CampaignPath, form: NextForm, who: Member, ws: Store) -
     (409, "taken", "enough other people have the item"),
     (409, "request_id", "the request_id was used for another item or label, or to take a vote back"),
     (422, "label", "no such class"),
-    (422, "note", "a note with characters that cannot be stored"),
 )
 def vote(campaign: CampaignPath, form: VoteForm, who: Member, ws: Store) -> VotedView:
     """Store a vote and return the next items. A second request with the same `request_id` stores nothing new."""

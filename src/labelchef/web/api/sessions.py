@@ -126,6 +126,7 @@ def list_accounts(_: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -
     (409, "account", "the name is taken"),
     (403, "token_session", _NO_TOKEN),
     (422, "person", "a name with characters that cannot be printed, or one that is reserved"),
+    (403, "token_session", _NO_TOKEN),
     status_code=201,
 )
 def create_account(form: AccountForm, who: Lead, ws: Store) -> Account:

@@ -53,7 +53,7 @@ function row(one, k) {
 }
 
 function show(found) {
-  const heads = ["Selector", "25 %", "50 %", "75 %", "100 %", "Area", "Against as asked", "", `Labels to ${digits(found.level)}`, "Suggestion right", "Seconds"];
+  const heads = ["Selector", "25 %", "50 %", "75 %", "100 %", "Area", "Against as asked", "Verdict", `Labels to ${digits(found.level)}`, "Suggestion right", "Seconds"];
   const head = heads.map((word, k) => el("th", { scope: "col", class: k === 0 || k === 7 ? null : "right" }, word));
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...found.standings.map(row)));
   const better = found.metric === "loss" ? "less is better" : "more is better";

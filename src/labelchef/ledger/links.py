@@ -1,0 +1,129 @@
+"""Links: what makes a change of stored rows visible. When a round closes, a digest over the link before it and over every vote,
+decision and change by a lead since then, and over the round itself, is stored with the round.
+
+    rows(kind)  = SHA-256 of the canonical bodies of all rows of the kind since the link before, each with a line feed, by id
+    link        = SHA-256 of canonical {previous, vote: rows(vote), decision: …, change: …, round: SHA-256 of the round's body}
+
+The body of the round holds the settings at that time and the version of labelchef too. A link covers exactly the rows of its
+campaign with an inner id above that of the link before and up to its own (`upto`), of each kind. No row can appear among them
+later: whoever inserts a row holds the campaign's lock from before the id is given until the transaction ends, and so does the
+step that closes a round. Rounds that were closed by an earlier version have no link; the first link covers all rows before it.
+
+Most rows are read before the closing transaction begins (`LinkMaker.read`); the rest, usually none, inside of it. Votes wait no
+longer than before. Where a key is there, the link is signed: whoever can write the database alone cannot make another one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from labelchef.domain.settings import Settings
+from labelchef.ledger.proof import RowDigest, link_hash
+from labelchef.store import chain_table, round_table
+from labelchef.store.chain_table import Body
+from labelchef.store.rows import RoundRow
+
+Sign = Callable[[str], str | None]
+"""From the text of a digest to its signature; None where it cannot be signed now."""
+
+
+def proven_round(body: Body, link: dict[str, Any]) -> Body:
+    """The body of a round that its link covers: with the settings and the version of that time."""
+    return {**body, "settings": link["settings"], "version": link["version"]}
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who makes links."""
+
+    version: str = ""
+    """Of labelchef."""
+    sign: Sign | None = None
+    """None where there is no key."""
+
+
+@dataclass
+class LinkMaker:
+    """The rows since the last link of a campaign, read as far as they are there."""
+
+    campaign_id: int
+    previous: str = ""
+    upto: dict[str, int] = field(default_factory=lambda: dict.fromkeys(chain_table.KINDS, 0))
+    rows: dict[str, RowDigest] = field(default_factory=lambda: {kind: RowDigest() for kind in chain_table.KINDS})
+
+    @classmethod
+    def after_last(cls, connection: sa.Connection, campaign_id: int) -> "LinkMaker":
+        """Behind the last link of a campaign, with all rows that are there."""
+        links = [row.link for row in round_table.rounds_of(connection, campaign_id) if row.link is not None]
+        made = cls(campaign_id, links[-1]["sha256"], dict(links[-1]["upto"])) if links else cls(campaign_id)
+        made.read(connection)
+        return made
+
+    def read(self, connection: sa.Connection) -> None:
+        """Take in the rows that came since."""
+        for kind, rows in self.rows.items():
+            for row_id, body in chain_table.rows_after(connection, self.campaign_id, kind, self.upto[kind]):
+                rows.add(body)
+                self.upto[kind] = row_id
+
+    def link(self, connection: sa.Connection, row: RoundRow, settings: Settings, by: "Signer") -> dict[str, Any]:
+        """The link of a round that is closed in this transaction, as it is stored."""
+        self.read(connection)
+        facts = {"settings": settings.as_dict(), "version": by.version}
+        made = link_hash(self.previous, self.rows, proven_round(chain_table.round_body(connection, row), facts))
+        signature = None if by.sign is None else by.sign(made)
+        return {"sha256": made, "previous": self.previous, "upto": self.upto, "signature": signature, **facts}
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """What a check of the links found."""
+
+    linked: int
+    """Rounds with a link."""
+    unlinked: int
+    """Closed rounds without: an earlier version closed them."""
+    broken: int | None
+    """The first round whose link does not follow from the rows that are there; None if all do."""
+
+
+def check_links(connection: sa.Connection, campaign_id: int) -> LinkState:
+    """Compute every link of a campaign again from the rows that are there."""
+    linked = unlinked = 0
+    previous, rows = "", _Rows(connection, campaign_id)
+    for row in round_table.rounds_of(connection, campaign_id):
+        if row.is_open:
+            continue
+        if row.link is None:
+            unlinked += 1
+            if linked:
+                return LinkState(linked, unlinked, row.number)  # links once made do not end
+            continue
+        body = proven_round(chain_table.round_body(connection, row), row.link)
+        if (
+            row.link["previous"] != previous
+            or link_hash(previous, rows.upto(row.link["upto"]), body) != row.link["sha256"]
+        ):
+            return LinkState(linked, unlinked, row.number)
+        previous, linked = row.link["sha256"], linked + 1
+    return LinkState(linked, unlinked, None)
+
+
+class _Rows:
+    """The rows of a campaign in order, handed out link by link."""
+
+    def __init__(self, connection: sa.Connection, campaign_id: int) -> None:
+        self._rows = {
+            kind: list(chain_table.rows_after(connection, campaign_id, kind, 0)) for kind in chain_table.KINDS
+        }
+        self._at = dict.fromkeys(chain_table.KINDS, 0)
+
+    def upto(self, ends: dict[str, int]) -> dict[str, RowDigest]:
+        found = {kind: RowDigest() for kind in chain_table.KINDS}
+        for kind, rows in self._rows.items():
+            while self._at[kind] < len(rows) and rows[self._at[kind]][0] <= ends[kind]:
+                found[kind].add(rows[self._at[kind]][1])
+                self._at[kind] += 1
+        return found

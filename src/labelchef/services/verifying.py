@@ -1,0 +1,160 @@
+"""Check a ledger file without the workspace that wrote it and without a database: chain, signature, what follows from what."""
+
+import base64
+import binascii
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelchef.campaign.dataset import FIELD, OWN, VOTE, LabelOrigin
+from labelchef.domain.campaigns import SplitName
+from labelchef.domain.errors import InvalidInputError
+from labelchef.io.formats import read_table
+from labelchef.ledger.proof import KEY_PREFIX, AlteredError, Seal, check_seal, content_digest, is_ledger, read_chain
+from labelchef.ledger.recount import Recount
+from labelchef.services.ledger_lines import plain_field
+from labelchef.services.shared import moment
+
+_SPLITS = {"train": SplitName.TRAIN, "trusted": SplitName.VALIDATION, "test": SplitName.TEST}
+"""What a data set calls the splits."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verification came to, in words."""
+
+    intact: bool
+    line: int | None
+    """The first line that shows a change; None where nothing does, and for a data set."""
+    why: str
+    """Why it was altered; empty if it was not."""
+    checked: tuple[str, ...]
+    """What was checked and holds, a sentence each."""
+    notes: tuple[str, ...]
+    """What could not be checked, a sentence each."""
+
+
+def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) -> Verdict:
+    """Check a ledger that `write_ledger` wrote, and a data set that was exported from the same campaign.
+
+    `key` is the public key that must have signed it, as `labelchef key` prints it, or a file that holds it.
+    """
+    wanted = None if key is None else _public_key(key)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path} cannot be read: {error.strerror or error}; check the path", code="file"
+        ) from None
+    if not is_ledger(content):
+        why = f"{path} is no ledger; expected a file that `labelchef export CAMPAIGN --what ledger` wrote"
+        raise InvalidInputError(why, code="ledger")
+    checked, notes = list[str](), list[str]()
+    try:
+        lines, seal = read_chain(content)
+        when = _when(seal)
+        checked.append(f"{len(lines)} lines and their seal are where and what they were when written, {when}")
+        (notes if seal.key is None or wanted is None else checked).append(check_seal(seal, wanted))
+        state = Recount(key=seal.key)
+        for line in lines:
+            state.add(line)
+        state.finish()
+        _tell(state, checked, notes)
+        if data is not None:
+            checked.append(_check_data(state, data))
+    except AlteredError as error:
+        return Verdict(False, error.line or None, error.why, tuple(checked), tuple(notes))
+    return Verdict(True, None, "", tuple(checked), tuple(notes))
+
+
+def _when(seal: Seal) -> str:
+    try:
+        return f"{moment(seal.at):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        raise AlteredError(seal.line, f"the time of the seal is {seal.at!r}") from None
+
+
+def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
+    n = state.counts
+    checked.append(f"{n['vote']} votes follow each other, changes and retractions included")
+    checked.append(f"{n['decision']} decisions: those by votes follow from the votes, the others name who decided")
+    hashes = f"{n['selections']} selections and {n['labels']} tables of labels have the hashes that were stored"
+    checked.append(f"{n['round']} rounds: {hashes}")
+    if state.linked and not state.pseudonyms:
+        signed = f"{n['signed links']} of them are signed"
+        checked.append(f"{state.linked} links: no row was changed in the database after its round closed; {signed}")
+    if state.linked and state.pseudonyms:
+        notes.append(
+            "names are pseudonyms, so the links to the database cannot be computed again; whoever exported the file could"
+        )
+    if unlinked := n["round"] - state.linked:
+        notes.append(
+            f"{unlinked} of the rounds have no link: still open, not from a database, or closed by an earlier version"
+        )
+
+
+def _public_key(given: str) -> str:
+    text = given.strip()
+    with contextlib.suppress(OSError, ValueError):
+        if Path(given).is_file():
+            words = Path(given).read_text().split()
+            text = next((word for word in words if word.startswith(KEY_PREFIX)), "")
+    try:
+        raw = base64.b64decode(text.removeprefix(KEY_PREFIX), validate=True)
+    except (ValueError, binascii.Error):
+        raw = b""
+    if len(raw) != 32:
+        why = f"--key is {given!r}; expected a public key as `labelchef key` prints it ({KEY_PREFIX}…), or a file with one"
+        raise InvalidInputError(why, code="key")
+    return KEY_PREFIX + base64.b64encode(raw).decode()
+
+
+def _check_data(state: Recount, path: Path) -> str:
+    """Compare the rows of an exported data set with the ledger; what was compared, in words."""
+    frame = read_table(path).frame
+    missing = [name for name in ("id", "split", "label", "origin") if name not in frame.columns]
+    if missing:
+        why = f"{path} has no column {missing[0]!r}; expected a table that `labelchef export CAMPAIGN` wrote"
+        raise InvalidInputError(why, code="data")
+    shown = [name for name in frame.columns if name not in OWN and not name.startswith((VOTE, "p: "))]
+    seen: dict[str, set[str]] = {name: set() for name in _SPLITS}
+    people = 0
+    for number, row in enumerate(frame.to_dict("records"), start=2):
+        split, key = str(row["split"]), str(row["id"])
+        if split not in _SPLITS or key not in state.given[_SPLITS[split].value] or key in seen[split]:
+            raise AlteredError(0, f"{path.name}, row {number}: {key!r} in {split!r} is not in the ledger, or twice")
+        seen[split].add(key)
+        label, expected = row["label"], state.given[_SPLITS[split].value][key]
+        made = state.final.get(key) if split == "train" else None
+        if made is not None:
+            expected = made["label"]
+        by_people = row["origin"] == LabelOrigin.PEOPLE
+        if by_people != (made is not None and made["label"] is not None):
+            told = "people decided it" if by_people else f"its label is from {row['origin']}"
+            why = f"{path.name}, row {number}: {told}, says the data set of {key!r}, and the ledger says otherwise"
+            raise AlteredError(0, why)
+        if expected is not None and label != state.classes[expected]:
+            why = (
+                f"{path.name}, row {number}: {key!r} is {label!r} there, and {state.classes[expected]!r} by the ledger"
+            )
+            raise AlteredError(0, why)
+        people += by_people
+        content = {name.removeprefix(FIELD): _cell(name, row[name]) for name in shown}
+        if content_digest(content) != state.contents[_SPLITS[split].value][key]:
+            raise AlteredError(0, f"{path.name}, row {number}: the content of {key!r} is not what people saw")
+    for name, keys in seen.items():
+        if len(keys) != (there := len(state.given[_SPLITS[name].value])):
+            raise AlteredError(0, f"{path.name}: {name} has {len(keys)} rows, and the ledger {there}")
+    given = sum(label is not None for labels in state.given.values() for label in labels.values())
+    rest = len(frame) - people - given
+    return (
+        f"{path.name}: all {len(frame)} rows are those of the ledger, with the content that people saw; {people} labels by "
+        f"people and {given} given with the data are the same. {rest} labels are what model and sources believe: no ledger "
+        "can show these"
+    )
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None or value != value:  # NaN: an empty cell
+        return ""
+    return str(value) if name in ("text", "image") else plain_field(value)
