@@ -163,13 +163,19 @@ async def _must_tell(stage: Stage, what: str) -> None:
 
 async def clock_jumps(stage: Stage, rng: np.random.Generator) -> None:
     """A day ahead and back, or back and ahead, with a person who takes items meanwhile and is not heard of again."""
-    file, days = clock_file(stage), [DAY, -DAY]
+    days = [DAY, -DAY]
     rng.shuffle(days)
-    for jump in (*days, 0.0):
-        file.with_suffix(".new").write_text(str(jump))
-        file.with_suffix(".new").replace(file)
-        await stage.crowd.ask("POST", f"{BASE}/next", {"n": 2}, person=LEAVES)
-        if not await stage.goes_on(f"the clock is {jump:+.0f} s wrong"):
+    for jump in days:
+        for wrong in (
+            jump,
+            0.0,
+        ):  # the items are taken while the clock is wrong, and it is right again before they are free
+            file = clock_file(stage)
+            file.with_suffix(".new").write_text(str(wrong))
+            file.with_suffix(".new").replace(file)
+            if wrong:
+                await stage.crowd.ask("POST", f"{BASE}/next", {"n": 2}, person=LEAVES)
+        if not await stage.goes_on(f"the clock was {jump:+.0f} s wrong"):
             return
 
 
@@ -177,8 +183,13 @@ async def lost_wal(stage: Stage, rng: np.random.Generator) -> None:
     """The -wal (or -shm) file is removed under the running server, people work on, then the server is killed."""
     await stage.answers()
     name = str(rng.choice(["-wal", "-wal", "-shm"]))
-    Path(f"{stage.database_file}{name}").unlink(missing_ok=True)
-    await moment(rng, 0.5, 2.0)
+    before, answers = len(stage.ledger.acknowledged), stage.crowd.answers
+    Path(f"{stage.database_file}{name}").unlink()
+
+    async def noticed() -> bool:
+        return len(stage.ledger.acknowledged) > before + 5 or answers.clear.total() > 2
+
+    await until(noticed, 20.0)
     stage.kill()
     stage.kills -= 1
     stage.start()
@@ -215,6 +226,8 @@ async def empty_database(stage: Stage, rng: np.random.Generator) -> None:
     stage.database_file.rename(aside)
     stage.database_file.touch()
     await stage.refused_start("a database of 0 bytes")
+    if stage.database_file.stat().st_size:
+        stage.wrong.append("a database of 0 bytes was taken for a new one")
     for end in ("", "-wal", "-shm"):
         Path(f"{stage.database_file}{end}").unlink(missing_ok=True)
     aside.rename(stage.database_file)
