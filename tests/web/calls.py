@@ -263,6 +263,7 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/audit"): _of(f"{C}/audit"),
     ("GET", f"{C}/sources"): _of(f"{C}/sources"),
     ("GET", f"{C}/receipts"): _of(f"{C}/receipts"),
+    ("GET", f"{C}/forecast"): _of(f"{C}/forecast"),
     ("GET", f"{C}/changes"): _of(f"{C}/changes", query={"since": -1, "timeout": 0}),
     ("GET", f"{C}/charts/{{chart}}.svg"): _of(f"{C}/charts/metric.svg"),
     ("GET", "/api/intakes"): lambda w, p: Sent("/api/intakes"),
