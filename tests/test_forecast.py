@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 from labelchef import InvalidInputError, LabelCleaner
 from labelchef.campaign.forecast import FEWEST, PRIOR, Prior, forecast, gain_ahead
 from labelchef.cli.main import app
+from labelchef.domain.arrays import Ints
 from labelchef.domain.validation import Forecast
 from labelchef.services import campaigns
 from labelchef.services.workspace import open_workspace
 from tests.store_support import label_all, make
 
-ASKED = np.arange(0, 220, 20)
+ASKED: Ints = np.arange(0, 220, 20, dtype=np.int64)
 
 
 def test_the_interval_holds_where_the_model_is_true() -> None:
@@ -122,7 +123,8 @@ def test_hindsight_compares_with_what_came() -> None:
     values = [{"accuracy": v, "f1_macro": v, "loss": -v} for v in 0.5 + 0.1 * np.log(101 + np.arange(0, 260, 20))]
     rows = [{"spent": 20 * k, "validation": v, "test": v, "expected": None} for k, v in enumerate(values)]
     prior = prior_of([rows], "accuracy", 9)
-    assert (prior.mean, prior.spread) == (pytest.approx(0.1), pytest.approx(0.0, abs=1e-9))
+    assert prior.mean == pytest.approx(0.1)
+    assert prior.spread == pytest.approx(0.0, abs=1e-9)
     found = judged(rows, "accuracy", Prior(0.02, 0.03, 9))
     assert [row["at"] for row in found] == [0, 20, 40, 60, 80, 100, 120, 140]
     for row in found[4:]:

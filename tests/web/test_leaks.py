@@ -170,7 +170,7 @@ def test_the_audit_is_shown_to_annotators_in_steps() -> None:
         trail = AuditTrail.start(2).extended(np.zeros(items, dtype=np.int64), np.arange(items) % 2)
         course = zip(*(values.tolist() for values in trail.course()), strict=True)
         return AuditReport(
-            0.1, trail.accuracy(), tuple(AuditPoint(k + 1, *point, 0.5) for k, point in enumerate(course))
+            0.1, trail.accuracy(), tuple(AuditPoint(k + 1, *point, certified=0.5) for k, point in enumerate(course))
         )
 
     whole = report(25)

@@ -36,6 +36,7 @@ from scipy.stats import t as student
 
 from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.metrics import value_of
+from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import RoundRecord
@@ -88,7 +89,7 @@ def forecast(
 
 
 def gain_ahead(
-    asked: Sequence[float], values: Sequence[float], clean: int, labels: int, prior: Prior
+    asked: Sequence[float] | Ints, values: Sequence[float] | Float64s, clean: int, labels: int, prior: Prior
 ) -> tuple[float, float, float]:
     """Gain of the next labels, and the ends of its interval.
 
