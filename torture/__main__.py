@@ -43,7 +43,7 @@ def main() -> int:
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started it in the background
         signal.signal(number, signal.default_int_handler)
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 150)
     if not options.resume:
         shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True, exist_ok=True)
