@@ -383,6 +383,7 @@ def test_rounds_closed_by_an_earlier_version_have_no_link_and_it_is_said(tmp_pat
         label_all(ws, slug, "ann", rounds=1)
         with ws.database.writing() as connection:
             connection.execute(sa.text("ALTER TABLE round DROP COLUMN link"))
+            connection.execute(sa.text("ALTER TABLE selection DROP COLUMN needed"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0200_one_ledger'"))
     with open_workspace(home) as ws:
         first = proof.write_ledger(ws, slug, tmp_path / "a.jsonl")

@@ -307,7 +307,6 @@ _STORE = (
     "needs a broken disk or database; tests/web/test_problems.py raises the error in their place and reads the answer"
 )
 NOT_PROVOKED: dict[tuple[int, str], str] = {
-    (429, "busy"): "needs eleven exports at once; tests/web/test_sharing.py",
     (409, "last_lead"): "only by two leads who deactivate each other at the same moment",
     (422, "cleanlab"): _EXTRA,
     (422, "datasets"): _EXTRA,

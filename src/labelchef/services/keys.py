@@ -14,9 +14,8 @@ from pathlib import Path
 from labelchef.domain.errors import StoreError
 from labelchef.ledger.proof import SigningKey, fingerprint, require_signing
 from labelchef.services.shared import writing_to
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import KEY_FILE, Workspace
 
-KEY_FILE = "signing.key"
 _OWNER_ONLY = 0o600
 
 

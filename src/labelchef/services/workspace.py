@@ -114,7 +114,7 @@ def _refuse_new(home: Path, there: bool) -> None:
 
 def _close_to_others(home: Path, database: "Database") -> None:
     """Make what labelchef wrote readable for its owner only, and say so where it was not."""
-    own = [home / CAMPAIGNS, home / INTAKES, home / _LOCK_FILE]
+    own = [home / CAMPAIGNS, home / INTAKES, home / _LOCK_FILE, home / KEY_FILE]
     if database.path is not None:
         ends = ("", "-wal", "-shm", f".{_LOCK_FILE}")
         own += [database.path.with_name(f"{database.path.name}{end}") for end in ends]
@@ -206,6 +206,7 @@ _GRACE = 2.0
 
 
 _LOCK_FILE = "worker.lock"
+KEY_FILE = "signing.key"
 
 
 class WorkerLock:
