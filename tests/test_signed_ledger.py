@@ -24,7 +24,7 @@ from labelchef.ledger.links import check_links
 from labelchef.ledger.proof import SigningKey, chained, fingerprint, sealed
 from labelchef.services import proof
 from labelchef.services.clean import Answers, clean
-from labelchef.services.keys import KEY_FILE, signing_key
+from labelchef.services.keys import signing_key
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.people.access import find
@@ -32,7 +32,7 @@ from labelchef.services.take_home import export_dataset
 from labelchef.services.trained import replay
 from labelchef.services.verifying import Verdict, verify_ledger
 from labelchef.services.worker import advance
-from labelchef.services.workspace import Workspace, open_workspace
+from labelchef.services.workspace import KEY_FILE, Workspace, open_workspace
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 
 Line = dict[str, Any]

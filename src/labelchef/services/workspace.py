@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DATABASE_FILE = "labelchef.db"
 """The database of a home, if no other is named."""
 _PROBE_BYTES = 16384
+KEY_FILE = "signing.key"
+"""The key of a home that signs its ledgers."""
 CAMPAIGNS = "campaigns"
 """The folder of a home that holds the folders of the campaigns."""
 INTAKES = "intakes"
@@ -206,7 +208,6 @@ _GRACE = 2.0
 
 
 _LOCK_FILE = "worker.lock"
-KEY_FILE = "signing.key"
 
 
 class WorkerLock:
