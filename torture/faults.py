@@ -70,17 +70,20 @@ async def kill_server_at(stage: Stage, rng: np.random.Generator) -> None:
     async def dead() -> bool:
         return child.ended
 
-    if not await until(dead, 30.0, 0.01):
+    if not await until(dead, 10.0, 0.01):
         await moment(rng, 0.0, 0.3)  # the point was not reached: a kill at a random moment
     stage.kill()
     stage.start()
 
 
 async def kill_command(stage: Stage, rng: np.random.Generator) -> None:
-    """Commands without a server, one after another, until one of them dies at the chosen point; then some that do not."""
-    injection = _draw_point(rng)
-    injection = Injection(point=injection.point, at=int(rng.integers(1, 3)))
-    for _ in range(10):
+    """Commands without a server, one after another, until one of them dies at the chosen point; then some that do not.
+
+    Not every command reaches every point: after five that did not, another point is drawn.
+    """
+    for tried in range(50):
+        if tried % 5 == 0:
+            injection = Injection(point=_draw_point(rng).point, at=int(rng.integers(1, 3)))
         if await _run_command(stage, rng, injection) < 0:
             stage.kills += 1
             break
