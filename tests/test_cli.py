@@ -244,7 +244,7 @@ def test_interrupting_keeps_the_rounds_done(files: Path, tmp_path: Path) -> None
 
 BAD: dict[str, tuple[list[object], str]] = {
     "missing file": (["--features", "nowhere.npy"], "there is no file nowhere.npy"),
-    "corrupt file": (["--features", "CORRUPT"], "cannot be read as .npy"),
+    "corrupt file": (["--features", "CORRUPT"], "cannot be read: its header"),
     "wrong ending": (["--features", "x.doc"], "expected one of"),
     "budget": (["--budget", -1], "budget is -1"),
     "batch size": (["--batch-size", -1], "batch_size is -1"),

@@ -15,13 +15,15 @@ from labelchef.domain.settings import Settings
 from labelchef.io.artefacts import IDENTITY, LEDGER
 from labelchef.io.digits import DigitsData, load_digits_demo
 from labelchef.report import require_report
-from labelchef.services.clean import SOURCES, Answers, CleanOutcome, Watcher, clean
+from labelchef.services.clean import PROOF, SOURCES, Answers, CleanOutcome, Watcher, clean
 
 if TYPE_CHECKING:
     from labelchef.services.workspace import Workspace
 
 NAME = "Digits"
-_FILES = ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json", SOURCES, "report.html", LEDGER, IDENTITY)
+_FILES = (
+    "cleaned_labels.csv", "model.npz", "history.csv", "summary.json", SOURCES, PROOF, "report.html", LEDGER, IDENTITY,
+)  # fmt: skip
 _PIXELS = 96
 
 
