@@ -41,8 +41,11 @@ MOST_JOINT = 12
 _RESIDUAL, _ITERATIONS = 1e-6, 300
 
 
-def receipts(session: Session, classes: Sequence[str], *, joint: bool = True) -> Receipts:
-    """All receipts of a session as it stands; without `joint`, no model is fitted again."""
+def receipts(session: Session, classes: Sequence[str], *, joint: bool = True, most: int = MOST_JOINT) -> Receipts:
+    """All receipts of a session as it stands; without `joint`, no model is fitted again.
+
+    The joint change is computed of all answers, and of at most `most` persons, sources and classes: a fit each.
+    """
     last = _last_decisions(session.rounds)
     rows = np.array([item for item in sorted(last) if session.labels.cleaned[item]], dtype=np.int64)
     closed_form = session.learner is None or session.learner.closed_form
@@ -73,7 +76,7 @@ def receipts(session: Session, classes: Sequence[str], *, joint: bool = True) ->
                 flips=float(flips[k]),
             )
         )
-    sums = _sums(session, found, classes, joint=joint and closed_form)
+    sums = _sums(session, found, classes, joint=joint and closed_form, most=most)
     return Receipts(tuple(found), sums, session.steering.metrics(session.parameters).loss, closed_form)
 
 
@@ -215,7 +218,9 @@ def _source_votes(session: Session, rows: Ints) -> list[tuple[tuple[str, int], .
     return found
 
 
-def _sums(session: Session, found: list[Receipt], classes: Sequence[str], *, joint: bool) -> tuple[ReceiptSum, ...]:
+def _sums(
+    session: Session, found: list[Receipt], classes: Sequence[str], *, joint: bool, most: int
+) -> tuple[ReceiptSum, ...]:
     """The sum of all, then by person, source and class, each with the most answers first."""
     shares: dict[tuple[Group, str], dict[int, float]] = defaultdict(dict)
     against: dict[tuple[Group, str], int] = defaultdict(int)
@@ -246,7 +251,7 @@ def _sums(session: Session, found: list[Receipt], classes: Sequence[str], *, joi
         names.sort(key=lambda key: (-size[key] - (against[key] if key[0] is Group.SOURCE else 0), key[1]))
         for place, key in enumerate(names):
             mine, change, flips = shares.get(key, {}), float("nan"), float("nan")
-            if joint and mine and place < MOST_JOINT:
+            if joint and mine and (group is Group.ALL or place < most):
                 before, classes_before = without(session, np.array([found[k].item for k in mine], dtype=np.int64))
                 change, flips = loss - before, float(np.count_nonzero(classes_before != now))
             sums.append(_sum(key, found, mine, size[key], against.get(key, 0), (change, flips)))

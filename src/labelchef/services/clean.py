@@ -164,7 +164,7 @@ def clean(
             figures,
             session.calibration(),
             sources,
-            receipts(session, [str(name) for name in data.names.names]),
+            receipts(session, [str(name) for name in data.names.names], most=0),
         )
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
         model = final_classifier(session, data.names, bias=settings.fit_intercept)

@@ -146,7 +146,7 @@ def _report(ws: Workspace, campaign: str) -> str:
         figures={split: found[metric] for split, found in facts.figures.items()},
         calibration=facts.calibration,
         sources=None if row.settings.trusted != TRAIN else sources(ws, campaign),
-        receipts=receipts(ws, campaign).found,
+        receipts=receipts(ws, campaign, most=0).found,
     )
     items = Items(
         keys,
