@@ -8,15 +8,14 @@ from pathlib import Path
 from labelchef.domain.files import whole_file
 from labelchef.exchange.records import beginning, read_text, refuse
 from labelchef.io.formulas import as_written, harmless, is_guarded
+from labelchef.io.tables import csv_line
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Path:
     """Write a table whole."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([harmless(cell) for cell in row] for row in [header, *rows])
     with whole_file(path) as stream:
-        stream.write(text.getvalue().encode())
+        for row in (header, *rows):
+            stream.write(csv_line([harmless(cell) for cell in row]).encode())
     return path
 
 

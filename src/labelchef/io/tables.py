@@ -5,7 +5,7 @@ Files know no types that last: labels and class names are compared as text.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -369,16 +369,22 @@ def csv_text(frame: pd.DataFrame, delimiter: str = ",") -> str:
     >>> csv_text(pd.DataFrame({"item": ["=1+1", "plain"], "@n": [-5, 2]}))
     "item,'@n\\n'=1+1,-5\\nplain,2\\n"
     """
-    alone = len(frame.columns) == 1
-
-    def field(text: str) -> str:
-        if _QUOTED.search(text) or (alone and not text):  # an empty line would be none
-            return '"' + text.replace('"', '""') + '"'
-        return text
-
     header = [[harmless(str(name)) for name in frame.columns]]
     body = ([_csv_cell(value) for value in line] for line in frame.itertuples(index=False, name=None))
-    return "".join(delimiter.join(map(field, line)) + "\n" for lines in (header, body) for line in lines)
+    return "".join(csv_line(line, delimiter) for lines in (header, body) for line in lines)
+
+
+def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:
+    """A line of CSV; Python's own writer leaves a lone carriage return without quotes, which ends the line for readers.
+
+    >>> csv_line(["a", "b\\rc", ""])
+    'a,"b\\rc",\\n'
+    """
+    alone = len(cells) == 1  # an empty line would be none
+    quoted = [
+        '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) or (alone and not text) else text for text in cells
+    ]
+    return delimiter.join(quoted) + "\n"
 
 
 def _csv_cell(value: Any) -> str:
