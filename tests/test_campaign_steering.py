@@ -369,6 +369,29 @@ def test_a_lock_that_the_server_forgot_is_taken_again(postgres: PostgresServer, 
             one.worker_lock.keep()
 
 
+def test_a_second_worker_that_waits_does_not_end_the_first_whose_lock_file_was_deleted(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    address, refused = postgres.new_database(), list[ConflictError]()
+    one, two = (open_workspace(tmp_path, address) for _ in range(2))
+
+    def second() -> None:
+        try:
+            with two.worker_lock.holding(patience=3.0):
+                pass
+        except ConflictError as error:
+            refused.append(error)
+
+    with one, two, one.worker_lock.holding():
+        (tmp_path / "worker.lock").unlink()
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        while waiting.is_alive():
+            one.worker_lock.keep()
+            time.sleep(0.05)
+        assert len(refused) == 1
+
+
 def holds_lock(ws: Workspace) -> bool:
     """Whether anyone holds the worker's lock in this database."""
     with ws.reading() as connection:

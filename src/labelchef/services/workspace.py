@@ -246,13 +246,13 @@ class WorkerLock:
                 folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
                 held.callback(os.close, folder)
                 self._take(lambda: lock(folder, wait=False), deadline)
-            self._take(self._lock_file, deadline)
             if not self._database.is_sqlite:
                 from labelchef.store.database import AdvisoryLock
 
                 self._advisory = AdvisoryLock(self._database)
                 held.callback(self._advisory.release)
                 self._take(self._advisory.take, max(deadline, time.monotonic() + _GRACE))
+            self._take(self._lock_file, deadline)  # last: whoever waits for another lock must not hold a file made anew
             yield
 
     def keep(self) -> None:
