@@ -338,6 +338,12 @@ def test_a_vote_changed_by_sql_after_its_round_closed_is_found(tmp_path: Path) -
         "UPDATE setting_change SET who = 'eve' WHERE id = 1",
         "DELETE FROM application WHERE decision_id = 1",
         "UPDATE round SET link = NULL WHERE number = 2",
+        "UPDATE round SET link = NULL WHERE number = 0",
+        "UPDATE class_name SET name = 'evil' WHERE position = 1",
+        "UPDATE item SET text = 'evil' WHERE id = 3",
+        "UPDATE item SET label = (label + 1) % 3 WHERE split = 'val' AND position = 0",
+        "UPDATE item SET key = 'evil' WHERE id = 3",
+        "UPDATE array_file SET sha256 = 'x' WHERE name = 'weak'",
     ],
 )
 def test_every_table_is_covered_by_a_link(told: Any, statement: str) -> None:
@@ -397,6 +403,65 @@ def test_rounds_closed_by_an_earlier_version_have_no_link_and_it_is_said(tmp_pat
         after = verify_ledger(second.path, second.public)
         assert after.intact, after
         assert "1 links" in " ".join(after.checked)
+
+
+def test_class_names_that_were_swapped_by_sql_are_found_by_export_verify_and_replay(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+        with ws.database.writing() as connection:
+            triggers = sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            for name in connection.execute(triggers).scalars().all():
+                connection.execute(sa.text(f"DROP TRIGGER {name}"))
+            for place, called in ((0, "x"), (1, CLASSES[0]), (0, CLASSES[1])):
+                changed = sa.text("UPDATE class_name SET name = :called WHERE position = :place")
+                connection.execute(changed, {"called": called, "place": place})
+        made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
+        assert (made.links.broken, made.links.ground) == (0, False)
+        assert "class names" in made.links.told
+        assert replay(ws, slug).altered == 0
+        for pseudonyms in (False, True):
+            again = proof.write_ledger(ws, slug, tmp_path / "l.jsonl", pseudonyms=pseudonyms)
+            found = verify_ledger(again.path, again.public)
+            assert not found.intact
+            assert "class names, items or arrays" in found.why
+
+
+def test_links_that_were_removed_are_not_called_unaltered(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug, home = make(ws, people=1), ["--home", str(tmp_path / "home")]
+        label_all(ws, slug, "ann", rounds=1)
+        with ws.database.writing() as connection:
+            connection.execute(sa.text("UPDATE round SET link = NULL"))
+            connection.execute(sa.text("DROP TRIGGER vote_no_update"))
+            connection.execute(sa.text("UPDATE vote SET person = 'eve' WHERE id = 2"))
+    run, out = CliRunner().invoke, tmp_path / "l.jsonl"
+    for given in (["export", slug, "--what", "ledger", "--out", str(out), *home], ["replay", slug, *home]):
+        done = run(app, given)
+        assert done.exit_code == 0, done.output
+        assert "no round has a link" in done.stderr
+    done = run(app, ["verify", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "not proven" in done.output
+    assert "no round has a link" in done.output
+    assert "nothing was altered" not in done.output
+
+
+def test_a_first_link_of_an_earlier_version_does_not_cover_the_items_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        with monkeypatch.context() as earlier:
+            earlier.setattr("labelchef.ledger.links.ground_of", lambda *_: None)
+            slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+        made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
+        assert (made.links.linked, made.links.broken, made.links.ground) == (2, None, None)
+        found = verify_ledger(made.path, made.public)
+        assert found.intact, found
+        for told in (made.links.told, found.unproven, replay(ws, slug).unproven):
+            assert told.startswith("not proven")
+            assert "class names, items or arrays" in told
 
 
 def test_votes_that_come_while_a_round_closes_are_in_the_next_link(postgres: Any, tmp_path: Path) -> None:

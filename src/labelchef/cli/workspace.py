@@ -173,8 +173,9 @@ def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: boo
 
     made = write_ledger(ws, campaign, out, pseudonyms=pseudonyms)
     console.print(f"ledger: {made.path.resolve()}\nsigned with {made.public}; check it with `labelchef verify`")
+    if made.links.told:
+        typer.echo(made.links.told, err=True)
     if made.links.broken is not None:
-        console.print(f"rows that were stored when round {made.links.broken} closed were changed in the database since")
         raise typer.Exit(DIFFERS)
 
 
@@ -207,7 +208,7 @@ def verify(
         where = "" if found.line is None else f" at line {found.line}"
         console.print(f"ALTERED{where}: {found.why}")
         raise typer.Exit(DIFFERS)
-    console.print("nothing was altered")
+    console.print(f"the file was not altered; {found.unproven}" if found.unproven else "nothing was altered")
 
 
 @takes(ws=workspace_options())
@@ -257,6 +258,8 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
 
     outcome = trained.replay(ws, campaign, show)
     console.print(outcome.message)
+    if outcome.unproven:
+        typer.echo(outcome.unproven, err=True)
     if not outcome.agrees:
         raise typer.Exit(DIFFERS)
 

@@ -5,8 +5,8 @@
                  before the decision before; the last one fits all votes. By a lead: as it is said
     selections   `selection_hash` is that of the samples and suggestions of the round
     labels       `labels_hash` is that of weak labels, labels given with the data, and the decisions up to the round
-    links        each follows from the link before it and the lines since (`ledger.links`); not with pseudonyms, which change
-                 the lines
+    links        each follows from the link before it and the lines since (`ledger.links`), the first one also from classes,
+                 items and arrays; with pseudonyms, which change the lines of votes, only the latter is computed
 
 Votes and decisions between two rounds have no common order, so "the votes that were there" is the shortest beginning of the
 votes on the attempt, by their order, that gives the decision.
@@ -24,7 +24,17 @@ import numpy as np
 from labelchef.aggregation import MajorityVote
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.records import UNRESOLVED, Batch, Votes
-from labelchef.ledger.proof import FORMAT, VERSION, AlteredError, Line, RowDigest, link_hash, signed_by, unpacked
+from labelchef.ledger.proof import (
+    FORMAT,
+    VERSION,
+    AlteredError,
+    GroundDigest,
+    Line,
+    RowDigest,
+    link_hash,
+    signed_by,
+    unpacked,
+)
 from labelchef.ledger.protocol import labels_hash
 
 _ROW_KINDS = ("vote", "decision", "change")
@@ -40,6 +50,8 @@ class Recount:
     classes: tuple[str, ...] = ()
     campaign: str = ""
     pseudonyms: bool = False
+    of_folder: bool = False
+    """Whether `labelchef clean` wrote it, not a workspace."""
     key: str | None = None
     """With which links may be signed."""
     given: dict[str, dict[str, int | None]] = field(default_factory=lambda: defaultdict(dict))
@@ -61,6 +73,9 @@ class Recount:
     """Votes on an attempt that the last decision on it rests on."""
     _pending: set[str] = field(default_factory=set)
     """Decisions that no round has applied yet."""
+    ground: bool = False
+    """Whether the first link covers classes, items and arrays."""
+    _ground: GroundDigest | None = None
     _link: str = ""
     _rows: dict[str, RowDigest] = field(default_factory=lambda: {kind: RowDigest() for kind in _ROW_KINDS})
     _number: int = -1
@@ -99,10 +114,11 @@ class Recount:
         if body["format"] != FORMAT or body["format_version"] != VERSION:
             raise AlteredError(line.number, f"it is of format {body['format_version']!r}; this version reads {VERSION}")
         self.classes, self.campaign = tuple(body["classes"]), body["campaign"]["name"]
-        self.pseudonyms = bool(body["pseudonyms"])
+        self.pseudonyms, self.of_folder = bool(body["pseudonyms"]), body["campaign"]["id"] is None
 
     def _data(self, line: Line) -> None:
         self._arrays = {one["name"]: one for one in line.body}
+        self._ground = GroundDigest(self.classes, line.body)
 
     def _items(self, line: Line) -> None:
         body, split = line.body, line.body["split"]
@@ -110,7 +126,12 @@ class Recount:
             raise AlteredError(line.number, "items with parts of different length")
         if body["first"] != len(self.given[split]):
             raise AlteredError(line.number, "items are missing before it")
-        for key, content, label in zip(body["keys"], body["content"], body["labels"], strict=True):
+        if self._ground is None:
+            raise AlteredError(line.number, "the line of the arrays is not before it")
+        for position, (key, content, label) in enumerate(
+            zip(body["keys"], body["content"], body["labels"], strict=True), start=body["first"]
+        ):
+            self._ground.add(split, position, key, label, content)
             if split == _TRAIN:
                 self._place[key] = len(self._place)
             self.given[split][key], self.contents[split][key] = label, content
@@ -193,6 +214,7 @@ class Recount:
         if body["kind"] == "batch" and body["selection_hash"] is not None:
             self._check_selection(line)
         if body["state"] == "closed":
+            self.counts["closed"] += 1
             self._close(line)
         self._check_link(line)
 
@@ -260,7 +282,16 @@ class Recount:
             raise AlteredError(
                 line.number, f"the link of round {self._number} does not follow that of the round before"
             )
-        if not self.pseudonyms and link_hash(self._link, self._rows, bare) != link["sha256"]:
+        told = link.get("ground")
+        if told is not None and not self._link:
+            if self._ground is None or self._ground.hex() != told:
+                why = (
+                    f"class names, items or arrays are not those that were there when round {self._number} closed: the "
+                    "database was changed since"
+                )
+                raise AlteredError(line.number, why)
+            self.ground = True
+        if not self.pseudonyms and link_hash(self._link, self._rows, bare, told) != link["sha256"]:
             why = (
                 f"the rows stored when round {self._number} closed are not those above: the database was changed since"
             )

@@ -142,18 +142,3 @@ def item_lines(
                 "weak": None if weak is None else packed(weak[part]),
             },
         )
-
-
-def plain_field(value: object) -> str:
-    """A field of an item as text; numbers in one form, since a table may write 3 as 3.0.
-
-    >>> plain_field(3), plain_field("3.0"), plain_field("red"), plain_field(None)
-    ('3', '3', 'red', '')
-    """
-    if value is None:
-        return ""
-    try:
-        number = float(str(value))
-    except ValueError:
-        return str(value)
-    return f"{number:.12g}" if np.isfinite(number) else str(value)

@@ -10,9 +10,18 @@ from labelchef.campaign.dataset import FIELD, OWN, VOTE, LabelOrigin
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.formats import read_table
-from labelchef.ledger.proof import KEY_PREFIX, AlteredError, Seal, check_seal, content_digest, is_ledger, read_chain
+from labelchef.ledger.proof import (
+    KEY_PREFIX,
+    AlteredError,
+    Seal,
+    check_seal,
+    content_digest,
+    is_ledger,
+    plain_field,
+    read_chain,
+    unproven,
+)
 from labelchef.ledger.recount import Recount
-from labelchef.services.ledger_lines import plain_field
 from labelchef.services.shared import moment
 
 _SPLITS = {"train": SplitName.TRAIN, "trusted": SplitName.VALIDATION, "test": SplitName.TEST}
@@ -32,6 +41,8 @@ class Verdict:
     """What was checked and holds, a sentence each."""
     notes: tuple[str, ...]
     """What could not be checked, a sentence each."""
+    unproven: str = ""
+    """"not proven: …": what the links do not show, in words; empty where they show that nothing was altered."""
 
 
 def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) -> Verdict:
@@ -64,7 +75,7 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) 
             checked.append(_check_data(state, data))
     except AlteredError as error:
         return Verdict(False, error.line or None, error.why, tuple(checked), tuple(notes))
-    return Verdict(True, None, "", tuple(checked), tuple(notes))
+    return Verdict(True, None, "", tuple(checked), tuple(notes), _unproven(state))
 
 
 def _when(seal: Seal) -> str:
@@ -83,6 +94,8 @@ def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
     if state.linked and not state.pseudonyms:
         signed = f"{n['signed links']} of them are signed"
         checked.append(f"{state.linked} links: no row was changed in the database after its round closed; {signed}")
+    if state.ground:
+        checked.append("class names, items and arrays are those that were there when the first round closed")
     if state.linked and state.pseudonyms:
         notes.append(
             "names are pseudonyms, so the links to the database cannot be computed again; whoever exported the file could"
@@ -91,6 +104,17 @@ def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
         notes.append(
             f"{unlinked} of the rounds have no link: still open, not from a database, or closed by an earlier version"
         )
+
+
+def _unproven(state: Recount) -> str:
+    """What the links of a file do not show."""
+    if not state.linked and state.of_folder:
+        return (
+            "not proven: that nothing was changed before the file was written, since a folder has neither links nor key"
+        )
+    if state.linked and state.pseudonyms:
+        return "not proven: that nothing was changed in the database before the export, since pseudonyms hide the links"
+    return unproven(state.linked, state.counts["closed"] - state.linked, ground=state.ground)
 
 
 def _public_key(given: str) -> str:
