@@ -28,6 +28,8 @@ from labelchef.domain.errors import MissingExtraError
 
 FORMAT, VERSION = "labelchef ledger", 1
 RULE = "majority of the live votes on an attempt; unresolved if classes tie or 'ambiguous' has the most votes"
+ROUTED = "most probable class given all answers and what is known of the errors of those who gave them; the support is its probability"
+"""Rule of decisions where answers have prices: they follow from beliefs, which no ledger holds."""
 DERIVED = ("scores", "model", "map")
 """Arrays of a campaign that are computed from the others, and written again with time."""
 ITEMS_A_LINE = 500
@@ -217,6 +219,10 @@ class AlteredError(Exception):
         self.line, self.why = line, why
 
 
+class OtherKeyError(AlteredError):
+    """A ledger that is whole, but signed with another key than the one that was given."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A line whose place in the chain was checked."""
@@ -310,10 +316,11 @@ def check_seal(seal: Seal, key: str | None) -> str:
             "Files of a workspace are signed"
         )
     require_signing()
-    if key is not None and key != seal.key:
-        raise AlteredError(seal.line, f"it is signed with another key, {fingerprint_or_text(seal.key)}")
     if seal.signature is None or not signed_by(seal.key, seal.hash, seal.signature):
         raise AlteredError(seal.line, "the signature does not belong to these lines")
+    if key is not None and key != seal.key:
+        why = f"it is signed with another key, {fingerprint_or_text(seal.key)}, than the one given, {fingerprint(key)}"
+        raise OtherKeyError(seal.line, why)
     if key is None:
         return (
             f"the signature fits the key inside of the file, {fingerprint_or_text(seal.key)}. That proves that nothing "
