@@ -28,7 +28,9 @@ from labelchef.domain.errors import MissingExtraError
 
 FORMAT, VERSION = "labelchef ledger", 1
 RULE = "majority of the live votes on an attempt; unresolved if classes tie or 'ambiguous' has the most votes"
-ROUTED = "most probable class by all answers and the estimated errors of those who gave them; its probability is the support"
+ROUTED = (
+    "most probable class by all answers and the estimated errors of those who gave them; its probability is the support"
+)
 """Rule of decisions where answers have prices: they follow from beliefs, which no ledger holds."""
 DERIVED = ("scores", "model", "map")
 """Arrays of a campaign that are computed from the others, and written again with time."""
