@@ -140,9 +140,9 @@ def test_the_commands_of_a_guide(name: str, tmp_path: Path) -> None:
     page = ROOT / "docs" / name
     GUIDES[name](tmp_path)
     blocks = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
-    for file, begins in (("prices.toml", True), ("rules.toml", False)):
+    for target, begins in (("prices.toml", True), ("rules.toml", False)):
         if found := [block for block in blocks if block.startswith("# prices.toml") is begins]:
-            (tmp_path / file).write_text("".join(found))
+            (tmp_path / target).write_text("".join(found))
     wanted = commands(page)
     assert len(wanted) >= 3
     for command in wanted:

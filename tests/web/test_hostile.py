@@ -81,6 +81,7 @@ def test_a_request_id_is_for_one_action(as_person: Sign, campaign: CampaignSumma
     vote = {"item": first, "label": 0, "request_id": "vote-0001"}
     assert ann.post(f"{base}/votes", vote).status_code == 200
     refused("undo", {"request_id": "vote-0001"})
+    refused("votes", {**vote, "note": "another"})
     refused("votes", {**vote, "label": 1})
     refused("votes", {**vote, "label": None})
     refused("votes", {**vote, "item": second})

@@ -13,17 +13,17 @@ from labelchef.services.workspace import Workspace
 from tests.store_support import tasks, wait_until
 from tests.web.conftest import Person, make_campaign, small_data
 
-TOO_FEW = "4 votes an item are asked, 3 people can vote; add people or lower the setting people"
+TOO_FEW = "3 votes an item are asked, 2 people vote; add people, label too or lower the setting people"
 
 
 def test_too_few_people_are_said_to_the_lead(
     ws: Workspace, people: dict[str, Role], as_person: Callable[[str], Person]
 ) -> None:
-    made = make_campaign(ws, people=4)
+    made = make_campaign(ws, people=3)
     assert [one.code for one in made.notices] == ["people"], "when it is made"
     for name in ("ann", "bob", "eve"):
         accounts.set_member(ws, made.slug, name)
-    assert campaigns.summary(ws, made.slug).notices == (), "the lead is the fourth"
+    assert campaigns.summary(ws, made.slug).notices == ()
     accounts.set_member(ws, made.slug, "eve", member=False)
     lead, ann = as_person("lead"), as_person("ann")
     (told,) = lead.get(f"/api/campaigns/{made.slug}/status").json()["summary"]["notices"]
@@ -35,7 +35,10 @@ def test_too_few_people_are_said_to_the_lead(
     shown = CliRunner().invoke(command, ["status", made.slug, "--home", str(ws.home)])
     assert TOO_FEW in " ".join(shown.output.split())
     changed = lead.client.patch(f"/api/campaigns/{made.slug}/settings", json={"people": 1000}).json()
-    assert changed["summary"]["notices"][0]["message"].startswith("1000 votes an item are asked, 3 people")
+    assert changed["summary"]["notices"][0]["message"].startswith("1000 votes an item are asked, 2 people")
+    lead.client.patch(f"/api/campaigns/{made.slug}/settings", json={"people": 3})
+    cast_vote(ws, made.slug, "lead", tasks(ws, made.slug, "lead", 1)[0].item, 0)
+    assert campaigns.summary(ws, made.slug).notices == (), "the lead is the third"
 
 
 def test_fewer_votes_an_item_end_the_waiting_at_once(ws: Workspace, people: dict[str, Role]) -> None:

@@ -268,8 +268,8 @@ def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterato
         others = vote_table.names_without_account(connection, row.id) - {SUGGESTION}
         able = len(accounts | others)
         if accounts and able < people:  # without accounts, anybody may vote
-            can = "1 person can vote" if able == 1 else f"{able} people can vote"
-            message = f"{people} votes an item are asked, {can}; add people or lower the setting people"
+            can = "1 person votes" if able == 1 else f"{able} people vote"
+            message = f"{people} votes an item are asked, {can}; add people, label too or lower the setting people"
             yield Notice("people", message)
 
 

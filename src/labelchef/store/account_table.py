@@ -8,7 +8,7 @@ from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Role
 from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row, storable
-from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership
+from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership, Vote
 
 _ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
 _BY_NAME = sa.select(Account).where(Account.c.name == bindparam("name"))
@@ -164,10 +164,17 @@ def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:
 
 
 def names_that_take_part(connection: sa.Connection, campaign_id: int) -> set[str]:
-    """Names of the active accounts that may vote in a campaign: its members, and every lead."""
+    """Names of the active accounts that vote in a campaign: its members, and the leads who have voted; if none, every lead.
+
+    Every lead may vote, but most do not: an item must not wait for them.
+    """
     members = sa.select(Membership.c.account_id).where(Membership.c.campaign_id == campaign_id)
-    part = sa.select(Account.c.name).where(Account.c.active, (Account.c.role == Role.LEAD) | Account.c.id.in_(members))
-    return set(connection.execute(part).scalars())
+    voted = sa.select(Vote.c.account_id).where(Vote.c.campaign_id == campaign_id, Vote.c.account_id.is_not(None))
+    active, lead = sa.select(Account.c.name).where(Account.c.active), Account.c.role == Role.LEAD
+    found = set(
+        connection.execute(active.where(Account.c.id.in_(members) | (lead & Account.c.id.in_(voted)))).scalars()
+    )
+    return found or set(connection.execute(active.where(lead)).scalars())
 
 
 def set_member(connection: sa.Connection, campaign_id: int, account_id: int, *, member: bool) -> None:

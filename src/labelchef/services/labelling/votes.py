@@ -94,10 +94,10 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
     stored = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
     class_id = class_of(campaign_table.classes_of(connection, row.id), label)
     if stored is not None:
-        if stored.retracted or (stored.key, stored.label) != (item, class_id):
-            used = (
-                "taking a vote back" if stored.retracted else "another label" if stored.key == item else "another item"
-            )
+        if stored.retracted or (stored.key, stored.label, stored.note) != (item, class_id, extras.get("note") or None):
+            used = "taking a vote back" if stored.retracted else "another item"
+            if stored.key == item and not stored.retracted:
+                used = "another label" if stored.label != class_id else "another note"
             why = (
                 f"this request_id was used for {used}, on item {stored.key!r}; nothing was stored. Use a new one a vote"
             )

@@ -132,7 +132,7 @@ def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = Ta
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
 
 
-@routes.get("/export/receipts", (409, "preparing", "there is no model yet"), _PARQUET, **_TABLE)
+@routes.get("/export/receipts", (409, "preparing", "there is no model yet"), _BUSY, _PARQUET, **_TABLE)
 def export_receipts(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Of every answered item what was predicted of it, and what came of it."""
     return _file(ws, campaign, "receipts", receipts.export_receipts, format, _TYPES[format])
@@ -140,6 +140,7 @@ def export_receipts(campaign: CampaignPath, _: Lead, ws: Store, format: Format =
 
 @routes.get(
     "/export/ledger",
+    _BUSY,
     (422, "sign", "the extra labelchef[sign] is not installed"),
     response_class=FileResponse,
     responses={200: {"description": "The file.", "content": {_TYPES[TableFormat.JSONL]: _TEXT}}},
