@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from labelchef.cli.main import app
 from labelchef.domain.canonical import canonical, digest
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
+from labelchef.domain.routing import Price, PriceList
 from labelchef.domain.settings import Settings
 from labelchef.ledger.links import check_links
 from labelchef.ledger.proof import SigningKey, chained, fingerprint, sealed
@@ -184,7 +185,7 @@ def test_a_chain_that_was_hashed_again_is_found_by_the_signature(told: Any, tmp_
     unsigned = rechained(lines, None, nothing)
     assert "not signed" in verdict(out, unsigned, public).why
     assert "anyone could have written it" in " ".join(verdict(out, unsigned).notes)
-    assert "link" in verdict(out, rechained(lines, other, rename)).why, (
+    assert "rows stored when round" in verdict(out, rechained(lines, other, rename)).why, (
         "a new key does not make the links of the database fit"
     )
 
@@ -338,6 +339,12 @@ def test_a_vote_changed_by_sql_after_its_round_closed_is_found(tmp_path: Path) -
         "UPDATE setting_change SET who = 'eve' WHERE id = 1",
         "DELETE FROM application WHERE decision_id = 1",
         "UPDATE round SET link = NULL WHERE number = 2",
+        "UPDATE round SET link = NULL WHERE number = 0",
+        "UPDATE class_name SET name = 'evil' WHERE position = 1",
+        "UPDATE item SET text = 'evil' WHERE id = 3",
+        "UPDATE item SET label = (label + 1) % 3 WHERE split = 'val' AND position = 0",
+        "UPDATE item SET key = 'evil' WHERE id = 3",
+        "UPDATE array_file SET sha256 = 'x' WHERE name = 'weak'",
     ],
 )
 def test_every_table_is_covered_by_a_link(told: Any, statement: str) -> None:
@@ -368,11 +375,9 @@ def test_a_link_made_again_without_the_key_is_found(tmp_path: Path) -> None:
                     sa.text("UPDATE round SET link = :link WHERE number = :number"),
                     {"link": json.dumps(link), "number": number},
                 )
-        made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
         assert row.slug == slug
-        found = verify_ledger(made.path)
-    assert not found.intact
-    assert "was not signed with the key" in found.why
+        with pytest.raises(StoreError, match="another key than the one that signed the first rounds"):
+            proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
 
 
 def test_rounds_closed_by_an_earlier_version_have_no_link_and_it_is_said(tmp_path: Path) -> None:
@@ -397,6 +402,65 @@ def test_rounds_closed_by_an_earlier_version_have_no_link_and_it_is_said(tmp_pat
         after = verify_ledger(second.path, second.public)
         assert after.intact, after
         assert "1 links" in " ".join(after.checked)
+
+
+def test_class_names_that_were_swapped_by_sql_are_found_by_export_verify_and_replay(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+        with ws.database.writing() as connection:
+            triggers = sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            for name in connection.execute(triggers).scalars().all():
+                connection.execute(sa.text(f"DROP TRIGGER {name}"))
+            for place, called in ((0, "x"), (1, CLASSES[0]), (0, CLASSES[1])):
+                changed = sa.text("UPDATE class_name SET name = :called WHERE position = :place")
+                connection.execute(changed, {"called": called, "place": place})
+        made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
+        assert (made.links.broken, made.links.ground) == (0, False)
+        assert "class names" in made.links.told
+        assert replay(ws, slug).altered == 0
+        for pseudonyms in (False, True):
+            again = proof.write_ledger(ws, slug, tmp_path / "l.jsonl", pseudonyms=pseudonyms)
+            found = verify_ledger(again.path, again.public)
+            assert not found.intact
+            assert "class names, items or arrays" in found.why
+
+
+def test_links_that_were_removed_are_not_called_unaltered(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug, home = make(ws, people=1), ["--home", str(tmp_path / "home")]
+        label_all(ws, slug, "ann", rounds=1)
+        with ws.database.writing() as connection:
+            connection.execute(sa.text("UPDATE round SET link = NULL"))
+            connection.execute(sa.text("DROP TRIGGER vote_no_update"))
+            connection.execute(sa.text("UPDATE vote SET person = 'eve' WHERE id = 2"))
+    run, out = CliRunner().invoke, tmp_path / "l.jsonl"
+    for given in (["export", slug, "--what", "ledger", "--out", str(out), *home], ["replay", slug, *home]):
+        done = run(app, given)
+        assert done.exit_code == 0, done.output
+        assert "no round has a link" in done.stderr
+    done = run(app, ["verify", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "not proven" in done.output
+    assert "no round has a link" in done.output
+    assert "nothing was altered" not in done.output
+
+
+def test_a_first_link_of_an_earlier_version_does_not_cover_the_items_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        with monkeypatch.context() as earlier:
+            earlier.setattr("labelchef.ledger.links.ground_of", lambda *_: None)
+            slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+        made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
+        assert (made.links.linked, made.links.broken, made.links.ground) == (2, None, None)
+        found = verify_ledger(made.path, made.public)
+        assert found.intact, found
+        for told in (made.links.told, found.unproven, replay(ws, slug).unproven):
+            assert told.startswith("not proven")
+            assert "class names, items or arrays" in told
 
 
 def test_votes_that_come_while_a_round_closes_are_in_the_next_link(postgres: Any, tmp_path: Path) -> None:
@@ -451,6 +515,53 @@ def test_a_key_that_cannot_be_read_stops_no_campaign(tmp_path: Path) -> None:
             proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
 
 
+def test_a_lost_key_is_not_replaced_silently_and_stops_no_campaign(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug, home, out = make(ws, people=1), ["--home", str(ws.home)], tmp_path / "l.jsonl"
+        old = signing_key(ws).public
+        (ws.home / KEY_FILE).unlink()
+        label_all(ws, slug, "ann", rounds=1)
+        assert not (ws.home / KEY_FILE).exists(), "the worker makes no new key"
+        with ws.database.reading() as connection:
+            assert check_links(connection, find(ws, slug).id).linked == 2
+        with pytest.raises(StoreError, match=r"missing.*labelchef key --new") as refused:
+            proof.write_ledger(ws, slug, out)
+        assert refused.value.code == "key"
+        (ws.home / KEY_FILE).write_text(base64.b64encode(bytes(32)).decode() + "\n")
+        with pytest.raises(StoreError, match="another key"):
+            proof.write_ledger(ws, slug, out)
+        run = CliRunner().invoke
+        shown = run(app, ["key", "--new", *home])
+        assert shown.exit_code == 0, shown.output
+        assert os.stat(ws.home / KEY_FILE).st_mode & 0o777 == 0o600
+        public = proof.write_ledger(ws, slug, out).public
+        assert public == shown.output.split()[0] != old
+        done = run(app, ["verify", str(out), "--key", public])
+        assert done.exit_code == 0, done.output
+        assert "signed with another key" in done.output
+        assert "ALTERED" not in done.output
+        assert "nothing was altered" not in done.output
+        done = run(app, ["verify", str(out), "--key", old])
+        assert done.exit_code == 1
+        assert "SIGNED WITH ANOTHER KEY" in done.output
+        assert "ALTERED" not in done.output
+
+
+def test_a_history_that_was_rolled_back_is_found_with_an_earlier_ledger(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug, run = make(ws, people=1), CliRunner().invoke
+        short = proof.write_ledger(ws, slug, tmp_path / "short.jsonl").path
+        label_all(ws, slug, "ann", rounds=1)
+        long = proof.write_ledger(ws, slug, tmp_path / "long.jsonl").path
+        cast_vote(ws, slug, "ann", tasks(ws, slug, "ann", 1)[0].item, "ham")
+        vote = proof.write_ledger(ws, slug, tmp_path / "vote.jsonl").path
+    assert verify_ledger(short).intact, "by itself nothing shows that rounds are missing"
+    for new, old, rc in ((long, short, 0), (vote, long, 0), (long, long, 0), (short, long, 1), (long, vote, 1)):
+        done = run(app, ["verify", str(new), "--since", str(old)])
+        assert done.exit_code == rc, done.output
+    assert isinstance(run(app, ["verify", str(long), "--since", str(tmp_path / "none")]).exception, InvalidInputError)
+
+
 def test_without_the_extra_it_is_named(told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ws, slug, path, _ = told
     monkeypatch.setitem(__import__("sys").modules, "cryptography", None)
@@ -502,3 +613,21 @@ def test_a_folder_of_labelchef_clean_has_such_a_ledger(tmp_path: Path) -> None:
         records[k] = ("decision", {**records[k][1], "label": ((records[k][1]["label"] or 0) + 1) % 3})
 
     assert not verdict(cleaned / "x.jsonl", rechained(lines, None, forge)).intact
+
+
+def test_a_folder_where_answers_have_prices_has_a_ledger_that_holds(tmp_path: Path) -> None:
+    """Decisions are beliefs there, and it is said."""
+    cleaned = tmp_path / "out"
+    prices = PriceList((Price("gpt", 0.02, "llm", error=0.3), Price("crowd", 0.1, "crowd", most=2)), 2.0, 5)
+    people = Answers(truth=[CLASSES[k] for k in truth_of(90)[:60]], prices=prices)
+    clean(small_data(), people, Settings(budget=None, batch_size=6), cleaned, report=False)
+    found = verify_ledger(cleaned / "ledger.jsonl")
+    assert found.intact, found
+    assert "answers have prices" in " ".join(found.notes)
+    assert "follow from the votes" not in " ".join(found.checked)
+
+    def unheard(records: list[tuple[str, Any]]) -> None:
+        item = next(body["item"] for kind, body in records if kind == "decision" and body["label"] is not None)
+        records[:] = [one for one in records if one[0] != "vote" or one[1]["item"] != item]
+
+    assert not verdict(cleaned / "x.jsonl", rechained(lines_of(cleaned / "ledger.jsonl"), None, unheard)).intact

@@ -173,16 +173,22 @@ def _export_ledger(ws: "Workspace", campaign: str, out: Path, *, pseudonyms: boo
 
     made = write_ledger(ws, campaign, out, pseudonyms=pseudonyms)
     console.print(f"ledger: {made.path.resolve()}\nsigned with {made.public}; check it with `labelchef verify`")
+    if made.links.told:
+        typer.echo(made.links.told, err=True)
     if made.links.broken is not None:
-        console.print(f"rows that were stored when round {made.links.broken} closed were changed in the database since")
         raise typer.Exit(DIFFERS)
 
 
 @takes(ws=workspace_options())
-def key(ws: "Workspace") -> None:
+def key(
+    ws: "Workspace",
+    new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that is lost.")] = False,
+) -> None:
     """Print the public key of the workspace, by which `labelchef verify` knows its ledgers, and its fingerprint."""
-    from labelchef.services.keys import told_key
+    from labelchef.services.keys import new_key, told_key
 
+    if new:
+        new_key(ws)
     public, fingerprint = told_key(ws)
     typer.echo(public)
     typer.echo(f"fingerprint {fingerprint}")
@@ -194,20 +200,23 @@ def verify(
         str | None, typer.Option(help="Public key that must have signed it, or a file that holds it.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Data set exported from the same campaign, to compare.")] = None,
+    since: Annotated[
+        Path | None, typer.Option(help="Earlier ledger of the same campaign, of which nothing may be missing.")
+    ] = None,
 ) -> None:
     """Check a ledger without its workspace: that nothing was altered, and that labels follow from votes. Exit code 1 if not."""
     from labelchef.services.verifying import verify_ledger
 
-    found = verify_ledger(file, key, data)
+    found = verify_ledger(file, key, data, since)
     for said in found.checked:
         console.print(f"✓ {said}")
     for said in found.notes:
         console.print(f"– {said}")
     if not found.intact:
         where = "" if found.line is None else f" at line {found.line}"
-        console.print(f"ALTERED{where}: {found.why}")
+        console.print(f"SIGNED WITH ANOTHER KEY: {found.why}" if found.other_key else f"ALTERED{where}: {found.why}")
         raise typer.Exit(DIFFERS)
-    console.print("nothing was altered")
+    console.print(f"the file was not altered; {found.unproven}" if found.unproven else "nothing was altered")
 
 
 @takes(ws=workspace_options())
@@ -257,6 +266,8 @@ def replay(campaign: Campaign, ws: "Workspace") -> None:
 
     outcome = trained.replay(ws, campaign, show)
     console.print(outcome.message)
+    if outcome.unproven:
+        typer.echo(outcome.unproven, err=True)
     if not outcome.agrees:
         raise typer.Exit(DIFFERS)
 

@@ -2,12 +2,14 @@
 decision and change by a lead since then, and over the round itself, is stored with the round.
 
     rows(kind)  = SHA-256 of the canonical bodies of all rows of the kind since the link before, each with a line feed, by id
-    link        = SHA-256 of canonical {previous, vote: rows(vote), decision: …, change: …, round: SHA-256 of the round's body}
+    link        = SHA-256 of canonical {previous, vote: rows(vote), decision: …, change: …, round: SHA-256 of the round's body,
+                  in the first link also ground: what the campaign is about (`proof.GroundDigest`)}
 
 The body of the round holds the settings at that time and the version of labelchef too. A link covers exactly the rows of its
 campaign with an inner id above that of the link before and up to its own (`upto`), of each kind. No row can appear among them
 later: whoever inserts a row holds the campaign's lock from before the id is given until the transaction ends, and so does the
 step that closes a round. Rounds that were closed by an earlier version have no link; the first link covers all rows before it.
+Whether an earlier version closed them or someone removed their links cannot be told, so it is said that they are not proven.
 
 Most rows are read before the closing transaction begins (`LinkMaker.read`); the rest, usually none, inside of it. Votes wait no
 longer than before. Where a key is there, the link is signed: whoever can write the database alone cannot make another one.
@@ -20,8 +22,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from labelchef.domain.settings import Settings
-from labelchef.ledger.proof import RowDigest, link_hash
-from labelchef.store import chain_table, round_table
+from labelchef.ledger.proof import GroundDigest, RowDigest, content_digest, link_hash, shown_content, unproven
+from labelchef.store import campaign_table, chain_table, round_table
 from labelchef.store.chain_table import Body
 from labelchef.store.rows import RoundRow
 
@@ -50,6 +52,8 @@ class LinkMaker:
 
     campaign_id: int
     previous: str = ""
+    ground: str | None = None
+    """Of the first link."""
     upto: dict[str, int] = field(default_factory=lambda: dict.fromkeys(chain_table.KINDS, 0))
     rows: dict[str, RowDigest] = field(default_factory=lambda: {kind: RowDigest() for kind in chain_table.KINDS})
 
@@ -57,7 +61,10 @@ class LinkMaker:
     def after_last(cls, connection: sa.Connection, campaign_id: int) -> "LinkMaker":
         """Behind the last link of a campaign, with all rows that are there."""
         links = [row.link for row in round_table.rounds_of(connection, campaign_id) if row.link is not None]
-        made = cls(campaign_id, links[-1]["sha256"], dict(links[-1]["upto"])) if links else cls(campaign_id)
+        if links:
+            made = cls(campaign_id, links[-1]["sha256"], upto=dict(links[-1]["upto"]))
+        else:
+            made = cls(campaign_id, ground=ground_of(connection, campaign_id))
         made.read(connection)
         return made
 
@@ -72,9 +79,23 @@ class LinkMaker:
         """The link of a round that is closed in this transaction, as it is stored."""
         self.read(connection)
         facts = {"settings": settings.as_dict(), "version": by.version}
-        made = link_hash(self.previous, self.rows, proven_round(chain_table.round_body(connection, row), facts))
+        made = link_hash(
+            self.previous, self.rows, proven_round(chain_table.round_body(connection, row), facts), self.ground
+        )
         signature = None if by.sign is None else by.sign(made)
-        return {"sha256": made, "previous": self.previous, "upto": self.upto, "signature": signature, **facts}
+        under = {} if self.ground is None else {"ground": self.ground}
+        return {"sha256": made, "previous": self.previous, "upto": self.upto, "signature": signature, **facts, **under}
+
+
+def ground_of(connection: sa.Connection, campaign_id: int) -> str:
+    """What a campaign is about, as it is stored now."""
+    arrays = campaign_table.arrays_of(connection, campaign_id).values()
+    facts = [{"name": a.name, "dtype": a.dtype, "shape": list(a.shape), "sha256": a.sha256} for a in arrays]
+    made = GroundDigest(campaign_table.classes_of(connection, campaign_id), facts)
+    for one in chain_table.items_streamed(connection, campaign_id):
+        content = content_digest(shown_content(one.text, one.image, one.fields))
+        made.add(one.split, one.position, one.key, one.label, content)
+    return made.hex()
 
 
 @dataclass(frozen=True)
@@ -84,14 +105,29 @@ class LinkState:
     linked: int
     """Rounds with a link."""
     unlinked: int
-    """Closed rounds without: an earlier version closed them."""
+    """Closed rounds without: an earlier version closed them, or links were removed."""
     broken: int | None
     """The first round whose link does not follow from the rows that are there; None if all do."""
+    ground: bool | None = None
+    """Whether classes, items and arrays are those of the first link; None where it does not cover them."""
+
+    @property
+    def told(self) -> str:
+        """What is wrong or not proven, in words; empty if nothing is."""
+        if self.ground is False:
+            return (
+                f"class names, items or arrays of the data are not those that were there when round {self.broken} closed: "
+                "they were changed in the database since"
+            )
+        if self.broken is not None:
+            return f"rows that were stored when round {self.broken} closed have been changed in the database since"
+        return unproven(self.linked, self.unlinked, ground=self.ground is not None)
 
 
 def check_links(connection: sa.Connection, campaign_id: int) -> LinkState:
     """Compute every link of a campaign again from the rows that are there."""
     linked = unlinked = 0
+    ground: bool | None = None
     previous, rows = "", _Rows(connection, campaign_id)
     for row in round_table.rounds_of(connection, campaign_id):
         if row.is_open:
@@ -99,16 +135,18 @@ def check_links(connection: sa.Connection, campaign_id: int) -> LinkState:
         if row.link is None:
             unlinked += 1
             if linked:
-                return LinkState(linked, unlinked, row.number)  # links once made do not end
+                return LinkState(linked, unlinked, row.number, ground)  # links once made do not end
             continue
-        body = proven_round(chain_table.round_body(connection, row), row.link)
-        if (
-            row.link["previous"] != previous
-            or link_hash(previous, rows.upto(row.link["upto"]), body) != row.link["sha256"]
-        ):
-            return LinkState(linked, unlinked, row.number)
+        body, told = proven_round(chain_table.round_body(connection, row), row.link), row.link.get("ground")
+        made = link_hash(previous, rows.upto(row.link["upto"]), body, told)
+        if row.link["previous"] != previous or made != row.link["sha256"]:
+            return LinkState(linked, unlinked, row.number, ground)
+        if not linked and told is not None:
+            ground = told == ground_of(connection, campaign_id)
+            if not ground:
+                return LinkState(linked, unlinked, row.number, ground)
         previous, linked = row.link["sha256"], linked + 1
-    return LinkState(linked, unlinked, None)
+    return LinkState(linked, unlinked, None, ground)
 
 
 class _Rows:

@@ -16,7 +16,7 @@ it is whole and consistent, but anyone can make another one.
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,12 @@ from labelchef.domain.errors import MissingExtraError
 
 FORMAT, VERSION = "labelchef ledger", 1
 RULE = "majority of the live votes on an attempt; unresolved if classes tie or 'ambiguous' has the most votes"
+ROUTED = (
+    "most probable class by all answers and the estimated errors of those who gave them; its probability is the support"
+)
+"""Rule of decisions where answers have prices: they follow from beliefs, which no ledger holds."""
+DERIVED = ("scores", "model", "map")
+"""Arrays of a campaign that are computed from the others, and written again with time."""
 ITEMS_A_LINE = 500
 KEY_PREFIX = "ed25519:"
 _LINE = {"body", "hash", "kind", "line", "previous"}
@@ -108,6 +114,24 @@ def sealed(lines: Iterable[bytes], at: float, key: SigningKey | None) -> Iterato
     yield canonical({**line, "hash": hashed, "signature": None if key is None else key.sign(hashed)}) + b"\n"
 
 
+class GroundDigest:
+    """What a campaign is about, as its first link covers it: SHA-256 over a line for the classes, one for the arrays given with
+    the data (name, type, shape, SHA-256), and one for each item: split, position, key, label given, digest of what people saw.
+    What labelchef computes itself (`DERIVED`) and how often an item was asked change with time, and are not covered."""
+
+    def __init__(self, classes: Iterable[str], arrays: Iterable[dict[str, Any]]) -> None:
+        given = sorted((one for one in arrays if one["name"] not in DERIVED), key=lambda one: str(one["name"]))
+        self._digest = hashlib.sha256(canonical(list(classes)) + b"\n" + canonical(given) + b"\n")
+
+    def add(self, split: str, position: int, key: str, label: int | None, content: str) -> None:
+        """One more item; splits in the order of `SplitName`, items by position."""
+        self._digest.update(canonical([split, position, key, label, content]) + b"\n")
+
+    def hex(self) -> str:
+        """As text."""
+        return self._digest.hexdigest()
+
+
 class RowDigest:
     """rows(kind) of the rows so far."""
 
@@ -125,14 +149,36 @@ class RowDigest:
         return self._digest.hexdigest()
 
 
-def link_hash(previous: str, rows: dict[str, RowDigest], body: dict[str, Any]) -> str:
-    """The link over these rows and this round."""
-    return digest({"previous": previous, **{kind: one.hex() for kind, one in rows.items()}, "round": digest(body)})
+def link_hash(previous: str, rows: dict[str, RowDigest], body: dict[str, Any], ground: str | None = None) -> str:
+    """The link over these rows and this round; the first one covers the ground too, if it was made so."""
+    under = {} if ground is None else {"ground": ground}
+    kinds = {kind: one.hex() for kind, one in rows.items()}
+    return digest({"previous": previous, **kinds, "round": digest(body), **under})
 
 
 def content_digest(content: dict[str, str]) -> str:
     """Of what people saw of a sample, by name; what is empty is left out."""
     return digest({name: text for name, text in content.items() if text})
+
+
+def shown_content(text: str | None, image: str | None, fields: Mapping[str, object] | None) -> dict[str, str]:
+    """What people see of an item, by name, as a data set has it."""
+    return {"text": text or "", "image": image or "", **{k: plain_field(v) for k, v in (fields or {}).items()}}
+
+
+def plain_field(value: object) -> str:
+    """A field of an item as text; numbers in one form, since a table may write 3 as 3.0.
+
+    >>> plain_field(3), plain_field("3.0"), plain_field("red"), plain_field(None)
+    ('3', '3', 'red', '')
+    """
+    if value is None:
+        return ""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return str(value)
+    return f"{number:.12g}" if np.isfinite(number) else str(value)
 
 
 def packed(weak: Float64s) -> str:
@@ -145,12 +191,38 @@ def unpacked(text: str, n_classes: int) -> Float64s:
     return np.frombuffer(base64.b64decode(text), dtype="<f8").reshape(-1, n_classes).astype(np.float64)
 
 
+def unproven(linked: int, unlinked: int, *, ground: bool) -> str:
+    """What links do not show, in words: there are so many closed rounds with one and without, and the first covers the ground
+    or not; empty if all is covered."""
+    if not linked:
+        return (
+            "not proven: nothing shows whether rows were changed before the export, since no round has a link (an earlier "
+            "version closed them, or links were removed)"
+        )
+    said = []
+    if unlinked:
+        said.append(
+            f"nothing shows whether rows of the first {unlinked} rounds were changed before round {unlinked} closed, since these "
+            "have no link (an earlier version closed them, or links were removed)"
+        )
+    if not ground:
+        said.append(
+            "nothing shows whether class names, items or arrays were changed, since the first link was made by an earlier "
+            "version, which did not cover them"
+        )
+    return f"not proven: {'; '.join(said)}" if said else ""
+
+
 class AlteredError(Exception):
     """A ledger that is not what was written: the first line that shows it, and why."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
         self.line, self.why = line, why
+
+
+class OtherKeyError(AlteredError):
+    """A ledger that is whole, but signed with another key than the one that was given."""
 
 
 @dataclass(frozen=True)
@@ -246,10 +318,11 @@ def check_seal(seal: Seal, key: str | None) -> str:
             "Files of a workspace are signed"
         )
     require_signing()
-    if key is not None and key != seal.key:
-        raise AlteredError(seal.line, f"it is signed with another key, {fingerprint_or_text(seal.key)}")
     if seal.signature is None or not signed_by(seal.key, seal.hash, seal.signature):
         raise AlteredError(seal.line, "the signature does not belong to these lines")
+    if key is not None and key != seal.key:
+        why = f"it is signed with another key, {fingerprint_or_text(seal.key)}, than the one given, {fingerprint(key)}"
+        raise OtherKeyError(seal.line, why)
     if key is None:
         return (
             f"the signature fits the key inside of the file, {fingerprint_or_text(seal.key)}. That proves that nothing "

@@ -2,11 +2,12 @@
 
     votes        each replaces the vote of this person on this attempt that it says it does
     decisions    by votes: the rule gives this label and this share for the votes that were there, at a time that is not
-                 before the decision before; the last one fits all votes. By a lead: as it is said
+                 before the decision before; the last one fits all votes. By a lead: as it is said. Where the rule of the header
+                 is a belief (answers have prices): only that there are answers, and that the support is a probability
     selections   `selection_hash` is that of the samples and suggestions of the round
     labels       `labels_hash` is that of weak labels, labels given with the data, and the decisions up to the round
-    links        each follows from the link before it and the lines since (`ledger.links`); not with pseudonyms, which change
-                 the lines
+    links        each follows from the link before it and the lines since (`ledger.links`), the first one also from classes,
+                 items and arrays; with pseudonyms, which change the lines of votes, only the latter is computed
 
 Votes and decisions between two rounds have no common order, so "the votes that were there" is the shortest beginning of the
 votes on the attempt, by their order, that gives the decision.
@@ -23,8 +24,21 @@ import numpy as np
 
 from labelchef.aggregation import MajorityVote
 from labelchef.domain.arrays import Bools, Float64s, Ints
+from labelchef.domain.canonical import digest
 from labelchef.domain.records import UNRESOLVED, Batch, Votes
-from labelchef.ledger.proof import FORMAT, VERSION, AlteredError, Line, RowDigest, link_hash, signed_by, unpacked
+from labelchef.ledger.proof import (
+    FORMAT,
+    ROUTED,
+    RULE,
+    VERSION,
+    AlteredError,
+    GroundDigest,
+    Line,
+    RowDigest,
+    link_hash,
+    signed_by,
+    unpacked,
+)
 from labelchef.ledger.protocol import labels_hash
 
 _ROW_KINDS = ("vote", "decision", "change")
@@ -40,6 +54,10 @@ class Recount:
     classes: tuple[str, ...] = ()
     campaign: str = ""
     pseudonyms: bool = False
+    routed: bool = False
+    """Whether decisions are beliefs, not majorities: then only that there are answers behind them can be checked."""
+    of_folder: bool = False
+    """Whether `labelchef clean` wrote it, not a workspace."""
     key: str | None = None
     """With which links may be signed."""
     given: dict[str, dict[str, int | None]] = field(default_factory=lambda: defaultdict(dict))
@@ -55,12 +73,21 @@ class Recount:
     _labels: Float64s | None = None
     _cleaned: Bools | None = None
     _votes: dict[_Attempt, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    _heard: set[str] = field(default_factory=set)
+    """Items for which anyone named a class."""
     _vote_ids: set[str] = field(default_factory=set)
     _decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
     _used: dict[_Attempt, int] = field(default_factory=dict)
     """Votes on an attempt that the last decision on it rests on."""
     _pending: set[str] = field(default_factory=set)
     """Decisions that no round has applied yet."""
+    links: list[str] = field(default_factory=list)
+    """The links, the first one first."""
+    bodies: set[str] = field(default_factory=set)
+    """Digests of all votes, decisions and changes."""
+    ground: bool = False
+    """Whether the first link covers classes, items and arrays."""
+    _ground: GroundDigest | None = None
     _link: str = ""
     _rows: dict[str, RowDigest] = field(default_factory=lambda: {kind: RowDigest() for kind in _ROW_KINDS})
     _number: int = -1
@@ -80,12 +107,13 @@ class Recount:
             raise AlteredError(line.number, f"it is not what lines of kind {line.kind!r} are ({error!r})") from None
         if line.kind in _ROW_KINDS:
             self._rows[line.kind].add(line.body)
+            self.bodies.add(digest(line.body))
 
     def finish(self) -> None:
         """Check what only the end shows: the last decisions fit all votes."""
         for item, made in self.final.items():
             at = (item, made["attempt"])
-            if made["kind"] == "votes" and self._counted(self._votes[at])[0] != made["label"]:
+            if made["kind"] == "votes" and not self.routed and self._counted(self._votes[at])[0] != made["label"]:
                 why = f"votes on item {item!r} behind its last decision, {made['public_id']!r}, give another label"
                 raise AlteredError(self._last_line[item], why)
 
@@ -99,10 +127,14 @@ class Recount:
         if body["format"] != FORMAT or body["format_version"] != VERSION:
             raise AlteredError(line.number, f"it is of format {body['format_version']!r}; this version reads {VERSION}")
         self.classes, self.campaign = tuple(body["classes"]), body["campaign"]["name"]
-        self.pseudonyms = bool(body["pseudonyms"])
+        if body["rule"] not in (RULE, ROUTED):
+            raise AlteredError(line.number, f"decisions by a rule that this version does not know, {body['rule']!r}")
+        self.routed = body["rule"] == ROUTED
+        self.pseudonyms, self.of_folder = bool(body["pseudonyms"]), body["campaign"]["id"] is None
 
     def _data(self, line: Line) -> None:
         self._arrays = {one["name"]: one for one in line.body}
+        self._ground = GroundDigest(self.classes, line.body)
 
     def _items(self, line: Line) -> None:
         body, split = line.body, line.body["split"]
@@ -110,7 +142,12 @@ class Recount:
             raise AlteredError(line.number, "items with parts of different length")
         if body["first"] != len(self.given[split]):
             raise AlteredError(line.number, "items are missing before it")
-        for key, content, label in zip(body["keys"], body["content"], body["labels"], strict=True):
+        if self._ground is None:
+            raise AlteredError(line.number, "the line of the arrays is not before it")
+        for position, (key, content, label) in enumerate(
+            zip(body["keys"], body["content"], body["labels"], strict=True), start=body["first"]
+        ):
+            self._ground.add(split, position, key, label, content)
             if split == _TRAIN:
                 self._place[key] = len(self._place)
             self.given[split][key], self.contents[split][key] = label, content
@@ -135,6 +172,8 @@ class Recount:
             raise AlteredError(line.number, why)
         self._vote_ids.add(body["public_id"])
         ballots.append(body)
+        if body["label"] is not None:
+            self._heard.add(body["item"])
         self._last_line[body["item"]] = line.number
 
     def _decision(self, line: Line) -> None:
@@ -160,6 +199,13 @@ class Recount:
     def _prefix(self, line: Line, at: _Attempt) -> int:
         """How many votes on the attempt the decision rests on."""
         body, ballots = line.body, self._votes[at]
+        if self.routed:
+            answered = at[0] in self._heard
+            if not 0.0 <= body["support"] < 1.0 or (body["label"] is not None) != answered:
+                told = "answers" if answered else "no answers"
+                why = f"there are {told} on item {at[0]!r}, and the decision {body['public_id']!r} says otherwise"
+                raise AlteredError(line.number, why)
+            return len(ballots)
         for count in range(self._used.get(at, 0), len(ballots) + 1):
             label, support = self._counted(ballots[:count])
             if label == body["label"] and abs(support - body["support"]) < 1e-9:
@@ -193,6 +239,7 @@ class Recount:
         if body["kind"] == "batch" and body["selection_hash"] is not None:
             self._check_selection(line)
         if body["state"] == "closed":
+            self.counts["closed"] += 1
             self._close(line)
         self._check_link(line)
 
@@ -260,18 +307,26 @@ class Recount:
             raise AlteredError(
                 line.number, f"the link of round {self._number} does not follow that of the round before"
             )
-        if not self.pseudonyms and link_hash(self._link, self._rows, bare) != link["sha256"]:
+        told = link.get("ground")
+        if told is not None and not self._link:
+            if self._ground is None or self._ground.hex() != told:
+                why = (
+                    f"class names, items or arrays are not those that were there when round {self._number} closed: the "
+                    "database was changed since"
+                )
+                raise AlteredError(line.number, why)
+            self.ground = True
+        if not self.pseudonyms and link_hash(self._link, self._rows, bare, told) != link["sha256"]:
             why = (
                 f"the rows stored when round {self._number} closed are not those above: the database was changed since"
             )
             raise AlteredError(line.number, why)
         self._link, self._rows = link["sha256"], {kind: RowDigest() for kind in _ROW_KINDS}
         self.counts["linked"] += 1
+        self.links.append(self._link)
         if link["signature"] is not None and self.key is not None:
-            if not signed_by(self.key, link["sha256"], link["signature"]):
-                why = f"the link of round {self._number} was not signed with the key of this file"
-                raise AlteredError(line.number, why)
-            self.counts["signed links"] += 1
+            mine = signed_by(self.key, link["sha256"], link["signature"])
+            self.counts["signed links" if mine else "foreign links"] += 1
 
 
 def _npy_digest(array: "np.ndarray[Any, Any]") -> str:

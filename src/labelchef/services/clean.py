@@ -172,7 +172,7 @@ def clean(
         files = _write(folder, session, model, outcome, items, data.clean, ending)
         files.append(folder / PROOF)
         with whole_file(files[-1]) as stream:
-            stream.write(folder_ledger(data, session, settings, title))
+            stream.write(folder_ledger(data, session, settings, title, routed=answers.prices is not None))
         if facts:
             files.append(tables.write_table(flat_frame(facts), folder / SOURCES))
         spending = annotator.facts if isinstance(annotator, Router) else ()

@@ -18,15 +18,15 @@ from labelchef.domain.campaigns import SUGGESTION, SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import whole_file
 from labelchef.ledger.links import LinkState, check_links, proven_round
-from labelchef.ledger.proof import SigningKey, chained, sealed
+from labelchef.ledger.proof import SigningKey, chained, sealed, shown_content
 from labelchef.services.keys import signing_key
-from labelchef.services.ledger_lines import header, item_lines, plain_field
+from labelchef.services.ledger_lines import header, item_lines
 from labelchef.services.people.access import find, looking
 from labelchef.services.shared import writing_to
 from labelchef.services.workspace import Workspace, require_folder
 from labelchef.store import campaign_table, chain_table, round_table
 from labelchef.store.arrays import read_array
-from labelchef.store.rows import CampaignRow, ItemRow
+from labelchef.store.rows import CampaignRow
 
 _NOBODY = (SUGGESTION, "votes", "worker", "undo")
 """Names in the ledger that are not those of people."""
@@ -80,7 +80,7 @@ def _records(ws: Workspace, connection: Connection, row: CampaignRow, *, pseudon
         yield from item_lines(
             split.value,
             [one.key for one in items],
-            [_shown(one) for one in items],
+            [shown_content(one.text, one.image, one.fields) for one in items],
             [one.label for one in items],
             weak if split is SplitName.TRAIN else None,
         )
@@ -102,7 +102,7 @@ def _records(ws: Workspace, connection: Connection, row: CampaignRow, *, pseudon
         yield from until(None if covering is None or one.number > linked[-1] else covering["upto"])
         body = chain_table.round_body(connection, one)
         if one.link is not None:
-            shown = {name: one.link[name] for name in ("sha256", "previous", "signature")}
+            shown = {name: one.link[name] for name in ("sha256", "previous", "signature", "ground") if name in one.link}
             body = {**proven_round(body, one.link), "link": shown}
         yield "round", body
     yield from until(None)
@@ -110,12 +110,6 @@ def _records(ws: Workspace, connection: Connection, row: CampaignRow, *, pseudon
 
 def _facts(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items() if name != "path"}
-
-
-def _shown(item: ItemRow) -> dict[str, str]:
-    """What people see of an item, by name, as a data set has it."""
-    found = {"text": item.text or "", "image": item.image or ""}
-    return {**found, **{name: plain_field(value) for name, value in (item.fields or {}).items()}}
 
 
 def _pseudonym_of(key: SigningKey) -> Callable[[str], str]:

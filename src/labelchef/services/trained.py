@@ -213,6 +213,8 @@ class ReplayOutcome:
     rounds: tuple[rebuild.ReplayedRound, ...]
     altered: int | None = None
     """The first round whose link does not follow from the rows in the database (`ledger.links`); None if all do."""
+    unproven: str = ""
+    """What links do not show, in words; empty if they cover all."""
 
 
 def replay(
@@ -239,7 +241,6 @@ def replay(
     with ws.reading() as connection:
         links = check_links(connection, row.id)
     if links.broken is not None:
-        message += (
-            f"; and rows that were stored when round {links.broken} closed have been changed in the database since"
-        )
-    return ReplayOutcome(not wrong and links.broken is None, message, tuple(compared), links.broken)
+        message += f"; and {links.told}"
+    warning = links.told if links.broken is None else ""
+    return ReplayOutcome(not wrong and links.broken is None, message, tuple(compared), links.broken, warning)

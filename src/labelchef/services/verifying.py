@@ -10,9 +10,19 @@ from labelchef.campaign.dataset import FIELD, OWN, VOTE, LabelOrigin
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.formats import read_table
-from labelchef.ledger.proof import KEY_PREFIX, AlteredError, Seal, check_seal, content_digest, is_ledger, read_chain
+from labelchef.ledger.proof import (
+    KEY_PREFIX,
+    AlteredError,
+    OtherKeyError,
+    Seal,
+    check_seal,
+    content_digest,
+    is_ledger,
+    plain_field,
+    read_chain,
+    unproven,
+)
 from labelchef.ledger.recount import Recount
-from labelchef.services.ledger_lines import plain_field
 from labelchef.services.shared import moment
 
 _SPLITS = {"train": SplitName.TRAIN, "trusted": SplitName.VALIDATION, "test": SplitName.TEST}
@@ -32,23 +42,21 @@ class Verdict:
     """What was checked and holds, a sentence each."""
     notes: tuple[str, ...]
     """What could not be checked, a sentence each."""
+    unproven: str = ""
+    """"not proven: …": what the links do not show, in words; empty where they show that nothing was altered."""
+    other_key: bool = False
+    """Whether it is whole, but not signed with the key that was given."""
 
 
-def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) -> Verdict:
+def verify_ledger(path: Path, key: str | None = None, data: Path | None = None, since: Path | None = None) -> Verdict:
     """Check a ledger that `write_ledger` wrote, and a data set that was exported from the same campaign.
 
-    `key` is the public key that must have signed it, as `labelchef key` prints it, or a file that holds it.
+    `key` is the public key that must have signed it, as `labelchef key` prints it, or a file that holds it. `since` is an earlier
+    ledger of the campaign, of which nothing may be missing.
     """
     wanted = None if key is None else _public_key(key)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read: {error.strerror or error}; check the path", code="file"
-        ) from None
-    if not is_ledger(content):
-        why = f"{path} is no ledger; expected a file that `labelchef export CAMPAIGN --what ledger` wrote"
-        raise InvalidInputError(why, code="ledger")
+    content = _read(path)
+    before = None if since is None else _earlier(since)
     checked, notes = list[str](), list[str]()
     try:
         lines, seal = read_chain(content)
@@ -60,11 +68,57 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None) 
             state.add(line)
         state.finish()
         _tell(state, checked, notes)
+        if before is not None and since is not None:
+            checked.append(_check_since(state, before, since))
         if data is not None:
             checked.append(_check_data(state, data))
     except AlteredError as error:
-        return Verdict(False, error.line or None, error.why, tuple(checked), tuple(notes))
-    return Verdict(True, None, "", tuple(checked), tuple(notes))
+        other = isinstance(error, OtherKeyError)
+        return Verdict(False, error.line or None, error.why, tuple(checked), tuple(notes), other_key=other)
+    return Verdict(True, None, "", tuple(checked), tuple(notes), _unproven(state))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path} cannot be read: {error.strerror or error}; check the path", code="file"
+        ) from None
+    if not is_ledger(content):
+        why = f"{path} is no ledger; expected a file that `labelchef export CAMPAIGN --what ledger` wrote"
+        raise InvalidInputError(why, code="ledger")
+    return content
+
+
+def _earlier(path: Path) -> Recount:
+    """What an earlier ledger leads to; it must be whole itself."""
+    state = Recount()
+    try:
+        for line in read_chain(_read(path))[0]:
+            state.add(line)
+    except AlteredError as error:
+        why = (
+            f"--since: {path} was altered itself, {error}; expected an earlier ledger of the campaign as it was written"
+        )
+        raise InvalidInputError(why, code="since") from None
+    if not state.links:
+        raise InvalidInputError(f"--since: {path} has no links, so nothing can be compared with it", code="since")
+    return state
+
+
+def _check_since(state: Recount, before: Recount, path: Path) -> str:
+    """Compare with an earlier ledger of the campaign; what was compared, in words."""
+    for number, link in enumerate(before.links):
+        if state.links[number : number + 1] != [link]:
+            why = f"{path.name} has {len(before.links)} links, and from number {number + 1} they are missing here or others"
+            raise AlteredError(0, f"{why}: rounds were taken back or written anew since")
+    told = f"{len(before.links)} links of {path.name} are the first ones here: no round was taken back since"
+    if state.pseudonyms != before.pseudonyms:
+        return f"{told}. Rows behind the last link cannot be compared: only one of the files has pseudonyms"
+    if missing := len(before.bodies - state.bodies):
+        raise AlteredError(0, f"{missing} votes, decisions or changes of {path.name} are missing here, or were changed")
+    return f"{told}; all its votes, decisions and changes are here"
 
 
 def _when(seal: Seal) -> str:
@@ -77,12 +131,21 @@ def _when(seal: Seal) -> str:
 def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
     n = state.counts
     checked.append(f"{n['vote']} votes follow each other, changes and retractions included")
-    checked.append(f"{n['decision']} decisions: those by votes follow from the votes, the others name who decided")
+    if state.routed:
+        checked.append(f"{n['decision']} decisions: each is on an item that has answers, with a probability")
+        notes.append(
+            "decisions are the most probable class by all answers, since answers have prices: that they follow from the answers "
+            "and the errors of those who gave them cannot be computed from a ledger"
+        )
+    else:
+        checked.append(f"{n['decision']} decisions: those by votes follow from the votes, the others name who decided")
     hashes = f"{n['selections']} selections and {n['labels']} tables of labels have the hashes that were stored"
     checked.append(f"{n['round']} rounds: {hashes}")
     if state.linked and not state.pseudonyms:
         signed = f"{n['signed links']} of them are signed"
         checked.append(f"{state.linked} links: no row was changed in the database after its round closed; {signed}")
+    if state.ground:
+        checked.append("class names, items and arrays are those that were there when the first round closed")
     if state.linked and state.pseudonyms:
         notes.append(
             "names are pseudonyms, so the links to the database cannot be computed again; whoever exported the file could"
@@ -91,6 +154,27 @@ def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
         notes.append(
             f"{unlinked} of the rounds have no link: still open, not from a database, or closed by an earlier version"
         )
+
+
+def _unproven(state: Recount) -> str:
+    """What the links of a file do not show."""
+    if not state.linked and state.of_folder:
+        return (
+            "not proven: that nothing was changed before the file was written, since a folder has neither links nor key"
+        )
+    if state.linked and state.pseudonyms:
+        return "not proven: that nothing was changed in the database before the export, since pseudonyms hide the links"
+    if foreign := state.counts["foreign links"]:
+        return (
+            f"not proven: {foreign} of {state.linked} links are signed with another key than the file. `labelchef key --new` has "
+            "replaced the key, or somebody without the key has changed the database; an export from before shows which (--since)"
+        )
+    if unsigned := state.linked - state.counts["signed links"] if state.key is not None else 0:
+        return (
+            f"not proven: {unsigned} of {state.linked} links have no signature (the key or labelchef[sign] was missing when the "
+            "round closed), so that whoever can write the database could have made them again"
+        )
+    return unproven(state.linked, state.counts["closed"] - state.linked, ground=state.ground)
 
 
 def _public_key(given: str) -> str:

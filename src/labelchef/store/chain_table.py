@@ -5,16 +5,30 @@ the same bytes in every database. Rows of one campaign become visible in the ord
 campaign's lock until the transaction ends. So "all rows up to this id" names the same rows whenever it is asked.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from labelchef.domain.campaigns import SplitName
 from labelchef.store.rows import RoundRow
 from labelchef.store.tables import Application, Decision, Item, Round, Selection, SettingChange, Vote
 
 Body = dict[str, Any]
 _AT_ONCE = 5000
+
+
+class GroundItem(NamedTuple):
+    """An item as it was given."""
+
+    split: str
+    position: int
+    key: str
+    text: str | None
+    image: str | None
+    fields: Mapping[str, object] | None
+    label: int | None
+
 
 _old_vote, _old_decision = Vote.alias(), Decision.alias()
 _VOTES = (
@@ -51,6 +65,18 @@ def rows_after(connection: sa.Connection, campaign_id: int, kind: str, after: in
             body = {name: value for name, value in row.items() if name != "id"}
             yield int(row["id"]), {name: getattr(value, "value", value) for name, value in body.items()}
         after = int(rows[-1]["id"])
+
+
+def items_streamed(connection: sa.Connection, campaign_id: int) -> Iterator[GroundItem]:
+    """Every item of a campaign, splits in their order and each by position, a part of them in memory at a time."""
+    columns = Item.c["position", "key", "text", "image", "fields", "label"]
+    for split in SplitName:
+        found = sa.select(*columns).where(Item.c.campaign_id == campaign_id, Item.c.split == split)
+        part, after = found.order_by(Item.c.position).limit(_AT_ONCE), -1
+        while rows := connection.execute(part.where(Item.c.position > after)).all():
+            for row in rows:
+                yield GroundItem(split.value, *row)
+            after = rows[-1].position
 
 
 def round_body(connection: sa.Connection, row: RoundRow) -> Body:

@@ -1,8 +1,8 @@
 """Rounds (the first model, batches of items, corrections) and selections: the items that rounds hand out."""
 
 import time
-from collections.abc import Sequence
-from typing import Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -24,6 +24,14 @@ from labelchef.store.rows import (
     values_of,
 )
 from labelchef.store.tables import Item, Round, Selection
+
+
+def links_of_all(connection: sa.Connection) -> Iterator[Mapping[str, Any]]:
+    """The links of all campaigns, those made first before the others."""
+    found = sa.select(Round.c.link).where(Round.c.link.is_not(None)).order_by(Round.c.id)
+    for link in connection.execute(found).scalars():
+        if link is not None:
+            yield link
 
 
 def rounds_of(connection: sa.Connection, campaign_id: int) -> list[RoundRow]:
