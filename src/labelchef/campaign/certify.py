@@ -88,7 +88,7 @@ def upper_mean(wrong: Float64s, audits: Float64s, alpha: Float64s) -> Float64s:
     """U_α(V, k): the largest mean that V among k audited samples leave possible; arrays of one shape.
 
     >>> upper_mean(np.array([0.0, 5.0]), np.array([0.0, 50.0]), np.array([0.05, 0.05])).round(3).tolist()
-    [1.0, 0.248]
+    [1.0, 0.252]
     """
     low, high = wrong / np.maximum(audits, 1.0), np.ones_like(wrong)
     gain = _LOG_PRIOR - wrong[..., None] * _LAMBDAS

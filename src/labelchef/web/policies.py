@@ -118,12 +118,24 @@ def _check_csrf(request: Request, who: Who | None) -> None:
     if who is not None and who.csrf is None:
         return
     sent = request.headers
-    elsewhere = "origin" in sent and urlsplit(sent["origin"]).netloc.lower() != sent.get("host", "").lower()
+    elsewhere = "origin" in sent and _host_of(sent["origin"]) != sent.get("host", "").lower()
     if elsewhere or sent.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise WebError(403, "this request comes from a page of another site", code="csrf")
     if who is not None and not secrets.compare_digest(sent.get(CSRF_HEADER, "").encode(), str(who.csrf).encode()):
         told = f"the header {CSRF_HEADER} is missing or old; load the page again (programs use API tokens)"
         raise WebError(403, told, code="csrf")
+
+
+def _host_of(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it is no address.
+
+    >>> _host_of("https://Label.Example:8000"), _host_of("http://["), _host_of("null")
+    ('label.example:8000', None, '')
+    """
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def csrf_token(session: str) -> str:
