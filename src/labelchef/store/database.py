@@ -220,10 +220,14 @@ class AdvisoryLock:
         try:
             connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             connection.detach()  # closed for good afterwards, not given back to the pool with the lock on it
+            driver = connection.connection.dbapi_connection
             try:
                 got = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_WORKER))).scalar_one()
             except BaseException:
-                connection.close()
+                with contextlib.suppress(Exception):
+                    connection.close()
+                with contextlib.suppress(Exception):  # a connection that broke keeps its socket otherwise
+                    driver.close()  # type: ignore[union-attr]
                 raise
         except (*_LOST, self._database.driver_error) as error:
             place = self._database.engine.url.render_as_string(hide_password=True)
@@ -232,7 +236,7 @@ class AdvisoryLock:
                 code="database_down",
             ) from error
         if got:
-            self._connection, self._driver = connection, connection.connection.dbapi_connection
+            self._connection, self._driver = connection, driver
         else:
             connection.close()
         return bool(got)
