@@ -521,14 +521,18 @@ def fuzz(
         found.known = {(int(status), code) for status, names in codes.items() for code in names}
         address = stack.enter_context(_serving(world)) if sockets > 0 else None
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))  # what was sent until then is told
+        told = 0
         for k in range(cases):
             route = routes[k % len(routes)]
             if address is not None and found.rng.random() < sockets:
                 found.outside(address, route)
             else:
                 found.inside(client, route)
+            for one in found.wrong[told:]:
+                tell(f"case {k + 1}: {one}")
+            told = len(found.wrong)
             if k % 500 == 499:
-                tell(f"{k + 1} cases, {len(found.wrong)} wrong")
+                tell(f"{k + 1} cases, {told} wrong")
         if address is not None:
             with socket.create_connection(address, timeout=60) as last:
                 last.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
