@@ -51,7 +51,7 @@ def test_a_vote_is_saved_and_the_next_item_comes_with_it(as_person: Sign, campai
     answer = vote(ann, campaign, first["item"], first["suggestion"], seconds=1.5, note="sure", request_id="12345678")
     assert answer["vote"] == {**answer["vote"], "item": first["item"], "repeated": False, "changed": False}
     assert answer["next"]["tasks"][0]["item"] == second["item"]
-    again = vote(ann, campaign, first["item"], first["suggestion"], request_id="12345678")
+    again = vote(ann, campaign, first["item"], first["suggestion"], note="sure", request_id="12345678")
     assert again["vote"]["repeated"]
     assert again["vote"]["id"] == answer["vote"]["id"]
     assert vote(ann, campaign, first["item"], "dog")["vote"]["changed"]
