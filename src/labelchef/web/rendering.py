@@ -17,9 +17,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from labelchef.web.policies import Who
+from labelchef.web.texts import LANGUAGES, language_of, texts_for
 
 _METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
-_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,11 @@ def environment() -> Environment:
 def render(request: Request, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
     """A page for the person who asks."""
     who: Who | None = getattr(request.state, "who", None)
+    language = language_of(request)
     shown = {
+        "_": texts_for(language),
+        "language": language,
+        "languages": LANGUAGES,
         "me": None if who is None else who.account,
         "csrf": (who and who.csrf) or "",
         "team": request.app.state.options.team,
