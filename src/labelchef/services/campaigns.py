@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
 from labelchef.campaign.data import CampaignData, find_files, read_files
+from labelchef.campaign.hearing import check_names
 from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.start import check, with_strengths
 from labelchef.campaign.steps import Rules
@@ -28,12 +29,13 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services.people.access import changing, find, looking, takes_part
 from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
+from labelchef.services.trained import source_names
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
@@ -197,13 +199,16 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
     """Change budget, batch size, target, work ahead or blind share; it counts from the next selection on.
 
     Another number of people counts at once, for the open batch too. A finished campaign goes on if the change
-    leaves something to do.
+    leaves something to do. Other muted sources hold from the next model on: the one after the open batch, or, if no batch is
+    out, one that is made at once.
     """
     with changing(ws, campaign) as (connection, row):
         before = row.settings
         after = before.changed(**changes)
         Rules.of(after)  # a rule that cannot be read is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
+        if "muted" in changes:
+            _check_muted(ws, connection, row, after)
         old = {name: getattr(before, name) for name in changes}
         different = {name: value for name, value in changes.items() if old[name] != value}
         if not different:
@@ -215,6 +220,15 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
         campaign_table.note_change(connection, row.id, by, noted)
         campaign_table.update_campaign(connection, row.id, **moved)
         return after
+
+
+def _check_muted(ws: Workspace, connection: Connection, row: CampaignRow, after: Settings) -> None:
+    """Refuse to mute what is no source, or where nothing is learned about sources."""
+    if after.muted and after.trusted != TRAIN:
+        why = "muted: nothing is learned about sources where trusted samples only steer, so none can be muted"
+        raise InvalidInputError(why, code="muted")
+    version = campaign_table.votes_version(connection, row.id)
+    check_names(after.muted, source_names(connection, require_folder(ws, row), row.id, version))
 
 
 def pause(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
