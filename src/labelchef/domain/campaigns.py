@@ -189,6 +189,19 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class Highlight:
+    """A place in the text of an item on which the vote of a rule rests."""
+
+    start: int
+    """In UTF-16 units, as JavaScript counts."""
+    end: int
+    source: str
+    """The name of the rule."""
+    label: str
+    """The class it votes for."""
+
+
+@dataclass(frozen=True)
 class Task:
     """An item handed to a person, with what helps to label it. No one else's vote is in it.
 
@@ -212,6 +225,8 @@ class Task:
     neighbours: tuple[Neighbour, ...]
     leased_until: datetime | None
     own_vote: "OwnVote | None" = None
+    highlights: tuple[Highlight, ...] = ()
+    """Words of the text that rules matched, by their beginning; empty if blind."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
@@ -58,10 +59,12 @@ def create_campaign(
     by: str,
     *,
     encoder: bytes | None = None,
+    more: Mapping[str, NDArray[Any]] | None = None,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
-    `encoder` is what made the features, as a file holds it; it goes with the final model.
+    `encoder` is what made the features, as a file holds it; it goes with the final model. `more` are further arrays to keep, by
+    name: rules (`campaign_rules`).
     """
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
         why = f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters"
@@ -78,7 +81,7 @@ def create_campaign(
         with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
             unfinished.mkdir(mode=PRIVATE_FOLDER)
             with locked_folder(unfinished):
-                arrays = _store(data, unfinished, encoder)
+                arrays = _store(data, unfinished, encoder, more or {})
                 unfinished.rename(folder)
             sync_folder(folder.parent)
         with ws.writing() as connection:
@@ -103,9 +106,11 @@ def create_campaign(
     return made
 
 
-def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[ArrayFacts]:
+def _store(
+    data: CampaignData, folder: Path, encoder: bytes | None, more: Mapping[str, NDArray[Any]]
+) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
-    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
+    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
     if encoder is not None:
         arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.test is not None:
