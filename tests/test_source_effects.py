@@ -59,7 +59,6 @@ def test_the_effect_of_an_edit_is_the_campaign_that_is_made_with_it(tmp_path: Pa
         found = computed(ws, name, Proposal((), EDITED))
         assert found.effect is not None, found.problem
         np.testing.assert_allclose(found.effect.parameters, wanted.parameters, atol=1e-4 * np.abs(before).max())
-        assert found.effect.gains["validation"]["loss"].after < found.effect.gains["validation"]["loss"].before
         assert found.effect.believed > 0
         assert len(found.shown) == min(20, found.effect.believed)
         assert not found.stale
@@ -106,7 +105,7 @@ def test_edits_survive_restart_replay_and_verification(tmp_path: Path) -> None:
         assert verify_ledger(path).intact
         text = path.read_text()
         assert "votes-1_indices" in text
-        with ws.database.engine.begin() as connection:
+        with ws.writing() as connection:
             connection.exec_driver_sql("UPDATE array_file SET sha256 = 'f' || substr(sha256, 2) WHERE name = 'rules-1'")
         assert not trained.replay(ws, name).agrees, "the digest in the database is not the one of the change"
 

@@ -276,6 +276,8 @@ class RulesNow:
     columns: tuple[str, ...]
     texts: tuple[str, ...]
     classes: tuple[str, ...]
+    muted: tuple[str, ...]
+    """The setting as it is now."""
 
 
 def rules_now(ws: Workspace, campaign: str) -> RulesNow:
@@ -284,9 +286,8 @@ def rules_now(ws: Workspace, campaign: str) -> RulesNow:
     kept, version = kept_rules(ws, row)
     columns = tuple(campaign_rules.columns_of(ws, row, kept))
     values = tuple(rule_values(one) for one in kept.rules)
-    return RulesNow(
-        values, version, columns, tuple(one for one in kept.texts if one in columns), _classes(ws, campaign)
-    )
+    texts = tuple(one for one in kept.texts if one in columns)
+    return RulesNow(values, version, columns, texts, _classes(ws, campaign), row.settings.muted)
 
 
 _boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], threading.Lock]] = {}

@@ -1,8 +1,9 @@
 // An item on the screen: text, image, table row, or any mix.
 import { el } from "./dom.js";
+import { legend, marked } from "./highlight.js";
 
 /** Fill `box` with the content of an item. */
-export function showItem(box, { item, content }) {
+export function showItem(box, { item, content, highlights = [], classes = [] }) {
   const parts = [];
   const fields = Object.entries(content.fields);
   if (content.image) {
@@ -15,7 +16,7 @@ export function showItem(box, { item, content }) {
     picture.addEventListener("error", () => picture.replaceWith(el("p", { class: "soft" }, "The image of this item cannot be shown.")));
     parts.push(picture);
   }
-  if (content.text) parts.push(el("p", { class: content.text.length > 600 ? "text long" : "text", dir: "auto" }, content.text));
+  if (content.text) parts.push(el("p", { class: content.text.length > 600 ? "text long" : "text", dir: "auto" }, ...marked(content.text, highlights, classes)), ...[legend(highlights, classes)].filter(Boolean));
   if (fields.length) {
     const rows = fields.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { dir: "auto" }, value === null ? "–" : String(value))));
     parts.push(el("table", { class: "columns" }, el("tbody", {}, ...rows)));

@@ -23,6 +23,19 @@ function marked({ text, span, item, truth }) {
 
 const accuracy = (one) => (one.n_trusted ? `${percent(one.n_right / one.n_trusted)} (${one.n_right} of ${one.n_trusted})` : "no trusted row");
 
+/** What is known of a rule that is typed, as nodes: figures and examples. */
+export function factsOf(one, all) {
+  const sure = one.n_trusted ? ` 95 % interval ${percent(one.low)} to ${percent(one.high)}${one.chance === null ? "" : `; the same votes by chance: ${percent(one.chance)}`}.` : "";
+  const facts = [
+    ["Votes on", `${number(one.n_votes)} of ${number(one.n_rows)} rows (${percent(one.n_votes / Math.max(1, one.n_rows))})`],
+    ["Differs from other rules on", number(one.n_conflicts)], ["Right on trusted rows", accuracy(one) + (sure ? `.${sure}` : "")],
+    ["All rules together vote on", `${percent(all.n_covered / Math.max(1, all.n_rows))} of the rows`],
+  ];
+  const list = (title, rows) => (rows.length ? el("div", {}, el("h3", {}, title), el("ul", { class: "near" }, ...rows.map(marked))) : null);
+  return [el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    el("div", { class: "examples-of" }, ...[list("Rows it votes on", one.examples), list("Trusted rows it is wrong on", one.mistakes)].filter(Boolean))];
+}
+
 /** The part of the page that makes rules; `follow` shows the intake after rules were kept. */
 export function startRules({ path, intake, follow }) {
   const box = $("#rules"), form = $("#rule"), told = $("#rule-told"), live = $("#rule-live");
@@ -85,15 +98,7 @@ export function startRules({ path, intake, follow }) {
 
   function show(one, all) {
     if (one.problem) { told.textContent = one.problem; told.className = "told bad"; live.replaceChildren(); return; }
-    const sure = one.n_trusted ? ` 95 % interval ${percent(one.low)} to ${percent(one.high)}${one.chance === null ? "" : `; the same votes by chance: ${percent(one.chance)}`}.` : "";
-    const facts = [
-      ["Votes on", `${number(one.n_votes)} of ${number(one.n_rows)} rows (${percent(one.n_votes / Math.max(1, one.n_rows))})`],
-      ["Differs from other rules on", number(one.n_conflicts)], ["Right on trusted rows", accuracy(one) + (sure ? `.${sure}` : "")],
-      ["All rules together vote on", `${percent(all.n_covered / Math.max(1, all.n_rows))} of the rows`],
-    ];
-    const list = (title, rows) => (rows.length ? el("div", {}, el("h3", {}, title), el("ul", { class: "near" }, ...rows.map(marked))) : null);
-    live.replaceChildren(el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-      el("div", { class: "examples-of" }, ...[list("Rows it votes on", one.examples), list("Trusted rows it is wrong on", one.mistakes)].filter(Boolean)));
+    live.replaceChildren(...factsOf(one, all));
   }
 
   async function keep(rules) {
