@@ -132,6 +132,14 @@ def begin(ws: Workspace, campaign: str, proposal: Proposal, *, patience: float =
     return _told(ws, row, job)
 
 
+def computed(ws: Workspace, campaign: str, proposal: Proposal) -> SourceEffect:
+    """The effect, once it is computed; refused with the reason where it cannot be."""
+    found = begin(ws, campaign, proposal, patience=MOST_SECONDS)
+    if found.effect is None:
+        raise ConflictError(f"the effect could not be computed: {found.problem or found.state}", code="effect")
+    return found.effect
+
+
 def look(ws: Workspace, campaign: str) -> Progress:
     """The effect that was asked for last."""
     row = find(ws, campaign)
