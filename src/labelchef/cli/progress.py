@@ -243,6 +243,11 @@ def show_effect(found: SourceEffect) -> None:
         f"of {found.unanswered} samples without an answer, {found.believed} would be believed to be of another class, and "
         f"{found.predicted} predicted so"
     )
+    for split, gains in found.kept.items():
+        shown = ", ".join(
+            f"{name} {one.change:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for name, one in gains.items()
+        )
+        console.print(f"with the present choice of source model and strengths, {split}: {shown}")
     console.print(f"in use now: {found.in_use_before}; then: {found.in_use_after}", style="dim")
 
 

@@ -215,6 +215,9 @@ class SourceEffectView(BaseModel):
     """The model as it is beside the one that would be made."""
 
     gains: dict[str, dict[str, Gain]] = Field(description="By split and metric, with a paired 95 % interval.")
+    kept: dict[str, dict[str, Gain]] = Field(
+        description="The same with source model and strengths as they are now; empty where these do not change."
+    )
     baselines: dict[str, dict[str, dict[str, float]]] = Field(
         description="By split: 'trusted_only', a model of the trusted samples alone, and 'no_weak', of all clean ones."
     )
@@ -229,7 +232,7 @@ class SourceEffectView(BaseModel):
     @classmethod
     def of(cls, found: SourceEffect) -> "SourceEffectView":
         """Of what was computed."""
-        return cls.model_validate({**found.as_json(), "gains": found.gains})
+        return cls.model_validate({**found.as_json(), "gains": found.gains, "kept": found.kept})
 
 
 class EffectView(BaseModel):
