@@ -137,6 +137,18 @@ def lines_at(ws: Workspace, campaign: str, positions: Sequence[int]) -> dict[int
         return {line.position: line for line in _lines(seen, SplitName.TRAIN, np.array(positions, dtype=np.int64), ())}
 
 
+def class_names(ws: Workspace, campaign: str) -> tuple[str, ...]:
+    """The classes of a campaign, in their order."""
+    with looking(ws, campaign) as (connection, row):
+        return campaign_table.classes_of(connection, row.id)
+
+
+def voters(ws: Workspace, campaign: str) -> tuple[str, ...]:
+    """Who has voted in a campaign, by name."""
+    with looking(ws, campaign) as (connection, row):
+        return tuple(sorted(vote_table.voters(connection, row.id) - {SUGGESTION}))
+
+
 def source_names(ws: Workspace, campaign: str) -> tuple[str, ...]:
     """The sources that vote in a campaign."""
     with looking(ws, campaign) as (connection, row):
