@@ -294,6 +294,10 @@ CALLS: dict[Route, Call] = {
     ("POST", f"{C}/skip"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/skip", json={"item": w.held(p)}),
     ("GET", f"{C}/tasks/{{item:path}}"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/tasks/{w.held(p)}"),
     ("GET", f"{C}/items/{{item:path}}/image"): _of(f"{C}/items/t1/image"),
+    ("GET", f"{C}/items"): _of(f"{C}/items", query={"q": "text", "sort": "doubt", "limit": 5}),
+    ("GET", f"{C}/items/{{item:path}}/detail"): _of(f"{C}/items/t1/detail"),
+    ("GET", f"{C}/items/{{item:path}}/similar"): _of(f"{C}/items/t1/similar", query={"n": 3}),
+    ("POST", f"{C}/items/actions"): _of(f"{C}/items/actions", json={"action": "decide", "label": 1, "items": ["t41", "t42"]}),
     ("PATCH", f"{C}/settings"): _of(f"{C}/settings", json={"batch_size": 4}),
     ("POST", f"{C}/pause"): lambda w, p: _state(w, "pause", False),
     ("POST", f"{C}/resume"): lambda w, p: _state(w, "resume", True),
@@ -339,7 +343,8 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{K}/lead"): _of(f"{K}/lead"),
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
-        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger")
+        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger", "items")
     },
+    ("GET", f"{K}/lead/items/{{item:path}}"): _of(f"{K}/lead/items/t1"),
 }  # fmt: skip
 """Of every route, how it is called."""

@@ -319,6 +319,30 @@ class UnresolvedItem(DecisionRow):
 
 
 @dataclass(frozen=True, slots=True)
+class WishRow:
+    """An item that a lead wants to be asked in the next batch; deleted once it is. The ledger has it as a change by the lead."""
+
+    id: int
+    campaign_id: int
+    item_id: int
+    by: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeadActionRow:
+    """An action on many items, and how it was answered: a request that comes again is answered alike, and does nothing."""
+
+    id: int
+    campaign_id: int
+    person: str
+    request_id: str
+    asked: Mapping[str, object]
+    answer: Mapping[str, object]
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeRow:
     """What a lead changed: settings, state, people."""
 

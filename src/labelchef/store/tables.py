@@ -127,6 +127,8 @@ Vote = _table(
 Decision = _table("decision", rows.DecisionRow, unique=["public_id"], indexes=["campaign_id id", "item_id id"])
 Application = _table("application", {"decision_id": int, "round_id": int}, indexes=["round_id"])
 """The round in which a decision went into the model."""
+Wish = _table("wish", rows.WishRow, unique=["item_id"], indexes=["campaign_id id"])
+LeadAction = _table("lead_action", rows.LeadActionRow, unique=["campaign_id person request_id"])
 Account = _table("account", rows.AccountRow, unique=["name"])
 Membership = _table("membership", {"id": int, "campaign_id": int, "account_id": int}, unique=["account_id campaign_id"])
 LoginSession = _table(

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from labelchef.domain.browsing import Action
 from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
 from labelchef.domain.intake import ColumnRole, FileRole
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
@@ -178,6 +179,42 @@ class ResolveForm(ItemForm):
     """The lead's decision on an item."""
 
     label: int | str = Field(description="Class by position (from 0) or by name.", examples=[0, "cat"])
+
+
+class QueryForm(Form):
+    """Filters of the list of items, as its address has them; those left out or empty are no condition."""
+
+    q: Annotated[str, StringConstraints(max_length=1000)] = ""
+    split: Annotated[str, StringConstraints(max_length=20)] = ""
+    predicted: Annotated[str, StringConstraints(max_length=500)] = ""
+    label: Annotated[str, StringConstraints(max_length=500)] = ""
+    believed: Annotated[str, StringConstraints(max_length=500)] = ""
+    weak: Annotated[str, StringConstraints(max_length=500)] = ""
+    disagree: Annotated[str, StringConstraints(max_length=40)] = ""
+    suspect: bool = False
+    source: Annotated[str, StringConstraints(max_length=1000)] = ""
+    vote: Annotated[str, StringConstraints(max_length=500)] = ""
+    person: Annotated[str, StringConstraints(max_length=200)] = ""
+    round: Annotated[str, StringConstraints(pattern=r"^[0-9]{0,9}$")] = ""
+    state: Annotated[str, StringConstraints(max_length=20)] = ""
+    sort: Annotated[str, StringConstraints(max_length=20)] = ""
+
+    def given(self) -> dict[str, Any]:
+        """Name → value."""
+        return self.model_dump()
+
+
+class ActionForm(Form):
+    """An action of a lead on items: on those named, or on all that match."""
+
+    action: Action = Field(strict=False)
+    label: int | str | None = Field(None, description="For 'decide': class by position (from 0) or by name.")
+    items: Annotated[list[Key], Field(max_length=1000)] = Field(default_factory=list)
+    query: QueryForm | None = Field(None, description="All items that match, in place of `items`; at most 1000.")
+    count: int | None = Field(None, ge=0, description="How many match, as the lead was told; else nothing is done.")
+    request_id: RequestId | None = Field(
+        None, description="Use the same one for each attempt: the action is done once."
+    )
 
 
 class CompareForm(Form):

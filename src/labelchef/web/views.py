@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.campaign.rebuild import ReplayedRound
+from labelchef.domain import browsing
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
 from labelchef.domain.intake import (
@@ -45,7 +46,9 @@ from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.policies import Who
 
-_RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
+_RECORDS = [
+    one for one in (*vars(domain).values(), *vars(browsing).values()) if is_dataclass(one) and isinstance(one, type)
+]
 _FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
@@ -351,7 +354,12 @@ def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain
     """What people see of an item, with the address of its image on this server."""
     if content.image is None:
         return content
-    return replace(content, image=f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image")
+    return replace(content, image=image_address(campaign, key))
+
+
+def image_address(campaign: str, key: str) -> str:
+    """Where this server gives the image of an item."""
+    return f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
 
 
 def task_view(campaign: str, task: domain.Task) -> domain.Task:
