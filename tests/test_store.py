@@ -17,6 +17,7 @@ from alembic.migration import MigrationContext
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import MissingExtraError, StoreError
+from labelchef.services import discussions, guidelines
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.workspace import Workspace, open_workspace
@@ -34,7 +35,7 @@ def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == ["0202_votes_needed"]
+    assert revisions == ["0301_labelling"]
     migrate(ws.database)
 
 
@@ -67,6 +68,8 @@ def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path,
 def test_the_ledger_is_append_only(ws: Workspace) -> None:
     campaign = make(ws)
     label_all(ws, campaign, "ann")
+    guidelines.write(ws, campaign, "lead", {None: "Read all of it."})
+    discussions.add(ws, campaign, "lead", "1", "Is this one right?", lead=True)
     for table in LEDGER_TABLES:
         with ws.reading() as connection:
             rows = connection.execute(sa.text(f"SELECT * FROM {table}")).all()
