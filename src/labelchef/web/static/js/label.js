@@ -323,7 +323,7 @@ async function standing() {
   try {
     const now = await call("GET", campaignPath(campaign));
     $("#budget").hidden = now.budget === null;
-    if (now.budget !== null) $("#budget").textContent = t("{n} of {all} asked in closed rounds", { n: now.spent, all: now.budget });
+    if (now.budget !== null) $("#budget").textContent = t("{n} of {all} asked", { n: now.spent, all: now.budget });
     return now;
   } catch { return null; }
 }

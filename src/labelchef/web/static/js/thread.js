@@ -18,7 +18,7 @@ export function threadBox(campaign, thread, { lead, changed = () => {} }) {
   const close = lead ? el("button", { class: "button little", type: "button", onclick: () => act("PATCH", threadPath(campaign, now.item), { resolved: !now.resolved }) }) : null;
   const form = el("form", { class: "say" },
     el("label", { for: id }, t("Your comment")), text,
-    el("div", { class: "row" }, el("button", { class: "button main little", type: "submit" }, t("Send")), el("span", { class: "soft small" }, t("Ctrl+Enter sends. Everybody who gets this item reads it.")), close));
+    el("div", { class: "row" }, el("button", { class: "button main little", type: "submit" }, t("Send")), close), el("p", { class: "soft small hint" }, t("Ctrl+Enter sends. Everybody who gets this item reads it.")));
   let now = thread;
 
   function draw(found) {

@@ -18,7 +18,7 @@ export function viewer(addresses, { alt, alone }) {
   const button = (word, sign, act) => el("button", { class: "quiet", type: "button", title: word, "aria-label": word, onclick: act }, sign);
   const less = button(t("Zoom out (-)"), "−", () => zoom(1 / STEP));
   const more = button(t("Zoom in (+)"), "+", () => zoom(STEP));
-  const whole = button(t("Whole image (double click)"), "⛶", reset);
+  const whole = button(t("Whole image (double click)"), "↺", reset);
   const tools = el("div", { class: "tools", role: "group", "aria-label": t("Zoom") }, less, level, more, whole);
   const thumbs = addresses.map((address, k) => el("button", { class: "thumb-of", type: "button", "aria-label": t("Image {n} of {all}", { n: k + 1, all: addresses.length }), onclick: () => choose(k) },
     el("img", { src: address, alt: "", loading: "lazy" })));
