@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from labelchef.domain.browsing import Action
 from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
+from labelchef.domain.guidance import LONGEST_COMMENT, LONGEST_TEXT
 from labelchef.domain.intake import ColumnRole, FileRole
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 from labelchef.services.intake.steps import Correction
@@ -217,6 +218,52 @@ class ActionForm(Form):
     )
 
 
+WholeGuidelines = Annotated[
+    Annotated[str, StringConstraints(max_length=40_000)] | None,
+    Field(
+        description="Markdown for people who label; sections under the name of a class as heading are about the class."
+    ),
+]
+GuidelineText = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+
+
+class MarkdownForm(Form):
+    """A Markdown text."""
+
+    text: GuidelineText
+
+
+class GuidelineForm(MarkdownForm):
+    """A text of the guidelines."""
+
+    about: Key | None = Field(None, description="The class that it is about; left out: the text of the campaign.")
+
+
+class SeenForm(Form):
+    """What a person has looked at; what is left out stays as it was."""
+
+    guidelines: int | None = Field(None, ge=0, le=2**31, description="The version of the guidelines.")
+    item: Key | None = Field(None, description="The item whose thread was read.")
+
+
+class CommentForm(Form):
+    """Something to say of an item."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_COMMENT)]
+
+
+class ThreadForm(Form):
+    """What becomes of a thread."""
+
+    resolved: bool = Field(description="True closes it, false opens it again.")
+
+
+class HideForm(Form):
+    """Whether annotators see a comment."""
+
+    hidden: bool
+
+
 class CompareForm(Form):
     """Selectors to replay."""
 
@@ -268,6 +315,7 @@ class FolderForm(Form):
     folder: Key
     by_position: bool = False
     settings: NewSettings = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
 
 class IntakeFolderForm(Form):
@@ -373,6 +421,7 @@ class CreateForm(Form):
         ["auto"], description="What makes numbers of texts, images and columns; 'auto' for what is usual."
     )
     settings: NewSettings = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
 
 class CampaignForm(Form):
@@ -381,6 +430,7 @@ class CampaignForm(Form):
     name: Name
     by_position: Json[bool] = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
     def files(self) -> dict[str, list[UploadFile]]:
         """Name of the part → its files, of the parts that were sent."""

@@ -168,7 +168,18 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
     return _lead(request, ws, campaign, part, **values)
 
 
-for _part in ("", "conflicts", "settings", "export", "compare", "members", "sources", "receipts"):
+for _part in (
+    "",
+    "conflicts",
+    "settings",
+    "export",
+    "compare",
+    "members",
+    "sources",
+    "receipts",
+    "guidelines",
+    "discussions",
+):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
 
 
@@ -260,7 +271,7 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
         metric=status.settings.target_metric,
         tab="lead",
         part=part,
-        watch=part not in ("settings", "compare", "sources", "receipts"),
+        watch=part not in ("settings", "compare", "sources", "receipts", "guidelines", "discussions"),
         about_baselines=ABOUT_BASELINES,
         **values,
     )
