@@ -180,7 +180,7 @@ def step(ws: Workspace, campaign: str) -> bool:
     """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
     row = find(ws, campaign)
     ledger = ledger_of(ws, row)
-    if due(ledger.standing()) is None:
+    if row.archived_at is not None or due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
     Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
@@ -189,8 +189,9 @@ def step(ws: Workspace, campaign: str) -> bool:
 
 
 def due_step(ws: Workspace, campaign: str) -> Step | None:
-    """The step that a worker should take now, if any."""
-    return due(ledger_of(ws, find(ws, campaign)).standing())
+    """The step that a worker should take now, if any; none in the archive."""
+    row = find(ws, campaign)
+    return None if row.archived_at is not None else due(ledger_of(ws, row).standing())
 
 
 def is_due(ws: Workspace, campaign: str) -> bool:

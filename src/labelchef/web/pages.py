@@ -128,7 +128,7 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """Progress of the campaign."""
     summary = shown_to(who, service.summary(ws, campaign))
-    found = measuring.progress(ws, campaign) if who.is_lead else measuring.progress_for(ws, campaign, who.name)
+    found = measuring.progress(ws, campaign) if who.may_lead else measuring.progress_for(ws, campaign, who.name)
     return render(
         request,
         "progress.html",
