@@ -34,7 +34,7 @@ def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == ["0202_votes_needed"]
+    assert revisions == ["0303_care"]
     migrate(ws.database)
 
 

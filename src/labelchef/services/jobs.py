@@ -253,8 +253,9 @@ class JobRunner:
             ended = {"state": JobState.FAILED, "problem": problem_of(error, f"the job {row.kind}")}
         if ended.get("file") is None:
             shutil.rmtree(folder, ignore_errors=True)
+        ended["ended_at"] = time.time()
         with self._ws.writing() as connection:
-            job_table.update_job(connection, row.id, **ended, ended_at=time.time())
+            job_table.update_job(connection, row.id, **ended)
 
 
 def tidy(ws: Workspace, *, most_bytes: int = MOST_BYTES, kept_days: float = KEPT_DAYS) -> int:
