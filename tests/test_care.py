@@ -1,12 +1,15 @@
 """Care of campaigns: rename, archive, delete and restore, removal for good, copy, roles within a campaign."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from labelchef.campaign import rebuild
 from labelchef.domain.campaigns import CampaignState, Role, Shelf, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError
+from labelchef.domain.settings import OPTIONS
 from labelchef.services import campaigns, care, trained
 from labelchef.services.labelling import decisions, votes
 from labelchef.services.people import accounts
@@ -267,3 +270,50 @@ def test_databases_of_before_open(tmp_path: Path) -> None:
         assert trained.replay(ws, slug).agrees
         care.delete(ws, slug, "lead", confirm="Old", now=True)
         assert care.purge(ws) == ["Old"]
+
+
+CHANGED = {
+    "selector": "random",
+    "look_ahead": False,
+    "constructor": "retrain",
+    "audit": 0.5,
+    "tol": 1e-5,
+    "engine": "memory",
+    "target_metric": "accuracy",
+    "suggestion_votes": True,
+    "stop_at_majority": True,
+}
+"""A new value of each setting that a session is built with, or that counting reads."""
+
+
+@pytest.mark.parametrize("setting", sorted(CHANGED))
+def test_restart_and_replay_follow_a_changed_setting(tmp_path: Path, setting: str) -> None:
+    """Change → rounds → restart → rounds: a replay gives the same to the last bit."""
+    start = {"selector": "infl"} if setting == "suggestion_votes" else {}
+    with open_workspace(tmp_path) as ws:
+        slug = make(ws, budget=40, people=2, **start)
+        label_all(ws, slug, "ann", "bob")
+        campaigns.change_settings(ws, slug, "lead", **{setting: CHANGED[setting]})
+        label_all(ws, slug, "ann", "bob", rounds=2)
+        found = trained.replay(ws, slug)
+        assert found.agrees and all(one.exact for one in found.rounds), found
+    with open_workspace(tmp_path) as ws:
+        label_all(ws, slug, "ann", "bob")
+        found = trained.replay(ws, slug)
+        assert found.agrees and all(one.exact for one in found.rounds), found
+        if setting == "selector":  # without the settings of each round it would not come out
+            row = trained.find(ws, slug)
+            past = [replace(one, opened_with=None, closed_with=None) for one in trained.ledger_of(ws, row).past()]
+            wrong = list(rebuild.replay(trained.data_of(ws, row), row.settings, past))
+            assert not all(one.agrees for one in wrong)
+
+
+def test_every_setting_says_what_a_change_does() -> None:
+    for name, option in OPTIONS.items():
+        assert option.effect, name
+        assert option.effect.startswith("Fixed: ") != option.changeable, name
+        if not option.changeable:
+            assert "opy the campaign" in option.effect, name
+    tried = {*CHANGED, "learning_rate", "epochs", "minibatch", "feature_dtype"}  # with the constructor, or with a GPU
+    earlier = {"batch_size", "budget", "target", "stop", "people", "ahead", "blind_share", "blind", "lease_minutes"}
+    assert {name for name, option in OPTIONS.items() if option.changeable} == tried | earlier

@@ -33,7 +33,14 @@ def serve(
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the link in the browser.")] = False,
 ) -> None:
     """Serve the page and the API: label in the browser, alone on a laptop or as a team."""
-    given: dict[str, object] = {"home": home, "database": database, "host": host, "port": port, "team": team, "https": https}
+    given: dict[str, object] = {
+        "home": home,
+        "database": database,
+        "host": host,
+        "port": port,
+        "team": team,
+        "https": https,
+    }
     given |= {"import_root": import_root, "parallel": parallel, "grace_days": grace_days}
     run_server({name: value for name, value in given.items() if value is not None}, open_browser=open_browser)
 

@@ -12,8 +12,7 @@ from sqlalchemy import Connection
 from labelchef.campaign.choice import hint_of
 from labelchef.campaign.data import CampaignData, find_files, read_files
 from labelchef.campaign.metrics import check_metric
-from labelchef.campaign.start import check, with_strengths
-from labelchef.campaign.steps import Rules
+from labelchef.campaign.start import check, check_choices, with_strengths
 from labelchef.domain.campaigns import (
     SUGGESTION,
     CampaignFiles,
@@ -201,15 +200,14 @@ def settings(ws: Workspace, campaign: str) -> Settings:
 
 
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
-    """Change budget, batch size, target, work ahead or blind share; it counts from the next selection on.
+    """Change settings; from when each change holds is its option's `effect`.
 
-    Another number of people counts at once, for the open batch too. A finished campaign goes on if the change
-    leaves something to do.
+    A finished campaign goes on if the change leaves something to do.
     """
     with changing(ws, campaign) as (connection, row):
         before = row.settings
         after = before.changed(**changes)
-        Rules.of(after)  # a rule that cannot be read is refused here
+        check_choices(after)  # a selector or rule that cannot be used is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
         old = {name: getattr(before, name) for name in changes}
         different = {name: value for name, value in changes.items() if old[name] != value}

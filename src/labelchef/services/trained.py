@@ -123,7 +123,7 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    shown = lambda: trained_now(ws, campaign)  # noqa: E731
+    shown = lambda: trained_now(ws, find(ws, campaign.public_id))  # noqa: E731
     signer = Signer(labelchef.__version__, link_signer(ws))
     return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
 
@@ -137,6 +137,7 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     stamp = _stamp_of(ws, campaign)
     if (
         found is None
+        or found.settings.built_with() != campaign.settings.built_with()
         or found.stamp != stamp  # the files are mapped into memory: their digests are compared again
         or len(found.session.rounds) != max(1, len(closed))
         or (closed and found.labels_hash != closed[-1].labels_hash)
@@ -183,7 +184,10 @@ def step(ws: Workspace, campaign: str) -> bool:
     if row.archived_at is not None or due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
-    Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
+    # the settings are read again after the standing: if they changed meanwhile, the ledger refuses what was made with them
+    Stepper(
+        ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: ws.forget(row.id), MajorityVote()
+    ).step()
     ws.signal.notify()
     return True
 

@@ -157,6 +157,8 @@ class RoundRow:
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
+    settings: Settings | None
+    """Those with which the round was opened; None for a round of an earlier version."""
     link: dict[str, Any] | None
     """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
     closed."""
@@ -182,6 +184,7 @@ class RoundValues(TypedDict, total=False):
     rebuilt: str
     seconds: dict[str, float]
     closed_at: float | None
+    settings: Settings | None
     link: dict[str, Any] | None
 
 

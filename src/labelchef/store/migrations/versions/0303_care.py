@@ -18,6 +18,7 @@ def upgrade() -> None:
     op.add_column("campaign", sa.Column("deleted_by", sa.Text(), nullable=True))
     op.add_column("campaign", sa.Column("purging", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.add_column("membership", sa.Column("role", sa.Text(), nullable=False, server_default="annotator"))
+    op.add_column("round", sa.Column("settings", sa.JSON(), nullable=True))
     op.create_table(
         "old_slug",
         sa.Column("id", number, nullable=False),
