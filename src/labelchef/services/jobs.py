@@ -77,6 +77,8 @@ def start(ws: Workspace, campaign: str, kind: JobKind, by: str, options: Mapping
         if len(job_table.jobs_in(connection, [JobState.WAITING])) >= MOST_WAITING:
             why = f"{MOST_WAITING} jobs wait already; try again when some of them are done, or cancel one"
             raise ThrottledError(why, retry_after=30.0, code="busy")
+    if kind is JobKind.COMPARE:
+        comparing.check(ws, row, kept.get("selectors"))
     with ws.writing() as connection:
         job = job_table.insert_job(connection, row.id, kind, kept, by)
     ws.signal.notify()
