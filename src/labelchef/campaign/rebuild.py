@@ -90,18 +90,23 @@ class ReplayedRound:
 
 
 def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) -> Iterator[ReplayedRound]:
-    """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last."""
-    session, records = rebuild(data, settings, []), list[RoundRecord]()
+    """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last.
+
+    Settings may have changed on the way. A change that concerns the session has it rebuilt before its next step, which the round
+    says (`rebuilt`), along with the settings of that time.
+    """
+    first = next((then.opened_with for then in past), None)
+    session, records = rebuild(data, first or settings, []), list[RoundRecord]()
     for then in past:
         selection, asked, answered = None, then.selected, then.answered
         if asked is not None:
             if asked.rebuilt:
-                session = rebuild(data, settings, records)
+                session = rebuild(data, then.opened_with or settings, records)
             selection = _selection(session, asked, then.selection_hash, settings.tol)
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if answered is not None:
             if answered.rebuilt:
-                session = rebuild(data, settings, records)
+                session = rebuild(data, then.closed_with or settings, records)
             record = session.decide(answered.batch, answered.votes, answered.decisions)
         if then.record is not None and then.number > 0:
             records.append(then.record)

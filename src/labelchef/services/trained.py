@@ -128,7 +128,7 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    shown = lambda: trained_now(ws, campaign)  # noqa: E731
+    shown = lambda: trained_now(ws, find(ws, campaign.public_id))  # noqa: E731
     signer = Signer(labelchef.__version__, link_signer(ws))
     return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
 
@@ -142,6 +142,7 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     stamp = _stamp_of(ws, campaign)
     if (
         found is None
+        or found.settings.built_with() != campaign.settings.built_with()
         or found.stamp != stamp  # the files are mapped into memory: their digests are compared again
         or len(found.session.rounds) != max(1, len(closed))
         or (closed and found.labels_hash != closed[-1].labels_hash)
@@ -185,11 +186,14 @@ def step(ws: Workspace, campaign: str) -> bool:
     """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
     row = find(ws, campaign)
     ledger = ledger_of(ws, row)
-    if due(ledger.standing()) is None:
+    if row.archived_at is not None or due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
     began = time.perf_counter()
-    taken = Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
+    # the settings are read again after the standing: if they changed meanwhile, the ledger refuses what was made with them
+    taken = Stepper(
+        ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: ws.forget(row.id), MajorityVote()
+    ).step()
     seconds = time.perf_counter() - began
     ws.signal.notify()
     if taken in (Step.FIT, Step.CLOSE, Step.SELECT):
@@ -215,8 +219,9 @@ def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
 
 
 def due_step(ws: Workspace, campaign: str) -> Step | None:
-    """The step that a worker should take now, if any."""
-    return due(ledger_of(ws, find(ws, campaign)).standing())
+    """The step that a worker should take now, if any; none in the archive."""
+    row = find(ws, campaign)
+    return None if row.archived_at is not None else due(ledger_of(ws, row).standing())
 
 
 def is_due(ws: Workspace, campaign: str) -> bool:

@@ -32,6 +32,7 @@ _SENTENCES = {
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
     WaitReason.PAUSED: "the lead has paused the campaign",
     WaitReason.STOPPED: "the lead has stopped the campaign",
+    WaitReason.ARCHIVED: "the campaign is in the archive",
 }
 
 
@@ -51,6 +52,8 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
     connection, row, person, _ = part
     settings, at = row.settings, vote_table.Moment.of(row.settings.lease_minutes)
     turn = round_table.last_round(connection, row.id)
+    if row.archived_at is not None:
+        return _wait(row, WaitReason.ARCHIVED, 60.0)
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:

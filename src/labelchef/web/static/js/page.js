@@ -2,6 +2,7 @@
 import { call } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
+import { askName } from "./names.js";
 
 $("#theme")?.addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -90,7 +91,6 @@ const AFTER = {
     const more = read > answer.lines.length ? el("p", { class: "soft small" }, `The first ${answer.lines.length} of ${read} lines are shown.`) : null;
     $("#imported").replaceChildren(...[...answer.notes.map((note) => el("p", { class: "soft small" }, note)), el("div", { class: "scroll rows", tabindex: "0", role: "region", "aria-label": "What became of each line" }, table), more].filter(Boolean));
   },
-  replay: (form, answer) => tell(form, answer.message, answer.agrees ? "good" : "bad"),
 };
 
 // A field that is not valid cannot get the focus inside a closed box: open the boxes around it.
@@ -113,6 +113,7 @@ document.addEventListener("submit", async (event) => {
     tell(form, "", "");
     AFTER[form.dataset.then ?? "reload"](form, answer);
   } catch (problem) {
+    if (problem.code === "name_taken") { askName(form, problem); return; }
     tell(form, problem.message, "bad");
   } finally {
     buttons.forEach((button) => { button.disabled = false; });
