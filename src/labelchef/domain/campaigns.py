@@ -234,6 +234,19 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class Highlight:
+    """A place in the text of an item on which the vote of a rule rests."""
+
+    start: int
+    """In UTF-16 units, as JavaScript counts."""
+    end: int
+    source: str
+    """The name of the rule."""
+    label: str
+    """The class it votes for."""
+
+
+@dataclass(frozen=True)
 class Task:
     """An item handed to a person, with what helps to label it. No one else's vote is in it.
 
@@ -260,6 +273,8 @@ class Task:
     batch: BatchStanding | None = None
     comments: int = 0
     """Comments in the thread of the item; hidden ones count."""
+    highlights: tuple[Highlight, ...] = ()
+    """Words of the text that rules matched, by their beginning; empty if blind."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Option:
     """What is allowed as the value of a setting, and how it is presented."""
 
     kind: type
-    """`bool`, `int`, `float` or `str`."""
+    """`bool`, `int`, `float`, `str`, or `tuple`: several names."""
     title: str
     """Its label on the page."""
     help: str
@@ -96,10 +96,13 @@ class Option:
             raise InvalidInputError(f"{name} is {value!r}; expected {self.expected}", code=code)
         return found
 
-    def _read(self, value: Any) -> bool | int | float | str | None:
+    def _read(self, value: Any) -> bool | int | float | str | tuple[str, ...] | None:
         """The value in its type; None if it is not allowed."""
         if self.kind is bool:
             return value if isinstance(value, bool) else None
+        if self.kind is tuple:
+            names = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+            return tuple(dict.fromkeys(value)) if names else None
         if self.kind is str:
             short = isinstance(value, str) and 0 < len(value) <= 1000
             return value if short and (not self.choices or value in self.choices) else None
@@ -117,6 +120,8 @@ class Option:
         """What is allowed, in words."""
         if self.kind is bool:
             said = "true or false"
+        elif self.kind is tuple:
+            said = f"a list of {self.text}"
         elif self.kind is str:
             said = f"one of: {', '.join(self.choices)}" if self.choices else self.text
         else:
@@ -163,6 +168,12 @@ class Settings:
         effect=
         "Fixed: the stored labels and figures of all rounds rest on this belief in the sources. Copy the campaign "
         "with another value; answers can go along.",
+    )  # fmt: skip
+    muted: tuple[str, ...] = _option(
+        (), tuple, "Muted sources",
+        "Sources whose votes are not used, by name; from the next model on. Only where trusted samples train.",
+        text="names of sources", changeable=True, advanced=True, effect=
+        "From the next model on: the one after the open batch or, if no batch is out, one that is made at once. Answers stay.",
     )  # fmt: skip
     answers: str = _option(
         AUTO, str, "Answers of people",
@@ -477,7 +488,9 @@ def options_table() -> str:
     lines = ["| setting | meaning | allowed | default | what a change does |", "|---|---|---|---|---|"]
     for one in fields(Settings):
         option = OPTIONS[one.name]
-        default = "none" if one.default is None else str(one.default).lower() if option.kind is bool else one.default
+        default = (
+            "none" if one.default in (None, ()) else str(one.default).lower() if option.kind is bool else one.default
+        )
         meaning, allowed = (text.replace("|", "\\|") for text in (option.help, option.expected))
         lines.append(f"| `{one.name}` | {meaning} | {allowed} | `{default}` | {option.effect} |")
     return "\n".join(lines)

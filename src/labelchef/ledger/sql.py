@@ -18,7 +18,16 @@ import sqlalchemy as sa
 from labelchef.aggregation import Aggregator, votes_needed
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, StopReason, Votes
+from labelchef.domain.records import (
+    UNRESOLVED,
+    Batch,
+    Decisions,
+    Heard,
+    RoundRecord,
+    SelectionDiagnostics,
+    StopReason,
+    Votes,
+)
 from labelchef.domain.settings import Settings
 from labelchef.ledger.conversion import (
     diagnostics_as_json,
@@ -80,17 +89,21 @@ class SqlLedger:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             batch = last.state if last is not None and last.is_open else None
+            version = campaign_table.votes_version(connection, campaign.id)
+            heard = Heard.from_json((last.outcome or {}).get("heard")) if last is not None and batch is None else None
+            others = heard is not None and heard != Heard(campaign.settings.muted, version)
             return Standing(
                 settings=campaign.settings,
                 closed=0 if last is None else last.number + (batch is None),
                 spent=campaign.spent,
                 batch=batch,
                 complete=last is not None and _complete(connection, campaign, last),
-                pending=decision_table.has_pending(connection, campaign.id),
+                pending=others or decision_table.has_pending(connection, campaign.id),
                 running=campaign.state in _ACTIVE,
                 failed=campaign.state is CampaignState.FAILED,
                 reopened=np.array(decision_table.positions_to_ask(connection, campaign.id), dtype=np.int64),
                 mark=(0 if last is None else last.id,),
+                version=version,
             )
 
     def begin(self, record: RoundRecord, model: Model) -> bool:

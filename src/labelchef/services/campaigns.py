@@ -1,16 +1,18 @@
 """Make campaigns, look at them, and steer them."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
 from labelchef.campaign.data import CampaignData, find_files, read_files
+from labelchef.campaign.hearing import check_names
 from labelchef.campaign.metrics import check_metric
 from labelchef.campaign.start import check, check_choices, with_strengths
 from labelchef.domain.campaigns import (
@@ -26,9 +28,9 @@ from labelchef.domain.campaigns import (
     RoundSummary,
     Shelf,
 )
-from labelchef.domain.errors import ConflictError, StoreError
+from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
@@ -36,6 +38,7 @@ from labelchef.services.naming import check_name, free_slug
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
 from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
+from labelchef.services.trained import source_names
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
@@ -58,11 +61,13 @@ def create_campaign(
     *,
     encoder: bytes | None = None,
     guidelines: str | None = None,
+    more: Mapping[str, NDArray[Any]] | None = None,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
     `encoder` is what made the features, as a file holds it; it goes with the final model. `guidelines` is a Markdown text
-    for people, with sections about classes (`services.guidelines.split`).
+    for people, with sections about classes (`services.guidelines.split`). `more` are further arrays to keep, by name: rules
+    (`campaign_rules`).
     """
     with ws.reading() as connection:
         check_name(connection, name)
@@ -80,7 +85,7 @@ def create_campaign(
         with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
             unfinished.mkdir(mode=PRIVATE_FOLDER)
             with locked_folder(unfinished):
-                arrays = _store(data, unfinished, encoder)
+                arrays = _store(data, unfinished, encoder, more or {})
                 unfinished.rename(folder)
             sync_folder(folder.parent)
         with ws.writing() as connection:
@@ -106,9 +111,11 @@ def create_campaign(
     return made
 
 
-def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[ArrayFacts]:
+def _store(
+    data: CampaignData, folder: Path, encoder: bytes | None, more: Mapping[str, NDArray[Any]]
+) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
-    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
+    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
     if encoder is not None:
         arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.test is not None:
@@ -222,6 +229,8 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
         after = before.changed(**changes)
         check_choices(after)  # a selector or rule that cannot be used is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
+        if "muted" in changes:
+            _check_muted(ws, connection, row, after)
         old = {name: getattr(before, name) for name in changes}
         different = {name: value for name, value in changes.items() if old[name] != value}
         if not different:
@@ -233,6 +242,15 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
         campaign_table.note_change(connection, row.id, by, noted)
         campaign_table.update_campaign(connection, row.id, **moved)
         return after
+
+
+def _check_muted(ws: Workspace, connection: Connection, row: CampaignRow, after: Settings) -> None:
+    """Refuse to mute what is no source, or where nothing is learned about sources."""
+    if after.muted and after.trusted != TRAIN:
+        why = "muted: nothing is learned about sources where trusted samples only steer, so none can be muted"
+        raise InvalidInputError(why, code="muted")
+    version = campaign_table.votes_version(connection, row.id)
+    check_names(after.muted, source_names(connection, require_folder(ws, row), row.id, version))
 
 
 def pause(ws: Workspace, campaign: str, by: str) -> CampaignSummary:

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,11 +20,12 @@ from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Step, Stepper, due
+from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
-from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.records import UNRESOLVED, Heard
 from labelchef.domain.settings import Settings
 from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
@@ -68,8 +69,10 @@ class Trained:
         return self._hash[1]
 
     def weak(self, position: int) -> Sequence[float]:
-        """The weak label of an item."""
-        return [float(p) for p in self.data.weak[position]]
+        """The weak label of an item, by the sources that are heard."""
+        learner = self.session.learner
+        weak = self.data.weak if learner is None or self.session.heard == Heard() else learner.given
+        return [float(p) for p in weak[position]]
 
     def nearest(self, positions: Ints) -> list[list[tuple[int, float]]]:
         """The validation items that are most like each item by cosine: (position, similarity).
@@ -114,7 +117,28 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         test=(data["test_features"], labels[SplitName.TEST]) if "test_features" in data else None,
         votes=_votes_of(folder, arrays, "votes", len(classes)),
         votes_val=_votes_of(folder, arrays, "val_votes", len(classes)),
+        edited=partial(_edited_votes, ws, campaign, len(classes)),
     )
+
+
+def _edited_votes(ws: Workspace, campaign: CampaignRow, C: int, version: int) -> tuple[SourceVotes, SourceVotes]:
+    """The votes of a later version, on training and on validation items."""
+    with ws.reading() as connection:
+        arrays = campaign_table.arrays_of(connection, campaign.id)
+    found = [
+        _votes_of(require_folder(ws, campaign), arrays, f"{split}-{version}", C) for split in ("votes", "val_votes")
+    ]
+    train, val = found
+    assert train is not None, "an edit stores both"
+    assert val is not None, "an edit stores both"
+    return train, val
+
+
+def source_names(connection: Connection, folder: Path, campaign_id: int, version: int = 0) -> tuple[str, ...]:
+    """What the sources of a campaign are called, muted ones too."""
+    arrays = campaign_table.arrays_of(connection, campaign_id)
+    facts = arrays.get(f"votes-{version}_sources" if version else "votes_sources")
+    return (WEAK_SOURCE,) if facts is None else tuple(map(str, read_array(folder, facts, mapped=False).tolist()))
 
 
 def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_classes: int) -> SourceVotes | None:
@@ -160,7 +184,7 @@ def _stamp_of(ws: Workspace, campaign: CampaignRow) -> Stamp:
     """What tells a change of the files of the data; one that is missing has no entry."""
     stamp: Stamp = {}
     for path in folder_of(ws, campaign).glob("*.npy"):
-        if path.stem in _READ or path.stem.startswith(("votes_", "val_votes_")):
+        if path.stem in _READ or path.stem.startswith(("votes", "val_votes")):
             with contextlib.suppress(OSError):
                 seen = path.stat()
                 stamp[path.name] = (seen.st_ino, seen.st_size, seen.st_mtime_ns)

@@ -29,6 +29,9 @@ from labelchef.store.rows import (
 )
 from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, OldSlug, SettingChange
 
+RULES = "rules"
+"""The array that holds the rules of a campaign as text; `rules-1`, … are those after each edit."""
+
 
 def insert_campaign(
     connection: sa.Connection,
@@ -84,6 +87,17 @@ def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFac
     """The files of a campaign's arrays by name."""
     rows = connection.execute(sa.select(ArrayFile).where(ArrayFile.c.campaign_id == campaign_id))
     return {r.name: ArrayFacts(r.name, r.path, r.dtype, tuple(r.shape), r.sha256) for r in rows}
+
+
+_VERSIONS = sa.select(ArrayFile.c.name).where(
+    ArrayFile.c.campaign_id == bindparam("campaign_id"), ArrayFile.c.name.like(f"{RULES}-%")
+)
+
+
+def votes_version(connection: sa.Connection, campaign_id: int) -> int:
+    """Of the votes of sources: 0 as they came with the data; each edit of the rules stores the next one."""
+    names = connection.execute(_VERSIONS, {"campaign_id": campaign_id}).scalars()
+    return max((int(name.removeprefix(f"{RULES}-")) for name in names), default=0)
 
 
 _CAMPAIGN_BY_NAME = sa.select(Campaign).where(

@@ -62,7 +62,11 @@ class SettingsColumn(sa.TypeDecorator[Settings]):
 
     def process_result_value(self, value: dict[str, Any] | None, _dialect: sa.Dialect) -> Settings | None:
         """The settings; checking them costs more than reading them, so known ones are kept."""
-        return None if value is None else _settings(tuple(value.items()))
+        return (
+            None
+            if value is None
+            else _settings(tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in value.items()))
+        )
 
 
 @functools.lru_cache(maxsize=256)

@@ -46,6 +46,8 @@ Password = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 NewPassword = Annotated[str, StringConstraints(min_length=10, max_length=1000)]
 
 
+MOST_NAMES = 10_000
+"""Names in a setting that holds several."""
 _MOST_UNKNOWN = 20
 """Unknown names of one record that are told one by one; with more, the record is refused as a whole."""
 
@@ -101,6 +103,9 @@ def _type(option: Option) -> Any:
     found: Any = option.kind
     if option.choices:
         found = Literal[option.choices]
+    elif option.kind is tuple:
+        name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+        found = Annotated[list[name], Field(max_length=MOST_NAMES)]
     elif option.kind is str:
         found = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     elif option.kind is not bool:

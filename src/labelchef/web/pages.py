@@ -100,7 +100,7 @@ def new(
         encoders=ENCODERS,
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        options=list(OPTIONS.items()),
+        options=[(name, option) for name, option in OPTIONS.items() if option.kind is not tuple],
         defaults=Settings().as_dict(),
     )
 
@@ -158,7 +158,10 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
     if part == "settings":
         values["selectors"] = service.selector_choices()
         values["grace_days"] = f"{options.grace_days:g}"
-        values["changeable"] = [(name, option) for name, option in OPTIONS.items() if option.changeable]
+        fields = {
+            name: option for name, option in OPTIONS.items() if option.kind is not tuple
+        }  # muted sources have a page
+        values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
         values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
     elif part == "compare":
         usual = values["usual"] = comparing.usual_selectors(service.settings(ws, campaign))

@@ -202,6 +202,7 @@ SETTINGS: tuple[Case, ...] = (
     (422, "metric", "no such metric, or not one of these classes"),
     (422, "stop", "a stopping rule that cannot be read"),
     (422, "audit", "a stopping rule that reads the audit, without an audit"),
+    (422, "muted", "no such source, or nothing is learned about sources"),
 )
 """Settings that do not fit each other."""
 _ALWAYS: list[Case] = [
