@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from labelchef.web.policies import Who
-from labelchef.web.texts import LANGUAGES, language_of, texts_for
+from labelchef.web.texts import COOKIE, LANGUAGES, language_of, texts_for
 
 _METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
 _TYPES = {
@@ -90,6 +90,7 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
         "_": texts_for(language),
         "language": language,
         "languages": LANGUAGES,
+        "language_cookie": COOKIE,
         "me": None if who is None else who.account,
         "csrf": (who and who.csrf) or "",
         "team": request.app.state.options.team,

@@ -1,10 +1,10 @@
 // Rules without code: typed, tried on the rows at once, kept with the files of a new campaign.
 import { call } from "./api.js";
 import { $, el } from "./dom.js";
+import { number, t } from "./texts.js";
 
 const BOUNDS = { at_least: "at least", at_most: "at most", above: "above", below: "below" };
 const percent = (value) => `${Math.round(100 * value)}\u202f%`;
-const number = new Intl.NumberFormat("en").format;
 const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
 
 /** What a rule does, in words. */
