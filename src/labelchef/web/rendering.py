@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from labelchef.web.policies import Who
-from labelchef.web.texts import COOKIE, LANGUAGES, language_of, texts_for
+from labelchef.web.texts import COOKIE, LANGUAGES, language_of, texts_for, told_for
 
 _METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
 _TYPES = {
@@ -78,6 +79,7 @@ def environment() -> Environment:
     )
     found.filters.update(thousands=thousands, score=score, details=_details, share=share, sentence=sentence)
     found.filters.update(iso=lambda moment: moment.isoformat(timespec="seconds"), isfinite=math.isfinite)
+    found.filters["time"] = lambda moment: Markup('<time datetime="{0}">{0}</time>').format(moment.isoformat(timespec="seconds"))
     found.filters["metric"] = lambda name: _METRICS.get(name, name)
     return found
 
@@ -88,6 +90,7 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
     language = language_of(request)
     shown = {
         "_": texts_for(language),
+        "told": told_for(language),
         "language": language,
         "languages": LANGUAGES,
         "language_cookie": COOKIE,
