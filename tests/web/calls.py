@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from labelchef.domain.campaigns import CampaignState, Role
 from labelchef.domain.intake import Intake, IntakeState
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import campaigns, discussions, worker
 from labelchef.services.intake import steps, suggesting
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
@@ -140,6 +140,15 @@ class World:
         if person in _LABEL:
             votes.cast_vote(self.ws, self.slug, person, item, 0)
         return item
+
+    def said(self) -> str:
+        """The id of a comment."""
+        known = discussions.threads(self.ws, self.slug, "lead")
+        ids = [said.id for thread in known for said in thread.comments if said.id is not None]
+        if not ids:
+            found = discussions.add(self.ws, self.slug, "lead", "t2", "Look at this.", lead=True)
+            ids = [str(found.comments[-1].id)]
+        return str(ids[0])
 
     def decided(self) -> str:
         """An item that a lead has decided and that is not being asked."""
@@ -294,6 +303,27 @@ CALLS: dict[Route, Call] = {
     ("POST", f"{C}/skip"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/skip", json={"item": w.held(p)}),
     ("GET", f"{C}/tasks/{{item:path}}"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/tasks/{w.held(p)}"),
     ("GET", f"{C}/items/{{item:path}}/image"): _of(f"{C}/items/t1/image"),
+    ("GET", f"{C}/items"): _of(f"{C}/items", query={"q": "text", "sort": "doubt", "limit": 5}),
+    ("GET", f"{C}/items/{{item:path}}/detail"): _of(f"{C}/items/t1/detail"),
+    ("GET", f"{C}/items/{{item:path}}/similar"): _of(f"{C}/items/t1/similar", query={"n": 3}),
+    ("POST", f"{C}/items/actions"): _of(f"{C}/items/actions", json={"action": "decide", "label": 1, "items": ["t41", "t42"]}),
+    ("GET", f"{C}/guidelines"): _of(f"{C}/guidelines"),
+    ("PUT", f"{C}/guidelines"): _of(f"{C}/guidelines", json={"text": "Read **all** of it.", "about": "dog"}),
+    ("GET", f"{C}/guidelines/versions"): _of(f"{C}/guidelines/versions"),
+    ("POST", f"{C}/guidelines/preview"): _of(f"{C}/guidelines/preview", json={"text": "# A"}),
+    ("GET", f"{C}/news"): _of(f"{C}/news"),
+    ("PUT", f"{C}/seen"): lambda w, p: Sent(
+        f"/api/campaigns/{w.slug}/seen", (204,), json={"guidelines": 1, "item": w.held(p)}
+    ),
+    ("GET", f"{C}/threads"): _of(f"{C}/threads"),
+    ("GET", f"{C}/threads/{{item:path}}"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/threads/{w.held(p)}"),
+    ("POST", f"{C}/threads/{{item:path}}"): lambda w, p: Sent(
+        f"/api/campaigns/{w.slug}/threads/{w.held(p)}", json={"text": "What is this?"}
+    ),
+    ("PATCH", f"{C}/threads/{{item:path}}"): _of(f"{C}/threads/t1", json={"resolved": True}),
+    ("PATCH", f"{C}/comments/{{comment}}"): lambda w, p: Sent(
+        f"/api/campaigns/{w.slug}/comments/{w.said()}", json={"hidden": True}
+    ),
     ("PATCH", f"{C}/settings"): _of(f"{C}/settings", json={"batch_size": 4}),
     ("POST", f"{C}/pause"): lambda w, p: _state(w, "pause", False),
     ("POST", f"{C}/resume"): lambda w, p: _state(w, "resume", True),
@@ -339,7 +369,11 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{K}/lead"): _of(f"{K}/lead"),
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
-        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger")
+        for part in (
+            "conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger", "items",
+            "guidelines", "discussions",
+        )
     },
+    ("GET", f"{K}/lead/items/{{item:path}}"): _of(f"{K}/lead/items/t1"),
 }  # fmt: skip
 """Of every route, how it is called."""

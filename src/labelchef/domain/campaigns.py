@@ -66,6 +66,16 @@ class DecisionKind(StrEnum):
     REOPEN = "reopen"
 
 
+class CommentKind(StrEnum):
+    """What a row of a thread is: something said, or something that a lead did with the thread."""
+
+    COMMENT = "comment"
+    RESOLVED = "resolved"
+    REOPENED = "reopened"
+    HIDDEN = "hidden"
+    SHOWN = "shown"
+
+
 class SplitName(StrEnum):
     """The part of the data an item belongs to."""
 
@@ -135,6 +145,8 @@ class NewItem:
     image: str | None
     fields: Mapping[str, object] | None
     label: int | None
+    images: tuple[str, ...] | None = None
+    """Fields that are further images, in their order."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +188,20 @@ class ItemContent:
     image: str | None = None
     """Path below the campaign's media folder; in answers of the API, its address on the server."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    """All images in their order, `image` first; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class BatchStanding:
+    """How far a batch is. It counts answers, whatever they say: who votes and takes back learns nothing of others' votes."""
+
+    mine: int
+    """Answers of this person in this round."""
+    answered: int
+    """Answers of all, at most as many an item as are asked; an item that a lead decided has all of them."""
+    wanted: int
+    """Items of the batch times people an item."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +238,9 @@ class Task:
     neighbours: tuple[Neighbour, ...]
     leased_until: datetime | None
     own_vote: "OwnVote | None" = None
+    batch: BatchStanding | None = None
+    comments: int = 0
+    """Comments in the thread of the item; hidden ones count."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +261,8 @@ class Waiting:
     """Version to wait beyond with `wait_for_change`."""
     retry_after: float
     """Seconds after which asking again makes sense even without a change: a lease may have run out."""
+    batch: BatchStanding | None = None
+    """None where no batch is open."""
 
 
 @dataclass(frozen=True)

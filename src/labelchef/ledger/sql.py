@@ -89,7 +89,7 @@ class SqlLedger:
                 pending=decision_table.has_pending(connection, campaign.id),
                 running=campaign.state in _ACTIVE,
                 failed=campaign.state is CampaignState.FAILED,
-                reopened=np.array(decision_table.reopened_positions(connection, campaign.id), dtype=np.int64),
+                reopened=np.array(decision_table.positions_to_ask(connection, campaign.id), dtype=np.int64),
                 mark=(0 if last is None else last.id,),
             )
 
@@ -129,7 +129,10 @@ class SqlLedger:
                 rebuilt=SELECT if selected.rebuilt else "",
                 seconds={"select": selected.seconds},
             )
-            round_table.insert_selections(at.connection, _new_selections(at, selected, round_id, shown, nearest))
+            selections = _new_selections(at, selected, round_id, shown, nearest)
+            round_table.insert_selections(at.connection, selections)
+            asked = [one.item_id for one in selections if one.origin != Origin.AHEAD]
+            decision_table.drop_wishes(at.connection, asked)
             at.update_campaign(state=CampaignState.RUNNING, message=f"round {at.next_number} is open")
         return True
 

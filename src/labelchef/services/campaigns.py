@@ -31,6 +31,7 @@ from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, 
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
+from labelchef.services import guidelines as written
 from labelchef.services.people.access import changing, find, looking, takes_part
 from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
@@ -56,10 +57,12 @@ def create_campaign(
     by: str,
     *,
     encoder: bytes | None = None,
+    guidelines: str | None = None,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
-    `encoder` is what made the features, as a file holds it; it goes with the final model.
+    `encoder` is what made the features, as a file holds it; it goes with the final model. `guidelines` is a Markdown text
+    for people, with sections about classes (`services.guidelines.split`).
     """
     if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
         why = f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters"
@@ -68,6 +71,8 @@ def create_campaign(
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
     data.contents.check(len(data.X), len(y_val), 0 if y_test is None else len(y_test))
     check(data, settings)
+    classes = [str(name) for name in data.names.names]
+    texts = written.whole(guidelines, classes)
     settings, _ = with_strengths(data, settings)
     public_id = new_public_id()
     folder = ws.home / CAMPAIGNS / public_id
@@ -80,18 +85,19 @@ def create_campaign(
                 unfinished.rename(folder)
             sync_folder(folder.parent)
         with ws.writing() as connection:
-            campaign_table.insert_campaign(
+            campaign_id = campaign_table.insert_campaign(
                 connection,
                 public_id=public_id,
                 slug=_free_slug(connection, name),
                 name=name.strip(),
                 settings=settings,
                 by=by,
-                classes=[str(name) for name in data.names.names],
+                classes=classes,
                 items=data.contents.rows(data.clean, y_val, y_test),
                 n_items=len(data.X),
                 arrays=arrays,
             )
+            written.store(connection, campaign_id, by, texts, classes)
             made = _summary(ws, connection, campaign_table.find_campaign(connection, public_id))
     except BaseException:
         for one in (unfinished, folder):
@@ -121,10 +127,17 @@ def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[Arra
 
 
 def create_from_folder(
-    ws: Workspace, name: str, folder: Path, settings: Settings, by: str, *, by_position: bool = False
+    ws: Workspace,
+    name: str,
+    folder: Path,
+    settings: Settings,
+    by: str,
+    *,
+    by_position: bool = False,
+    guidelines: str | None = None,
 ) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
-    return create_campaign(ws, name, find_files(folder, by_position), settings, by)
+    return create_campaign(ws, name, find_files(folder, by_position), settings, by, guidelines=guidelines)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:

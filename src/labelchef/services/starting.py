@@ -55,8 +55,10 @@ def start_campaign(
     *,
     specs: EncoderSpecs = (AUTO,),
     progress: Progress = no_progress,
+    guidelines: str | None = None,
 ) -> CampaignSummary:
     """Encode the rows and make a campaign of them. What networks compute is kept: a second try goes on where the first ended."""
     made = assemble(raw, settings, specs, cache=ws.home / CACHE, progress=progress)
     progress("storing", 0, 0)
-    return create_campaign(ws, name, made.data, settings, by, encoder=made.encoder.to_bytes())
+    encoder = made.encoder.to_bytes()
+    return create_campaign(ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines)

@@ -1,6 +1,7 @@
 """The trained state of campaigns in this process: a cache over their ledgers, the steps that move it on, and the replay."""
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,9 +26,11 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
+from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
+from labelchef.services.browsing import numbers
 from labelchef.services.keys import link_signer
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
@@ -40,6 +43,8 @@ Stamp: TypeAlias = dict[str, tuple[int, int, int]]
 """File → (inode, bytes, nanoseconds of the last change)."""
 NEIGHBOURS = 5
 """Validation items shown beside an item."""
+_QUICK = 3.0
+"""Seconds of a selection within which the influences of all items are computed again."""
 _READ = ("features", "weak", "val_features", "test_features")
 
 
@@ -183,9 +188,30 @@ def step(ws: Workspace, campaign: str) -> bool:
     if due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
-    Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
+    began = time.perf_counter()
+    taken = Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
+    seconds = time.perf_counter() - began
     ws.signal.notify()
+    if taken in (Step.FIT, Step.CLOSE, Step.SELECT):
+        keep_numbers(ws, row, scored=taken is Step.SELECT and seconds < _QUICK)
     return True
+
+
+def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
+    """Write what the model of the last round says of every item (`services.browsing.numbers`), if it is not written yet.
+
+    With `scored` the influences of all items are computed too, which takes as long as a selection: people have their next
+    batch already. Where that takes long, those of the first model stay, with the round that they are of.
+    """
+    found = ws.trained.get(campaign.id)
+    if found is None:
+        return  # the ledger has not moved
+    folder, session = folder_of(ws, campaign), found.session
+    before, number = numbers.latest(folder), len(session.rounds) - 1
+    if before is not None and before.round == number and (not scored or before.scored_in == number):
+        return
+    with contextlib.suppress(StoppedWorkError):  # what is written down in no ledger may be broken off
+        numbers.write(folder, session, found.data, session.scores() if scored else None)
 
 
 def due_step(ws: Workspace, campaign: str) -> Step | None:

@@ -232,6 +232,7 @@ class Worker:
             with stoppable(job.stop.is_set):
                 if job.step is None:
                     trained.trained_now(self._ws, row)
+                    trained.keep_numbers(self._ws, row, scored=False)
                 else:
                     trained.step(self._ws, job.campaign)
             self.last_error = None

@@ -16,6 +16,7 @@ from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, lock, make_priv
 from labelchef.services.shared import writing_to
 
 if TYPE_CHECKING:
+    from labelchef.services.browsing.standing import Standing
     from labelchef.services.intake.jobs import Job
     from labelchef.services.trained import Trained
     from labelchef.store.database import AdvisoryLock, Database
@@ -52,6 +53,9 @@ class Workspace:
         """Trained states by campaign: a cache, used by the process that holds the worker's lock, one thread a campaign."""
         self.intakes: dict[str, Job] = {}
         """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
+
+        self.standings: dict[str, Standing] = {}
+        """Where items stand, by public id of the campaign; used by `services.browsing` only."""
 
     def __enter__(self) -> Self:
         return self

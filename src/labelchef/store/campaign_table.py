@@ -156,19 +156,11 @@ def items_by_key(
     return {row.key: row for row in rows}
 
 
-def image_of(connection: sa.Connection, campaign_id: int, key: str) -> str | None:
-    """The image of a training item with this key, else of a validation item."""
-    if not storable(key):
-        return None
-    rows = connection.execute(
-        sa.select(Item.c.split, Item.c.image).where(
-            Item.c.campaign_id == campaign_id,
-            Item.c.key == key,
-            Item.c.split.in_([SplitName.TRAIN, SplitName.VALIDATION]),
-            Item.c.image.is_not(None),
-        )
-    ).all()
-    return min(((r.split != SplitName.TRAIN, r.image) for r in rows), default=(False, None))[1]
+def shown_items(connection: sa.Connection, campaign_id: int, key: str) -> list[ItemRow]:
+    """Items with this key whose images people may see: of the training split, then of the validation split."""
+    splits = (SplitName.TRAIN, SplitName.VALIDATION)
+    found = (items_by_key(connection, campaign_id, [key], split).get(key) for split in splits)
+    return [one for one in found if one is not None]
 
 
 def items_by_id(connection: sa.Connection, ids: Sequence[int]) -> dict[int, ItemRow]:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from labelchef.domain.campaigns import (
     AssignmentState,
     CampaignState,
+    CommentKind,
     DecisionKind,
     NewItem,
     Origin,
@@ -60,6 +61,8 @@ class ItemRow:
     text: str | None
     image: str | None
     fields: Mapping[str, object] | None
+    images: Sequence[str] | None
+    """Fields that are further images, in their order."""
     label: int | None
     attempt: int
 
@@ -315,7 +318,32 @@ class UnresolvedItem(DecisionRow):
     text: str | None
     image: str | None
     fields: Mapping[str, object] | None
+    images: Sequence[str] | None
     item_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class WishRow:
+    """An item that a lead wants to be asked in the next batch; deleted once it is. The ledger has it as a change by the lead."""
+
+    id: int
+    campaign_id: int
+    item_id: int
+    by: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeadActionRow:
+    """An action on many items, and how it was answered: a request that comes again is answered alike, and does nothing."""
+
+    id: int
+    campaign_id: int
+    person: str
+    request_id: str
+    asked: Mapping[str, object]
+    answer: Mapping[str, object]
+    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +355,44 @@ class ChangeRow:
     who: str
     created_at: float
     what: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class GuidelineRow:
+    """A text of the guidelines as it was saved: of the campaign, or of a class. The one with the last id counts."""
+
+    id: int
+    campaign_id: int
+    version: int
+    """Counts the changes of a campaign's guidelines, from 1."""
+    class_position: int | None
+    """None: the text for the whole campaign."""
+    text: str
+    who: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommentRow:
+    """What was said of an item, or done with its thread: resolved, opened again, a comment hidden or shown again."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    item_id: int
+    kind: CommentKind
+    comment_id: int | None
+    """The comment that is hidden or shown."""
+    person: str
+    text: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommentWithKey(CommentRow):
+    """The same, and the key of the item."""
+
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from labelchef.domain.errors import StoreError
+from labelchef.store import search
 from labelchef.store.database import Database
 from labelchef.store.tables import LEDGER_TABLES, METADATA
 
@@ -62,6 +63,7 @@ def migrate(database: Database) -> None:
         METADATA.create_all(connection)
         for statement in _guards(connection.dialect.name):
             connection.execute(sa.text(statement))
+        search.create(connection)
         command.stamp(config, "head")
 
 

@@ -24,7 +24,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from labelchef.domain.browsing import Action
 from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
+from labelchef.domain.guidance import LONGEST_COMMENT, LONGEST_TEXT
 from labelchef.domain.intake import ColumnRole, FileRole
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 from labelchef.services.intake.steps import Correction
@@ -180,6 +182,88 @@ class ResolveForm(ItemForm):
     label: int | str = Field(description="Class by position (from 0) or by name.", examples=[0, "cat"])
 
 
+class QueryForm(Form):
+    """Filters of the list of items, as its address has them; those left out or empty are no condition."""
+
+    q: Annotated[str, StringConstraints(max_length=1000)] = ""
+    split: Annotated[str, StringConstraints(max_length=20)] = ""
+    predicted: Annotated[str, StringConstraints(max_length=500)] = ""
+    label: Annotated[str, StringConstraints(max_length=500)] = ""
+    believed: Annotated[str, StringConstraints(max_length=500)] = ""
+    weak: Annotated[str, StringConstraints(max_length=500)] = ""
+    disagree: Annotated[str, StringConstraints(max_length=40)] = ""
+    suspect: bool = False
+    source: Annotated[str, StringConstraints(max_length=1000)] = ""
+    vote: Annotated[str, StringConstraints(max_length=500)] = ""
+    person: Annotated[str, StringConstraints(max_length=200)] = ""
+    round: Annotated[str, StringConstraints(pattern=r"^[0-9]{0,9}$")] = ""
+    state: Annotated[str, StringConstraints(max_length=20)] = ""
+    sort: Annotated[str, StringConstraints(max_length=20)] = ""
+
+    def given(self) -> dict[str, Any]:
+        """Name → value."""
+        return self.model_dump()
+
+
+class ActionForm(Form):
+    """An action of a lead on items: on those named, or on all that match."""
+
+    action: Action = Field(strict=False)
+    label: int | str | None = Field(None, description="For 'decide': class by position (from 0) or by name.")
+    items: Annotated[list[Key], Field(max_length=1000)] = Field(default_factory=list)
+    query: QueryForm | None = Field(None, description="All items that match, in place of `items`; at most 1000.")
+    count: int | None = Field(None, ge=0, description="How many match, as the lead was told; else nothing is done.")
+    request_id: RequestId | None = Field(
+        None, description="Use the same one for each attempt: the action is done once."
+    )
+
+
+WholeGuidelines = Annotated[
+    Annotated[str, StringConstraints(max_length=40_000)] | None,
+    Field(
+        description="Markdown for people who label; sections under the name of a class as heading are about the class."
+    ),
+]
+GuidelineText = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+
+
+class MarkdownForm(Form):
+    """A Markdown text."""
+
+    text: GuidelineText
+
+
+class GuidelineForm(MarkdownForm):
+    """A text of the guidelines."""
+
+    about: Key | None = Field(None, description="The class that it is about; left out: the text of the campaign.")
+
+
+class SeenForm(Form):
+    """What a person has looked at; what is left out stays as it was."""
+
+    guidelines: int | None = Field(None, ge=0, le=2**31, description="The version of the guidelines.")
+    item: Key | None = Field(None, description="The item whose thread was read.")
+
+
+class CommentForm(Form):
+    """Something to say of an item."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_COMMENT)]
+
+
+class ThreadForm(Form):
+    """What becomes of a thread."""
+
+    resolved: bool = Field(description="True closes it, false opens it again.")
+
+
+class HideForm(Form):
+    """Whether annotators see a comment."""
+
+    hidden: bool
+
+
 class CompareForm(Form):
     """Selectors to replay."""
 
@@ -231,6 +315,7 @@ class FolderForm(Form):
     folder: Key
     by_position: bool = False
     settings: NewSettings = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
 
 class IntakeFolderForm(Form):
@@ -336,6 +421,7 @@ class CreateForm(Form):
         ["auto"], description="What makes numbers of texts, images and columns; 'auto' for what is usual."
     )
     settings: NewSettings = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
 
 class CampaignForm(Form):
@@ -344,6 +430,7 @@ class CampaignForm(Form):
     name: Name
     by_position: Json[bool] = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
     def files(self) -> dict[str, list[UploadFile]]:
         """Name of the part → its files, of the parts that were sent."""

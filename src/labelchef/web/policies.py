@@ -168,6 +168,7 @@ Changes = Annotated[Hub, Depends(_state("hub"))]
 
 ITEM = (404, "item", "no such item in this campaign")
 ACCOUNT = (404, "account", "no such account")
+GUIDELINES = (422, "guidelines", "a text of the guidelines that is too long")
 SETTINGS: tuple[Case, ...] = (
     (422, "selector", "no such selector"),
     (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),

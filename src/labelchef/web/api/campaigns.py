@@ -15,7 +15,7 @@ from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import SETTINGS, Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.policies import GUIDELINES, SETTINGS, Api, Changes, Lead, Member, Options, SignedIn, Store
 from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
@@ -38,6 +38,7 @@ _REFUSED: tuple[Case, ...] = (
     (422, "ids", "files whose ids differ or repeat"),
     (422, "items", "contents with ids that cannot be used"),
     (422, "media", "an image that is not there"),
+    GUIDELINES,
     *SETTINGS,
 )
 
@@ -66,7 +67,12 @@ def create_campaign(
         paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
         settings = Settings.of(form.settings.given())
         return service.create_campaign(
-            ws, form.name, CampaignFiles(**paths, by_position=form.by_position), settings, who.name
+            ws,
+            form.name,
+            CampaignFiles(**paths, by_position=form.by_position),
+            settings,
+            who.name,
+            guidelines=form.guidelines,
         )
 
 
@@ -77,7 +83,13 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
     """Make a campaign from a folder of the server: features.npy, weak.csv or source_votes.csv, val_features.npy, …"""
     folder = options.folder_to_read(form.folder)
     return service.create_from_folder(
-        ws, form.name, folder, Settings.of(form.settings.given()), who.name, by_position=form.by_position
+        ws,
+        form.name,
+        folder,
+        Settings.of(form.settings.given()),
+        who.name,
+        by_position=form.by_position,
+        guidelines=form.guidelines,
     )
 
 

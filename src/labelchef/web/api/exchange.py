@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import File, Form, Query, Response, UploadFile
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
+from starlette.types import Receive, Scope, Send
 
 from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
@@ -82,6 +83,17 @@ _TABLE: dict[str, Any] = {
     "response_class": FileResponse,
     "responses": {200: {"description": "The file.", "content": _CONTENT}},
 }
+
+
+class MadeFile(FileResponse):
+    """A file that was made for this request. It is sent whole: the next request makes another one, so a part of it fits
+    nothing, and Range headers are not looked at."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        self.headers["accept-ranges"] = "none"
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
 
 @routes.get(
@@ -189,7 +201,7 @@ def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
             with told_as_store_errors():
                 path, kind = Path(shutil.make_archive(str(folder / "all"), "zip", folder / stem)), _ZIP_TYPE
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
-    return FileResponse(path, media_type=kind, filename=f"{stem}{path.suffix}", background=delete)
+    return MadeFile(path, media_type=kind, filename=f"{stem}{path.suffix}", background=delete)
 
 
 def _file(
@@ -202,7 +214,7 @@ def _file(
         with few_at_a_time():
             path = write(ws, campaign, folder / name, format=format.value)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
-    return FileResponse(path, media_type=kind, filename=name, background=delete)
+    return MadeFile(path, media_type=kind, filename=name, background=delete)
 
 
 @routes.post(

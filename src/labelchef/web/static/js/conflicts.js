@@ -2,11 +2,12 @@
 import { call, campaignPath } from "./api.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { showItem } from "./item.js";
-import { classKeys } from "./keys.js";
+import { classKeys, CodeReader } from "./keys.js";
 import { renew } from "./page.js";
 
 const list = $("#conflicts");
 const campaign = list.dataset.campaign;
+const codes = new CodeReader(JSON.parse(list.dataset.classes));
 
 function card(conflict, classes, first) {
   const keys = classKeys(classes);
@@ -49,9 +50,10 @@ export async function load() {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || typing(event)) return;
-  const position = classKeys(JSON.parse(list.dataset.classes)).indexOf(event.key);
+  const position = codes.press(event.key);
+  if (position === -1) event.preventDefault();
   const first = $("li.card", list);
-  const button = position >= 0 && first ? $(`button[data-position="${position}"]`, first) : null;
+  const button = position !== null && position >= 0 && first ? $(`button[data-position="${position}"]`, first) : null;
   if (button && !button.disabled) { event.preventDefault(); button.click(); }
 });
 
