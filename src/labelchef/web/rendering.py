@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.web.policies import Who
-from labelchef.web.texts import LANGUAGES, language_of, texts_for
+from labelchef.web.texts import COOKIE, LANGUAGES, language_of, texts_for, told_for
 
 _METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
 _TYPES = {
@@ -82,6 +82,7 @@ def environment() -> Environment:
     )
     found.filters.update(thousands=thousands, score=score, details=_details, share=share, sentence=sentence)
     found.filters.update(iso=lambda moment: moment.isoformat(timespec="seconds"), isfinite=math.isfinite)
+    found.filters["time"] = lambda moment: Markup('<time datetime="{0}">{0}</time>').format(moment.isoformat(timespec="seconds"))
     found.filters["zipped"] = lambda words: [(word, word) for word in words]
     found.filters["metric"] = lambda name: _METRICS.get(name, name)
     return found
@@ -99,8 +100,10 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
     language = language_of(request)
     shown = {
         "_": texts_for(language),
+        "told": told_for(language),
         "language": language,
         "languages": LANGUAGES,
+        "language_cookie": COOKIE,
         "me": None if who is None else who.account,
         "may_lead": who is not None and who.may_lead,
         "csrf": (who and who.csrf) or "",
