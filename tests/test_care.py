@@ -10,7 +10,7 @@ from labelchef.campaign import rebuild
 from labelchef.domain.campaigns import CampaignState, Role, Shelf, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError
 from labelchef.domain.settings import OPTIONS
-from labelchef.services import campaigns, care, trained
+from labelchef.services import campaigns, care, discussions, guidelines, trained
 from labelchef.services.labelling import decisions, votes
 from labelchef.services.people import accounts
 from labelchef.services.worker import Worker, advance
@@ -43,6 +43,8 @@ def full_campaign(ws: Workspace, name: str) -> str:
     decisions.resolve(ws, slug, item, 2, "lead")
     decisions.resolve(ws, slug, item, 1, "lead")
     campaigns.change_settings(ws, slug, "lead", budget=40)
+    guidelines.write(ws, slug, "lead", {None: "Read all of it."})
+    discussions.add(ws, slug, "lead", item, "Is it?", lead=True)
     return slug
 
 
