@@ -156,12 +156,11 @@ def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
     times = {
         name: None if getattr(row, name) is None else moment(getattr(row, name)) for name in ("started_at", "ended_at")
     }
-    values = common(Job, row) | times | {"created_at": moment(row.created_at)}
+    values = common(Job, row) | times | {"id": row.public_id, "created_at": moment(row.created_at)}
     if short:
         values["result"] = None
     return Job(
         **values,
-        id=row.public_id,
         by=row.person,
         done=1.0 if row.state is JobState.DONE else None if working is None else working.done,
         sentence=sentences[row.state] if working is None else working.sentence,
