@@ -42,7 +42,8 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
             (JobKind.PREDICTIONS, {}), (JobKind.MODEL, {}), (JobKind.RECEIPTS, {}), (JobKind.REPORT, {}),
         )
     ]  # fmt: skip
-    assert replay.state is JobState.WAITING and "waits" in replay.sentence
+    assert replay.state is JobState.WAITING
+    assert "waits" in replay.sentence
     with Worker(ws):
         done = [finished(ws, labelled, one.id) for one in (replay, compare, *files)]
     assert [one.problem for one in done] == [None] * len(done)
@@ -50,10 +51,12 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
     starts = [one.started_at for one in done if one.started_at is not None]
     ends = [one.ended_at for one in done if one.ended_at is not None]
     assert all(ended <= began for ended, began in zip(ends, starts[1:], strict=False)), "one at a time"
-    assert done[0].result is not None and done[0].result["agrees"] is True
+    assert done[0].result is not None
+    assert done[0].result["agrees"] is True
     direct = comparing.compare(ws, labelled, ["margin", "random"]).as_json()
     found = done[1].result
-    assert found is not None and found["labels"] == 24
+    assert found is not None
+    assert found["labels"] == 24
     assert [one["curve"] for one in found["standings"]] == [list(one["curve"]) for one in direct["standings"]]
     assert {one["verdict"] for one in found["standings"]} <= {one["verdict"] for one in direct["standings"]}
     names = [jobs.file_of(ws, labelled, one.id).name for one in done[2:]]
@@ -79,7 +82,9 @@ def test_a_job_tells_how_far_it_is_and_can_be_cancelled(ws: Workspace, labelled:
     assert jobs.cancel(ws, labelled, second.id).state is JobState.CANCELLED
     with Worker(ws):
         seen = finished(ws, labelled, first.id, lambda one: (one.done or 0.0) > 0.0)
-        assert seen.state is JobState.RUNNING and seen.done is not None and 0 < seen.done < 1
+        assert seen.state is JobState.RUNNING
+        assert seen.done is not None
+        assert 0 < seen.done < 1
         assert "of 24 labels" in seen.sentence
         with pytest.raises(ConflictError, match="cancel it first"):
             jobs.remove(ws, labelled, first.id)
@@ -105,7 +110,8 @@ def test_a_restart_marks_what_ran_and_does_what_waited(ws: Workspace, labelled: 
     with Worker(ws):
         assert finished(ws, labelled, waited.id).state is JobState.DONE
     found = jobs.look(ws, labelled, killed.id)
-    assert found.state is JobState.INTERRUPTED and "start it again" in found.sentence
+    assert found.state is JobState.INTERRUPTED
+    assert "start it again" in found.sentence
 
 
 def test_what_cannot_be_done_is_refused_or_told(ws: Workspace, labelled: str) -> None:
@@ -126,7 +132,8 @@ def test_what_cannot_be_done_is_refused_or_told(ws: Workspace, labelled: str) ->
     shutil.rmtree(ws.home / CAMPAIGNS / campaigns.summary(ws, young).id)
     with Worker(ws):
         found = finished(ws, young, failing.id)
-    assert found.state is JobState.FAILED and "is missing" in str(found.problem)
+    assert found.state is JobState.FAILED
+    assert "is missing" in str(found.problem)
 
 
 def test_old_and_large_results_are_removed(ws: Workspace, labelled: str) -> None:

@@ -237,7 +237,9 @@ def _intake(rest: str, **more: Any) -> Call:
 def _made(world: World, person: str) -> Sent:
     intake = world.waiting(tweet_files(40, 10))
     world.read(intake)
-    return Sent(f"/api/intakes/{intake}/create", (202,), json={"name": f"Made {world.number()}", "settings": {"budget": 5}})
+    return Sent(
+        f"/api/intakes/{intake}/create", (202,), json={"name": f"Made {world.number()}", "settings": {"budget": 5}}
+    )
 
 
 def _answered(world: World, person: str) -> Sent:
@@ -257,7 +259,9 @@ def _tweets() -> tuple[tuple[str, tuple[str, bytes]], ...]:
 
 def _upload(world: World) -> Sent:
     files = tuple((name, (world.endings[name], body)) for name, body in world.arrays.items())
-    return Sent("/api/campaigns", (201,), files=files, form={"name": f"Uploaded {world.number()}", "settings": '{"budget": 5}'})
+    return Sent(
+        "/api/campaigns", (201,), files=files, form={"name": f"Uploaded {world.number()}", "settings": '{"budget": 5}'}
+    )
 
 
 def _export(what: str) -> Call:
