@@ -43,7 +43,7 @@ class ReportData:
     """Scores of all training samples at the start, NaN where clean."""
     first_selected: Float64s
     asked: pd.DataFrame
-    """A row a decision, asked for or not: round, item, weak, suggested, decided, support, influence; if there: text, image, truth."""
+    """A row a decision, asked for or not: round, item, weak, suggested, decided, support, influence, text, image, truth."""
     counted: str = ""
     """How many samples were asked, and what the other decisions are (`AskedCount`)."""
     n_samples: int = 0
