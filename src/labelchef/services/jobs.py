@@ -148,7 +148,7 @@ def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
     sentences = {
         JobState.WAITING: "it waits for its turn",
         JobState.RUNNING: "it begins",
-        JobState.DONE: "it is done",
+        JobState.DONE: str((row.result or {}).get("message", "it is done")),
         JobState.FAILED: row.problem or "it failed",
         JobState.CANCELLED: "it was cancelled",
         JobState.INTERRUPTED: "the server ended while it ran; start it again",
@@ -305,7 +305,8 @@ def _compare(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], _folde
             seen.append(cell.selector)
         within = (cell.repeat - 1 + cell.asked / max(cell.labels, 1)) / cell.repeats
         done = (len(seen) - 1 + within) / (len(set(names)) + 1)
-        working.tell(min(done, 1.0), f"{cell.selector}: {cell.asked} of {cell.labels} labels")
+        run = f", run {cell.repeat} of {cell.repeats}" if cell.repeats > 1 else ""
+        working.tell(min(done, 1.0), f"selector {cell.selector}{run}: {cell.asked} of {cell.labels} labels")
 
     found = comparing.compare(ws, row.public_id, options.get("selectors"), options.get("batch_size"), on_cell=tell)
     return Outcome(result=found.as_json())
