@@ -151,6 +151,10 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/settings", _open),
     ("lead", f"{CAMPAIGN}/lead/export", _imported),
     ("lead", f"{CAMPAIGN}/lead/compare", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/jobs", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/copy", _open),
+    ("lead", "/?shelf=archived", _nothing),
+    ("lead", "/?shelf=deleted", _nothing),
     ("lead", "/nothing-here", _nothing),
 ]
 

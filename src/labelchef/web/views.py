@@ -29,6 +29,7 @@ from labelchef.domain.intake import (
 from labelchef.domain.jobs import Job
 from labelchef.domain.learning import InUse
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
+from labelchef.domain.records import AskedCount
 from labelchef.domain.validation import (
     AuditPoint,
     AuditReport,
@@ -50,7 +51,19 @@ from labelchef.web.policies import Who
 
 _OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values(), *vars(browsing).values())
 _RECORDS = {one: None for one in _OF_DOMAIN if is_dataclass(one) and isinstance(one, type)}
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
+_FOUND = (
+    AskedCount,
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    InUse,
+    Standing,
+)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
