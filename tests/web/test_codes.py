@@ -252,6 +252,9 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "account"): lambda lab: lab.lead.patch("/api/accounts/lead", json={"active": False}),
     (409, "asked_now"): _asked_now,
     (409, "comparing"): _comparing,
+    (409, "count"): lambda lab: lab.lead.post(
+        f"{CAMPAIGN}/items/actions", json={"action": "ask", "query": {"state": "new"}, "count": 1000}
+    ),
     (409, "decided"): _decided,
     (409, "file_exists"): _file_exists,
     (409, "few_labels"): lambda lab: lab.lead.post(f"{lab.plain('Few')}/compare", json={}),
@@ -269,6 +272,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (415, "image"): _no_image,
     (421, "host"): _host,
     (422, "input"): lambda lab: lab.lead.post(f"{CAMPAIGN}/votes", json={}),
+    (422, "filter"): lambda lab: lab.lead.get(f"{CAMPAIGN}/items", params={"sort": "beauty"}),
     (422, "cursor"): lambda lab: lab.lead.get("/api/campaigns", params={"after": "nothing"}),
     (422, "label"): lambda lab: lab.lead.post(f"{CAMPAIGN}/votes", json={"item": lab.world.held("lead"), "label": "horse"}),
     (422, "format"): lambda lab: lab.lead.get(f"{CAMPAIGN}/export/dataset", params={"format": "docx"}),

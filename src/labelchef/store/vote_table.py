@@ -74,6 +74,19 @@ def names_without_account(connection: sa.Connection, campaign_id: int) -> set[st
     return set(connection.execute(found).scalars())
 
 
+_FIRST_VOTER = sa.select(sa.func.min(Vote.c.person)).where(_OF_CAMPAIGN, Vote.c.person > bindparam("behind"))
+
+
+def voters(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Who has voted: one look at the index (campaign, person) for each person, however many votes there are."""
+    found: set[str] = set()
+    name: str | None = ""
+    while name is not None:
+        name = connection.execute(_FIRST_VOTER, {"campaign_id": campaign_id, "behind": name}).scalar()
+        found |= set() if name is None else {name}
+    return found
+
+
 _NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.campaign.rebuild import ReplayedRound
+from labelchef.domain import browsing, guidance
 from labelchef.domain import campaigns as domain
-from labelchef.domain import guidance
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
 from labelchef.domain.intake import (
     ColumnRole,
@@ -26,6 +26,7 @@ from labelchef.domain.intake import (
     WaitingFiles,
     Working,
 )
+from labelchef.domain.jobs import Job
 from labelchef.domain.learning import InUse
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
 from labelchef.domain.validation import (
@@ -47,11 +48,11 @@ from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.markdown import rendered, summary
 from labelchef.web.policies import Who
 
-_OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values())
+_OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values(), *vars(browsing).values())
 _RECORDS = {one: None for one in _OF_DOMAIN if is_dataclass(one) and isinstance(one, type)}
 _FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
-for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
+for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -377,7 +378,7 @@ _NO_FOLDER = "the folder of the campaign is missing on the server; votes are kep
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
-    if who.is_lead:
+    if who.may_lead:
         return summary
     message = _FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
@@ -389,9 +390,14 @@ def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain
     """What people see of an item, with the addresses of its images on this server."""
     if not content.images:
         return content
-    first = f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
+    first = image_address(campaign, key)
     images = tuple(f"{first}?number={k}" if k else first for k in range(len(content.images)))
     return replace(content, image=images[0], images=images)
+
+
+def image_address(campaign: str, key: str) -> str:
+    """Where this server gives the first image of an item."""
+    return f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
 
 
 def task_view(campaign: str, task: domain.Task) -> domain.Task:
@@ -403,7 +409,7 @@ def task_view(campaign: str, task: domain.Task) -> domain.Task:
 def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
     """Tasks, or why there is none."""
     if isinstance(answer, Waiting):
-        if answer.reason is WaitReason.FAILED and not who.is_lead:
+        if answer.reason is WaitReason.FAILED and not who.may_lead:
             answer = replace(answer, message=_FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)

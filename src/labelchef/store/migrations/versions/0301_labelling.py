@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0301_labelling"
-down_revision = "0202_votes_needed"
+down_revision = "0300_browse"
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _APPEND_ONLY = ("guideline", "comment")
 
