@@ -484,8 +484,8 @@ def _show_task(task: Task) -> None:
     content = task.content
     if content.text:
         console.print(content.text)
-    if content.image:
-        console.print(f"image: {content.image}")
+    for image in content.images:
+        console.print(f"image: {image}")
     for key, value in content.fields.items():
         console.print(f"{key}: {value}")
     weak = task.weak or ()

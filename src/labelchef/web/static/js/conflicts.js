@@ -1,5 +1,6 @@
 // Conflicts: the class keys resolve the first item of the list.
 import { call, campaignPath } from "./api.js";
+import { fitNames, nameOf } from "./classes.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { showItem } from "./item.js";
 import { classKeys, CodeReader } from "./keys.js";
@@ -17,14 +18,16 @@ function card(conflict, classes, first) {
     el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
     el("b", {}, vote.label === null ? "ambiguous" : classes[vote.label])));
   const buttons = classes.map((name, position) => el("button", {
-    type: "button", class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
+    type: "button", title: name, class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
     onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
-  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
+  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, nameOf(name))));
+  const choices = el("div", { class: "classes" }, ...buttons);
+  fitNames(choices, classes);
   return el("li", { class: "card conflict", "data-key": conflict.item },
     el("div", {}, el("h3", {}, `Item ${conflict.item} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
     el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
-      el("h3", {}, "Decide"), el("div", { class: "classes" }, ...buttons)));
+      el("h3", {}, "Decide"), choices));
 }
 
 async function resolve(item, label, box) {
