@@ -1,9 +1,10 @@
 // Conflicts: the class keys resolve the first item of the list.
 import { call, campaignPath } from "./api.js";
 import { $, $$, el, toast, typing } from "./dom.js";
-import { showItem } from "./item.js";
+import { itemLink, showItem } from "./item.js";
 import { classKeys } from "./keys.js";
 import { renew } from "./page.js";
+import { t } from "./texts.js";
 
 const list = $("#conflicts");
 const campaign = list.dataset.campaign;
@@ -20,7 +21,7 @@ function card(conflict, classes, first) {
     onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
   }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `Item ${conflict.item} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
+    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
     el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
       el("h3", {}, "Decide"), el("div", { class: "classes" }, ...buttons)));

@@ -1,6 +1,9 @@
 // An item on the screen: text, image, table row, or any mix.
 import { el } from "./dom.js";
 
+/** A link to the page of an item, for leads. */
+export const itemLink = (campaign, item) => el("a", { href: `/c/${encodeURIComponent(campaign)}/lead/items/${encodeURIComponent(item)}` }, item);
+
 /** Fill `box` with the content of an item. */
 export function showItem(box, { item, content }) {
   const parts = [];

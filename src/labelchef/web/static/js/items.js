@@ -1,6 +1,7 @@
 // The browser of items: select with mouse or keys, act on one or many, similar items. The list itself comes with the page.
 import { call, campaignPath } from "./api.js";
 import { $, $$, el, typing } from "./dom.js";
+import { itemLink } from "./item.js";
 import { renew } from "./page.js";
 import { t } from "./texts.js";
 
@@ -122,13 +123,12 @@ const near = $("#similar");
 if (near) {
   const classes = JSON.parse(near.dataset.classes);
   const word = (k) => (k === null ? "–" : classes[k]);
-  const address = (line) => `/c/${encodeURIComponent(near.dataset.campaign)}/lead/items/${encodeURIComponent(line.item)}`;
   try {
     const found = await call("GET", campaignPath(near.dataset.campaign, `/items/${encodeURIComponent(near.dataset.item)}/similar`));
     near.replaceChildren(...found.items.map(({ line, similarity }) => el("li", { class: "item-line" },
       line.image ? el("img", { class: "item-thumb", src: line.image, alt: "", loading: "lazy", width: "72", height: "72" }) : null,
       el("div", { class: "item-body" },
-        el("p", { class: "item-top" }, el("a", { class: "item-link", href: address(line) }, line.item), el("span", { class: "soft small" }, t("similarity {x}", { x: similarity.toFixed(2) }))),
+        el("p", { class: "item-top" }, itemLink(near.dataset.campaign, line.item), el("span", { class: "soft small" }, t("similarity {x}", { x: similarity.toFixed(2) }))),
         el("p", { class: "excerpt", dir: "auto" }, line.excerpt.map((piece) => piece.text).join("")),
         el("dl", { class: "line-facts" },
           ...[[t("Label"), line.label], [t("Model"), line.predicted], [t("Sources"), line.weak]].map(([name, k]) => el("div", {}, el("dt", {}, name), el("dd", {}, word(k)))))))));
