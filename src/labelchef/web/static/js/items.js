@@ -138,6 +138,48 @@ if (near) {
   }
 }
 
+// The map: a click on a point opens its item. The list has the same items for those who use the keyboard.
+const SVG = "http://www.w3.org/2000/svg";
+function drawn(name, attributes, ...children) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+const KINDS = { weak: t("still weak"), validation: t("trusted"), cleaned: t("with a label"), selected: t("asked now") };
+
+function draw(points) {
+  const [W, H, PAD] = [860, 420, 14];
+  const range = (name) => [Math.min(...points.map((one) => one[name])), Math.max(...points.map((one) => one[name]))];
+  const [left, right] = range("x"), [low, high] = range("y");
+  const x = (value) => PAD + ((W - 2 * PAD) * (value - left)) / (right - left || 1);
+  const y = (value) => H - PAD - ((H - 2 * PAD) * (value - low)) / (high - low || 1);
+  const order = Object.keys(KINDS);
+  const dots = [...points].sort((a, b) => order.indexOf(a.what) - order.indexOf(b.what)).map((one) => {
+    const dot = drawn("circle", { class: one.what, cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: one.what === "weak" ? 3 : 5 }, drawn("title", {}, one.item));
+    dot.addEventListener("click", () => location.assign(itemLink($("#map-box").dataset.campaign, one.item).href + (one.split === "train" ? "" : `?split=${one.split}`)));
+    return dot;
+  });
+  return drawn("svg", { class: "item-map", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": t("Map of {n} items", { n: points.length }) }, ...dots);
+}
+
+const mapBox = $("#map-box");
+let mapped = false;
+async function showMap() {
+  if (!mapBox.open || mapped) return;
+  mapped = true;
+  try {
+    const { points } = await call("GET", campaignPath(mapBox.dataset.campaign, "/map"));
+    $("#map").replaceChildren(draw(points));
+    $("#map-note").replaceChildren(t("A sample of {n} items in two dimensions; a click opens the item.", { n: points.length }), ...Object.entries(KINDS).flatMap(([kind, words]) => [el("span", { class: `map-key ${kind}`, "aria-hidden": "true" }), words]));
+  } catch (error) {
+    mapped = false;
+    $("#map-note").textContent = error.message;
+  }
+}
+mapBox?.addEventListener("toggle", showMap);
+if (mapBox && location.hash === "#map-box") mapBox.open = true;
+
 // A list stays as it is while one looks at it; once a minute the page looks whether there is a newer model.
 const news = $("#news");
 if (act && news) setInterval(async () => {
