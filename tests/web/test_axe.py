@@ -149,6 +149,18 @@ def _imported(page: Page) -> None:
     expect(page.locator("#imported td").first).to_be_visible()
 
 
+def _picked(page: Page) -> None:
+    _open(page)
+    expect(page.locator(".item-map circle").first).to_be_attached(timeout=60_000)
+    page.locator(".pick").first.check()
+    page.get_by_role("button", name="Decide", exact=True).click()
+    expect(page.locator("#done p")).to_be_visible()
+
+
+def _similar(page: Page) -> None:
+    expect(page.locator("#similar li").first).to_be_visible()
+
+
 def _nothing(page: Page) -> None:
     page.wait_for_load_state("load")
 
@@ -174,6 +186,8 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/ledger", _nothing),
     ("lead", f"{CAMPAIGN}/lead/discussions", _discussions),
     ("lead", f"{CAMPAIGN}/lead/guidelines", _guidelines),
+    ("lead", f"{CAMPAIGN}/lead/items?q=text&state=asked", _picked),
+    ("lead", f"{CAMPAIGN}/lead/items/7", _similar),
     ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),

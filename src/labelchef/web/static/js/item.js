@@ -3,6 +3,9 @@ import { el } from "./dom.js";
 import { t } from "./texts.js";
 import { viewer } from "./viewer.js";
 
+/** A link to the page of an item, for leads. */
+export const itemLink = (campaign, item) => el("a", { href: `/c/${encodeURIComponent(campaign)}/lead/items/${encodeURIComponent(item)}` }, item);
+
 /** Fill `box` with the content of an item; returns the viewer of its images, null where there is none. */
 export function showItem(box, { item, content }) {
   const parts = [];
