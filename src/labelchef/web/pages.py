@@ -201,8 +201,8 @@ def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Respon
     """Make a copy with other settings."""
     with ws.reading() as connection:
         free = free_name(connection, service.summary(ws, campaign).name)
-    values = {"options": list(OPTIONS.items()), "selectors": service.selector_choices(), "free": free}
-    return _lead(request, ws, campaign, "copy", **values)
+    values: dict[str, Any] = {"options": list(OPTIONS.items()), "free": free}
+    return _lead(request, ws, campaign, "copy", selectors=service.selector_choices(), **values)
 
 
 def _accounts(ws: Workspace) -> list[Account]:
