@@ -92,19 +92,24 @@ class ReplayedRound:
 
 
 def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) -> Iterator[ReplayedRound]:
-    """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last."""
+    """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last.
+
+    Settings may have changed on the way. A change that concerns the session has it rebuilt before its next step, which the round
+    says (`rebuilt`), along with the settings of that time.
+    """
+    first = next((then.opened_with for then in past), None)
     begun = past[0].record.heard if past and past[0].record is not None else None
-    session, records = rebuild(data, settings, [], heard=begun), list[RoundRecord]()
+    session, records = rebuild(data, first or settings, [], heard=begun), list[RoundRecord]()
     for then in past:
         selection, asked, answered = None, then.selected, then.answered
         if asked is not None:
             if asked.rebuilt:
-                session = rebuild(data, settings, records, heard=begun)
+                session = rebuild(data, then.opened_with or settings, records, heard=begun)
             selection = _selection(session, asked, then.selection_hash, settings.tol)
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if answered is not None:
             if answered.rebuilt:
-                session = rebuild(data, settings, records, heard=begun)
+                session = rebuild(data, then.closed_with or settings, records, heard=begun)
             heard = None if then.record is None else then.record.heard
             record = session.decide(answered.batch, answered.votes, answered.decisions, heard=heard)
         if then.record is not None and then.number > 0:

@@ -148,6 +148,13 @@ class Session:
             return np.where(self.labels.cleaned[items, None], self.labels.Y[items], probabilities(A))
         return self.learner.posterior(self.labels, items, log_probabilities(A))
 
+    def views(self, items: Ints) -> tuple[Float64s, Ints, Float64s]:
+        """Of these of the N samples: the model's probabilities (n, C), the class it predicts (n,), what is believed (n, C)."""
+        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
+        scores = A if self.ruling is None else self.ruling.scores(A)
+        P = probabilities(A if self.ruling is None else A / self.ruling.temperature)
+        return P, np.asarray(scores.argmax(axis=1), dtype=np.int64), self._believed(items)
+
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
         began = time.perf_counter()

@@ -118,6 +118,10 @@ class PastRound:
     labels_hash: str | None = None
     model_hash: str | None = None
     """None where this ledger keeps no such hash."""
+    opened_with: Settings | None = None
+    """The settings when it was opened; None where they are those of the campaign."""
+    closed_with: Settings | None = None
+    """The settings when it was closed."""
 
 
 class Model(Protocol):

@@ -101,7 +101,7 @@ class SqlLedger:
                 pending=others or decision_table.has_pending(connection, campaign.id),
                 running=campaign.state in _ACTIVE,
                 failed=campaign.state is CampaignState.FAILED,
-                reopened=np.array(decision_table.reopened_positions(connection, campaign.id), dtype=np.int64),
+                reopened=np.array(decision_table.positions_to_ask(connection, campaign.id), dtype=np.int64),
                 mark=(0 if last is None else last.id,),
                 version=version,
             )
@@ -113,7 +113,9 @@ class SqlLedger:
         with self._moving((0,)) as at:
             if at is None:
                 return False
-            round_id = at.insert_round(RoundKind.INITIAL, **_closed(record, model))
+            closed = _closed(record, model)
+            closed["settings"] = at.campaign.settings
+            round_id = at.insert_round(RoundKind.INITIAL, **closed)
             self._link(at, links, round_id)
             for facts in arrays:
                 campaign_table.put_array(at.connection, at.campaign.id, facts)
@@ -140,9 +142,13 @@ class SqlLedger:
                 selection_hash=selected.hash,
                 diagnostics=diagnostics_as_json(selected.batch.diagnostics),
                 rebuilt=SELECT if selected.rebuilt else "",
+                settings=at.campaign.settings,
                 seconds={"select": selected.seconds},
             )
-            round_table.insert_selections(at.connection, _new_selections(at, selected, round_id, shown, nearest))
+            selections = _new_selections(at, selected, round_id, shown, nearest)
+            round_table.insert_selections(at.connection, selections)
+            asked = [one.item_id for one in selections if one.origin != Origin.AHEAD]
+            decision_table.drop_wishes(at.connection, asked)
             at.update_campaign(state=CampaignState.RUNNING, message=f"round {at.next_number} is open")
         return True
 
@@ -213,6 +219,7 @@ class SqlLedger:
             if at.last.is_open:
                 round_table.update_round(at.connection, round_id, **closed)
             else:
+                closed["settings"] = at.campaign.settings
                 round_id = at.insert_round(RoundKind.CORRECTION, **closed)
             pending = decision_table.pending_decisions(at.connection, at.campaign.id)
             known = [row.id for row in pending if row.id <= decisions_up_to]
@@ -415,9 +422,9 @@ def _past(row: RoundRow, selections: Sequence[SelectionBrief]) -> PastRound:
         record = record_from_json(row.outcome)
         if row.kind is not RoundKind.INITIAL:
             answered = Answered(batch, record.votes, record.decisions, rebuilt=CLOSE in row.rebuilt)
-    return PastRound(
-        row.number, row.kind, selected, answered, record, row.selection_hash, row.labels_hash, row.model_hash
-    )
+    hashes = row.selection_hash, row.labels_hash, row.model_hash
+    closed = None if row.link is None else Settings.of(row.link["settings"])
+    return PastRound(row.number, row.kind, selected, answered, record, *hashes, row.settings, closed or row.settings)
 
 
 def _batch_of(rows: Sequence[SelectionBrief | SelectedItem], diagnostics: SelectionDiagnostics | None = None) -> Batch:

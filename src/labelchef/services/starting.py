@@ -56,10 +56,12 @@ def start_campaign(
     *,
     specs: EncoderSpecs = (AUTO,),
     progress: Progress = no_progress,
+    guidelines: str | None = None,
 ) -> CampaignSummary:
     """Encode the rows and make a campaign of them. What networks compute is kept: a second try goes on where the first ended."""
     made = assemble(raw, settings, specs, cache=ws.home / CACHE, progress=progress)
     progress("storing", 0, 0)
+    encoder = made.encoder.to_bytes()
     kept = kept_of(raw.rules, raw.columns(ColumnRole.TEXT))
     more = arrays_to_keep(kept, (raw.train.frame, raw.trusted.frame))
-    return create_campaign(ws, name, made.data, settings, by, encoder=made.encoder.to_bytes(), more=more)
+    return create_campaign(ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines, more=more)

@@ -1,6 +1,7 @@
 """The trained state of campaigns in this process: a cache over their ledgers, the steps that move it on, and the replay."""
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,9 +27,11 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
 from labelchef.domain.records import UNRESOLVED, Heard
 from labelchef.domain.settings import Settings
+from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
+from labelchef.services.browsing import numbers
 from labelchef.services.keys import link_signer
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
@@ -41,6 +44,8 @@ Stamp: TypeAlias = dict[str, tuple[int, int, int]]
 """File → (inode, bytes, nanoseconds of the last change)."""
 NEIGHBOURS = 5
 """Validation items shown beside an item."""
+_QUICK = 3.0
+"""Seconds of a selection within which the influences of all items are computed again."""
 _READ = ("features", "weak", "val_features", "test_features")
 
 
@@ -147,7 +152,7 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    shown = lambda: trained_now(ws, campaign)  # noqa: E731
+    shown = lambda: trained_now(ws, find(ws, campaign.public_id))  # noqa: E731
     signer = Signer(labelchef.__version__, link_signer(ws))
     return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
 
@@ -161,6 +166,7 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     stamp = _stamp_of(ws, campaign)
     if (
         found is None
+        or found.settings.built_with() != campaign.settings.built_with()
         or found.stamp != stamp  # the files are mapped into memory: their digests are compared again
         or len(found.session.rounds) != max(1, len(closed))
         or (closed and found.labels_hash != closed[-1].labels_hash)
@@ -204,17 +210,42 @@ def step(ws: Workspace, campaign: str) -> bool:
     """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
     row = find(ws, campaign)
     ledger = ledger_of(ws, row)
-    if due(ledger.standing()) is None:
+    if row.archived_at is not None or due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
-    Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
+    began = time.perf_counter()
+    # the settings are read again after the standing: if they changed meanwhile, the ledger refuses what was made with them
+    taken = Stepper(
+        ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: ws.forget(row.id), MajorityVote()
+    ).step()
+    seconds = time.perf_counter() - began
     ws.signal.notify()
+    if taken in (Step.FIT, Step.CLOSE, Step.SELECT):
+        keep_numbers(ws, row, scored=taken is Step.SELECT and seconds < _QUICK)
     return True
 
 
+def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
+    """Write what the model of the last round says of every item (`services.browsing.numbers`), if it is not written yet.
+
+    With `scored` the influences of all items are computed too, which takes as long as a selection: people have their next
+    batch already. Where that takes long, those of the first model stay, with the round that they are of.
+    """
+    found = ws.trained.get(campaign.id)
+    if found is None:
+        return  # the ledger has not moved
+    folder, session = folder_of(ws, campaign), found.session
+    before, number = numbers.latest(folder), len(session.rounds) - 1
+    if before is not None and before.round == number and (not scored or before.scored_in == number):
+        return
+    with contextlib.suppress(StoppedWorkError):  # what is written down in no ledger may be broken off
+        numbers.write(folder, session, found.data, session.scores() if scored else None)
+
+
 def due_step(ws: Workspace, campaign: str) -> Step | None:
-    """The step that a worker should take now, if any."""
-    return due(ledger_of(ws, find(ws, campaign)).standing())
+    """The step that a worker should take now, if any; none in the archive."""
+    row = find(ws, campaign)
+    return None if row.archived_at is not None else due(ledger_of(ws, row).standing())
 
 
 def is_due(ws: Workspace, campaign: str) -> bool:

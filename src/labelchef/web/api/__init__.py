@@ -1,6 +1,18 @@
 """Routes of the API, by what they are about."""
 
-from labelchef.web.api import campaigns, exchange, intake, labelling, lead, sessions, sources
+from labelchef.web.api import (
+    campaigns,
+    care,
+    exchange,
+    guidance,
+    intake,
+    items,
+    jobs,
+    labelling,
+    lead,
+    sessions,
+    sources,
+)
 
-_MODULES = (sessions, campaigns, intake, labelling, lead, sources, exchange)
+_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, sources, care, exchange, jobs)
 ROUTERS = (sessions.server.router, *(module.routes.router for module in _MODULES), sessions.people.router)
