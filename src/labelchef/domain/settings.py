@@ -112,6 +112,11 @@ class Option:
         return as_number(value, self.kind, **self._bounds)
 
     @property
+    def several(self) -> bool:
+        """Whether it holds several names: it has a page of its own, not a field."""
+        return self.kind is tuple
+
+    @property
     def _bounds(self) -> dict[str, float]:
         return {"least": self.least, "most": self.most, "above": self.above, "below": self.below}
 

@@ -100,7 +100,7 @@ def new(
         encoders=ENCODERS,
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        options=[(name, option) for name, option in OPTIONS.items() if option.kind is not tuple],
+        options=[(name, option) for name, option in OPTIONS.items() if not option.several],
         defaults=Settings().as_dict(),
     )
 
@@ -159,7 +159,7 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
         values["selectors"] = service.selector_choices()
         values["grace_days"] = f"{options.grace_days:g}"
         fields = {
-            name: option for name, option in OPTIONS.items() if option.kind is not tuple
+            name: option for name, option in OPTIONS.items() if not option.several
         }  # muted sources have a page
         values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
         values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
