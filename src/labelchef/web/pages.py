@@ -158,9 +158,7 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
     if part == "settings":
         values["selectors"] = service.selector_choices()
         values["grace_days"] = f"{options.grace_days:g}"
-        fields = {
-            name: option for name, option in OPTIONS.items() if not option.several
-        }  # muted sources have a page
+        fields = {name: option for name, option in OPTIONS.items() if not option.several}  # muted sources have a page
         values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
         values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
     elif part == "compare":
