@@ -300,7 +300,7 @@ def test_the_lead_sets_everything_blind(ws: Workspace, team: str, opened: Open) 
     lead.get_by_label("Blind: hide every suggestion").check()
     lead.get_by_label("Budget").fill("")
     lead.get_by_role("button", name="Save").click()
-    expect(lead.locator(".told")).to_contain_text("Saved")
+    expect(lead.locator("form[data-body] .told")).to_contain_text("Saved")
     assert campaigns.settings(ws, "animals").blind
     assert campaigns.settings(ws, "animals").budget is None
     for person in ("ann", "bob"):

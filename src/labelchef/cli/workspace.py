@@ -484,8 +484,8 @@ def _show_task(task: Task) -> None:
     content = task.content
     if content.text:
         console.print(content.text)
-    if content.image:
-        console.print(f"image: {content.image}")
+    for image in content.images:
+        console.print(f"image: {image}")
     for key, value in content.fields.items():
         console.print(f"{key}: {value}")
     weak = task.weak or ()
@@ -521,6 +521,8 @@ def _show_status(seen: CampaignStatus) -> None:
     console.print(Text.assemble((summary.name, "bold"), f" ({summary.slug}): {summary.state}, {summary.message}"))
     show_notices(summary)
     console.print(f"asked {summary.spent} of {summary.budget or '∞'}, {summary.n_items} items")
+    if seen.asked.others or seen.asked.audited:
+        console.print(str(seen.asked))
     closed = [one for one in seen.rounds if one.validation is not None]
     beside = [(split, name) for split, found in (closed[-1].baselines if closed else {}).items() for name in found]
     rows = []

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from labelchef.domain.campaigns import Origin, RoundKind
+from labelchef.domain.campaigns import AssignmentState, Origin, RoundKind
 from labelchef.store.rows import (
     AMONG,
     NewSelection,
@@ -23,7 +23,7 @@ from labelchef.store.rows import (
     rows_among,
     values_of,
 )
-from labelchef.store.tables import Item, Round, Selection
+from labelchef.store.tables import Assignment, Item, Round, Selection
 
 
 def links_of_all(connection: sa.Connection) -> Iterator[Mapping[str, Any]]:
@@ -160,6 +160,33 @@ _INCOMPLETE = (
 def batch_incomplete(connection: sa.Connection, round_id: int, people: int) -> bool:
     """Whether an item of the batch still needs votes."""
     return connection.execute(_INCOMPLETE, {"round_id": round_id, "people": people}).first() is not None
+
+
+_ALL = bindparam("people", type_=sa.Integer)
+_ANSWERED = (
+    sa.select(
+        sa.func.sum(sa.case((Selection.c.decided, _ALL), (Selection.c.votes > _ALL, _ALL), else_=Selection.c.votes))
+    )
+    .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
+    .scalar_subquery()
+)
+_MINE = (
+    sa.select(sa.func.count())
+    .select_from(Assignment)
+    .where(
+        Assignment.c.round_id == bindparam("round_id"),
+        Assignment.c.person == bindparam("person"),
+        Assignment.c.state == AssignmentState.VOTED,
+    )
+    .scalar_subquery()
+)
+_STANDING = sa.select(_ANSWERED, _MINE)
+
+
+def batch_standing(connection: sa.Connection, round_id: int, person: str, people: int) -> tuple[int, int]:
+    """Answers on a round's batch, at most `people` an item, and the items of the round that this person voted on."""
+    row = connection.execute(_STANDING, {"round_id": round_id, "person": person, "people": people}).one()
+    return int(row[0] or 0), int(row[1])
 
 
 def mark_decided(connection: sa.Connection, selection_id: int) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.campaign.rebuild import ReplayedRound
-from labelchef.domain import browsing
+from labelchef.domain import browsing, guidance
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
 from labelchef.domain.intake import (
@@ -26,8 +26,10 @@ from labelchef.domain.intake import (
     WaitingFiles,
     Working,
 )
+from labelchef.domain.jobs import Job
 from labelchef.domain.learning import InUse
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
+from labelchef.domain.records import AskedCount
 from labelchef.domain.validation import (
     AuditPoint,
     AuditReport,
@@ -44,14 +46,26 @@ from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.receipts import NamedReceipts
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
+from labelchef.web.markdown import rendered, summary
 from labelchef.web.policies import Who
 
-_RECORDS = [
-    one for one in (*vars(domain).values(), *vars(browsing).values()) if is_dataclass(one) and isinstance(one, type)
-]
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
+_OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values(), *vars(browsing).values())
+_RECORDS = {one: None for one in _OF_DOMAIN if is_dataclass(one) and isinstance(one, type)}
+_FOUND = (
+    AskedCount,
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    InUse,
+    Standing,
+)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
-for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
+for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -78,6 +92,41 @@ class VotedView(BaseModel):
 
     vote: VoteReceipt
     next: NextView
+
+
+class RenderedView(BaseModel):
+    """A Markdown text as HTML."""
+
+    html: str
+
+
+class ClassGuidelineView(RenderedView):
+    """What is said of a class."""
+
+    name: str
+    text: str = Field(description="Markdown; empty where nothing is said.")
+    summary: str = Field(description="The first paragraph as plain text, cut to some words.")
+
+
+class GuidelinesView(RenderedView):
+    """The guidelines of a campaign as they hold now."""
+
+    version: int = Field(description="Counts the changes; 0: nothing was written yet.")
+    seen: int = Field(description="The version that this person looked at last.")
+    text: str = Field(description="Markdown, for the whole campaign.")
+    classes: list[ClassGuidelineView]
+    changed_at: datetime | None
+    changed_by: str | None
+
+    @classmethod
+    def of(cls, found: guidance.Guidelines) -> "GuidelinesView":
+        """Of the service's answer."""
+        same = {name: getattr(found, name) for name in ("version", "seen", "text", "changed_at", "changed_by")}
+        classes = [
+            ClassGuidelineView(name=one.name, text=one.text, summary=summary(one.text), html=rendered(one.text))
+            for one in found.classes
+        ]
+        return cls(html=rendered(found.text), classes=classes, **same)
 
 
 class SourceView(BaseModel):
@@ -342,7 +391,7 @@ _NO_FOLDER = "the folder of the campaign is missing on the server; votes are kep
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
-    if who.is_lead:
+    if who.may_lead:
         return summary
     message = _FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
@@ -351,14 +400,16 @@ def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummar
 
 
 def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain.ItemContent:
-    """What people see of an item, with the address of its image on this server."""
-    if content.image is None:
+    """What people see of an item, with the addresses of its images on this server."""
+    if not content.images:
         return content
-    return replace(content, image=image_address(campaign, key))
+    first = image_address(campaign, key)
+    images = tuple(f"{first}?number={k}" if k else first for k in range(len(content.images)))
+    return replace(content, image=images[0], images=images)
 
 
 def image_address(campaign: str, key: str) -> str:
-    """Where this server gives the image of an item."""
+    """Where this server gives the first image of an item."""
     return f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
 
 
@@ -371,7 +422,7 @@ def task_view(campaign: str, task: domain.Task) -> domain.Task:
 def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
     """Tasks, or why there is none."""
     if isinstance(answer, Waiting):
-        if answer.reason is WaitReason.FAILED and not who.is_lead:
+        if answer.reason is WaitReason.FAILED and not who.may_lead:
             answer = replace(answer, message=_FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from labelchef.domain.campaigns import (
     AssignmentState,
+    BatchStanding,
     CampaignState,
     ItemContent,
     Neighbour,
@@ -19,10 +20,11 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.people.access import Part, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
-from labelchef.store import campaign_table, round_table, vote_table
+from labelchef.store import campaign_table, guidance_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow, LeasedSelection, RoundRow, SelectionRow, UnresolvedItem
 
 _SENTENCES = {
@@ -31,6 +33,7 @@ _SENTENCES = {
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
     WaitReason.PAUSED: "the lead has paused the campaign",
     WaitReason.STOPPED: "the lead has stopped the campaign",
+    WaitReason.ARCHIVED: "the campaign is in the archive",
 }
 
 
@@ -39,10 +42,10 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
     check_n(n)
     with looking(ws, campaign, person) as (connection, row):
         found = hand_out(Part(connection, row, person), n, lease=False)
-    if found:
-        return found
-    with taking_part(ws, campaign, person, lasting=False) as part:
-        return hand_out(part, n)
+    if not found:
+        with taking_part(ws, campaign, person, lasting=False) as part:
+            found = hand_out(part, n)
+    return found if isinstance(found, Waiting) else highlighted(ws, campaign, found)
 
 
 def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
@@ -50,6 +53,8 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
     connection, row, person, _ = part
     settings, at = row.settings, vote_table.Moment.of(row.settings.lease_minutes)
     turn = round_table.last_round(connection, row.id)
+    if row.archived_at is not None:
+        return _wait(row, WaitReason.ARCHIVED, 60.0)
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:
@@ -66,14 +71,21 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
             held = vote_table.leases_of(connection, turn.id, person, at)
     if held:
         return tasks_of(part, turn, held[:n], voted=False)
+    standing = _standing(part, turn)
     if not round_table.batch_incomplete(connection, turn.id, settings.people):
-        return _wait(row, WaitReason.UPDATING, 5.0)
+        return _wait(row, WaitReason.UPDATING, 5.0, standing)
     expiry = vote_table.next_expiry(connection, turn.id, at)
-    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - at.now)))
+    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - at.now)), standing)
 
 
-def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float) -> Waiting:
-    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds)
+def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
+    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
+
+
+def _standing(part: Part, turn: RoundRow) -> BatchStanding:
+    people = part.campaign.settings.people
+    answered, mine = round_table.batch_standing(part.connection, turn.id, part.person, people)
+    return BatchStanding(mine, answered, turn.size * people)
 
 
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
@@ -86,7 +98,8 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
             and vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person) is None
         ):
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
-        return tasks_of(part, place.turn, [place.selection])[0]
+        found = tasks_of(part, place.turn, [place.selection])
+    return highlighted(ws, campaign, found)[0]
 
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
@@ -103,10 +116,12 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     ws.signal.notify()
 
 
-def media(ws: Workspace, campaign: str, item: str) -> Path:
-    """The image of a training or validation item, a file inside the campaign's media folder."""
+def media(ws: Workspace, campaign: str, item: str, number: int = 0) -> Path:
+    """An image of a training or validation item, counted from 0: a file inside the campaign's media folder."""
     with looking(ws, campaign) as (connection, row):
-        name = campaign_table.image_of(connection, row.id, item)
+        rows = campaign_table.shown_items(connection, row.id, item)
+    images = next(filter(None, (content_of(one).images for one in rows)), ())
+    name = images[number] if number < len(images) else None
     folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
@@ -116,7 +131,9 @@ def media(ws: Workspace, campaign: str, item: str) -> Path:
 
 def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
     """What people see of an item's row."""
-    return ItemContent(row.text, row.image, row.fields or {})
+    fields = dict(row.fields or {})
+    images = [row.image, *(fields.pop(name, None) for name in row.images or ())]
+    return ItemContent(row.text, row.image, fields, tuple(str(one) for one in images if one))
 
 
 class Place(NamedTuple):
@@ -162,6 +179,8 @@ def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, 
     items = campaign_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
     validation = campaign_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
+    standing = _standing(part, turn)
+    said = guidance_table.comment_counts(connection, [s.item_id for s in selections])
     tasks = []
     for s in selections:
         vote = vote_table.last_vote(connection, s.item_id, s.attempt, person) if voted else None
@@ -187,6 +206,8 @@ def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, 
                 neighbours=tuple(neighbours),
                 leased_until=moment(s.until) if isinstance(s, LeasedSelection) else None,
                 own_vote=None if vote is None or vote.retracted else OwnVote(vote.label, vote.note),
+                batch=standing,
+                comments=said.get(s.item_id, 0),
             )
         )
     return tasks

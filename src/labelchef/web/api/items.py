@@ -109,7 +109,7 @@ def shown(campaign: str, line: ItemLine) -> ItemLine:
 
 def shown_detail(campaign: str, found: ItemDetail) -> ItemDetail:
     """The same of everything about an item."""
-    content = replace(found.content, image=None) if found.line.split is SplitName.TEST else found.content
+    content = replace(found.content, image=None, images=()) if found.line.split is SplitName.TEST else found.content
     return replace(found, line=shown(campaign, found.line), content=with_address(campaign, found.line.item, content))
 
 

@@ -1,6 +1,8 @@
 """Labelling: next items, votes, undo, skip, and the images of items."""
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 
 from labelchef.domain.campaigns import Task
 from labelchef.services.labelling import tasks, votes
@@ -62,11 +64,17 @@ def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Task
 
 @routes.get(
     "/items/{item:path}/image",
-    (404, "image", "the item has no image"),
+    (404, "image", "the item has no such image"),
     (415, "image", "not an image of a supported type"),
     response_class=Response,
     responses={200: {"description": "The image.", "content": {kind: {} for kind in SAFE_TYPES.values()}}},
 )
-def item_image(campaign: CampaignPath, item: ItemPath, _: Member, ws: Store) -> Response:
-    """The image of an item. Its type comes from its content, not from the name of the file."""
-    return image_response(tasks.media(ws, campaign, item), f"item {item!r}")
+def item_image(
+    campaign: CampaignPath,
+    item: ItemPath,
+    _: Member,
+    ws: Store,
+    number: Annotated[int, Query(ge=0, le=1000, description="Which of its images, counted from 0.")] = 0,
+) -> Response:
+    """An image of an item. Its type comes from its content, not from the name of the file."""
+    return image_response(tasks.media(ws, campaign, item, number), f"item {item!r}")
