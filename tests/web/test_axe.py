@@ -119,6 +119,17 @@ def _sources(page: Page) -> None:
     page.locator("table.sources button").first.click()
 
 
+def _source(page: Page) -> None:
+    expect(page.locator("#source-facts .facts")).to_be_visible()
+    page.locator("#mute").click()
+    expect(page.locator("#effect table").first).to_be_visible()
+    _open(page)
+
+
+def _new_rule(page: Page) -> None:
+    expect(page.locator("#rule")).to_be_visible()
+
+
 def _refused(page: Page) -> None:
     page.get_by_label("Name").fill("nobody")
     page.get_by_label("Password").fill("not the password")
@@ -190,6 +201,8 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/items/7", _similar),
     ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
+    ("lead", f"{CAMPAIGN}/lead/source?name=lexicon", _source),
+    ("lead", f"{CAMPAIGN}/lead/source", _new_rule),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),
     ("lead", f"{CAMPAIGN}/lead/export", _imported),
     ("lead", f"{CAMPAIGN}/lead/compare", _nothing),
