@@ -119,6 +119,17 @@ def _sources(page: Page) -> None:
     page.locator("table.sources button").first.click()
 
 
+def _source(page: Page) -> None:
+    expect(page.locator("#source-facts .facts")).to_be_visible()
+    page.locator("#mute").click()
+    expect(page.locator("#effect table").first).to_be_visible()
+    _open(page)
+
+
+def _new_rule(page: Page) -> None:
+    expect(page.locator("#rule")).to_be_visible()
+
+
 def _refused(page: Page) -> None:
     page.get_by_label("Name").fill("nobody")
     page.get_by_label("Password").fill("not the password")
@@ -149,6 +160,18 @@ def _imported(page: Page) -> None:
     expect(page.locator("#imported td").first).to_be_visible()
 
 
+def _picked(page: Page) -> None:
+    _open(page)
+    expect(page.locator(".item-map circle").first).to_be_attached(timeout=60_000)
+    page.locator(".pick").first.check()
+    page.get_by_role("button", name="Decide", exact=True).click()
+    expect(page.locator("#done p")).to_be_visible()
+
+
+def _similar(page: Page) -> None:
+    expect(page.locator("#similar li").first).to_be_visible()
+
+
 def _nothing(page: Page) -> None:
     page.wait_for_load_state("load")
 
@@ -174,11 +197,19 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/ledger", _nothing),
     ("lead", f"{CAMPAIGN}/lead/discussions", _discussions),
     ("lead", f"{CAMPAIGN}/lead/guidelines", _guidelines),
+    ("lead", f"{CAMPAIGN}/lead/items?q=text&state=asked", _picked),
+    ("lead", f"{CAMPAIGN}/lead/items/7", _similar),
     ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
+    ("lead", f"{CAMPAIGN}/lead/source?name=lexicon", _source),
+    ("lead", f"{CAMPAIGN}/lead/source", _new_rule),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),
     ("lead", f"{CAMPAIGN}/lead/export", _imported),
     ("lead", f"{CAMPAIGN}/lead/compare", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/jobs", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/copy", _open),
+    ("lead", "/?shelf=archived", _nothing),
+    ("lead", "/?shelf=deleted", _nothing),
     ("lead", "/nothing-here", _nothing),
 ]
 

@@ -2,9 +2,10 @@
 import { call, campaignPath } from "./api.js";
 import { fitNames, nameOf } from "./classes.js";
 import { $, $$, el, toast, typing } from "./dom.js";
-import { showItem } from "./item.js";
+import { itemLink, showItem } from "./item.js";
 import { classKeys, CodeReader } from "./keys.js";
 import { renew } from "./page.js";
+import { t } from "./texts.js";
 
 const list = $("#conflicts");
 const campaign = list.dataset.campaign;
@@ -24,7 +25,7 @@ function card(conflict, classes, first) {
   const choices = el("div", { class: "classes" }, ...buttons);
   fitNames(choices, classes);
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `Item ${conflict.item} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
+    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
     el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
       el("h3", {}, "Decide"), choices));
