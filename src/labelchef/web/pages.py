@@ -201,7 +201,8 @@ def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Respon
     """Make a copy with other settings."""
     with ws.reading() as connection:
         free = free_name(connection, service.summary(ws, campaign).name)
-    values: dict[str, Any] = {"options": list(OPTIONS.items()), "free": free}
+    shown = [(name, option) for name, option in OPTIONS.items() if option.kind is not tuple]  # muted sources go along
+    values: dict[str, Any] = {"options": shown, "free": free}
     return _lead(request, ws, campaign, "copy", selectors=service.selector_choices(), **values)
 
 
