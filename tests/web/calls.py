@@ -19,7 +19,7 @@ from labelchef.domain.campaigns import CampaignState, Role, Shelf
 from labelchef.domain.intake import Intake, IntakeState
 from labelchef.domain.jobs import JobKind
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, care, discussions, jobs, worker
+from labelchef.services import campaigns, care, discussions, jobs, source_effects, worker
 from labelchef.services.intake import steps, suggesting
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
@@ -294,6 +294,14 @@ def _started(world: World, person: str) -> Sent:
 
 
 _PASSWORDS = {"current": PASSWORD, "password": PASSWORD}
+
+
+def _effect(world: World) -> Sent:
+    """An effect of other sources that was asked for."""
+    source_effects.begin(world.ws, world.slug, source_effects.Proposal(()))
+    return Sent(f"/api/campaigns/{world.slug}/sources/effect")
+
+
 CALLS: dict[Route, Call] = {
     ("GET", "/api/health"): lambda w, p: Sent("/api/health"),
     ("POST", "/api/session"): lambda w, p: Sent("/api/session", json={"name": "dora", "password": PASSWORD}),
@@ -313,6 +321,13 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/rounds"): _of(f"{C}/rounds"),
     ("GET", f"{C}/audit"): _of(f"{C}/audit"),
     ("GET", f"{C}/sources"): _of(f"{C}/sources"),
+    ("GET", f"{C}/source"): _of(f"{C}/source", query={"name": "weak labels"}),
+    ("POST", f"{C}/sources/effect"): _of(f"{C}/sources/effect", ok=(202,), json={"muted": ["weak labels"]}),
+    ("GET", f"{C}/sources/effect"): lambda w, p: _effect(w),
+    ("DELETE", f"{C}/sources/effect"): lambda w, p: _effect(w),
+    ("POST", f"{C}/sources/apply"): _of(f"{C}/sources/apply", json={"muted": []}),
+    ("GET", f"{C}/rules"): _of(f"{C}/rules"),
+    ("POST", f"{C}/rules"): _of(f"{C}/rules", json={"rules": [{**RULE, "label": "dog"}]}),
     ("GET", f"{C}/receipts"): _of(f"{C}/receipts"),
     ("GET", f"{C}/forecast"): _of(f"{C}/forecast"),
     ("GET", f"{C}/changes"): _of(f"{C}/changes", query={"since": -1, "timeout": 0}),
@@ -432,7 +447,7 @@ CALLS: dict[Route, Call] = {
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
         for part in (
-            "conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger", "items",
+            "conflicts", "settings", "export", "compare", "members", "sources", "source", "receipts", "ledger", "items",
             "guidelines", "discussions", "jobs", "copy",
         )
     },
