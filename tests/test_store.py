@@ -25,7 +25,7 @@ from labelchef.store.arrays import read_array, write_array
 from labelchef.store.database import AdvisoryLock, open_database
 from labelchef.store.schema import migrate
 from labelchef.store.tables import LEDGER_TABLES, METADATA
-from tests.store_support import PostgresServer, label_all, make, tasks
+from tests.store_support import PostgresServer, gold_data, label_all, make, tasks
 
 
 def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
@@ -34,7 +34,7 @@ def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == ["0202_votes_needed"]
+    assert revisions == ["0302_people"]
     migrate(ws.database)
 
 
@@ -65,7 +65,7 @@ def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path,
 
 
 def test_the_ledger_is_append_only(ws: Workspace) -> None:
-    campaign = make(ws)
+    campaign = make(ws, data=gold_data(), gold_share=0.5, blind_share=0.5)
     label_all(ws, campaign, "ann")
     for table in LEDGER_TABLES:
         with ws.reading() as connection:

@@ -31,6 +31,7 @@ from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, 
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
+from labelchef.services.labelling import duties
 from labelchef.services.people.access import changing, find, looking, takes_part
 from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
@@ -271,6 +272,25 @@ def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterato
             can = "1 person votes" if able == 1 else f"{able} people vote"
             message = f"{people} votes an item are asked, {can}; add people, label too or lower the setting people"
             yield Notice("people", message)
+    if row.state == CampaignState.RUNNING:
+        yield from _people_notices(connection, row)
+
+
+def _people_notices(connection: Connection, row: CampaignRow) -> Iterator[Notice]:
+    """What a lead should know of ties, duties and gold."""
+    turn = round_table.last_round(connection, row.id)
+    waiting = 0 if turn is None else round_table.further_asked(connection, turn.id, row.settings.people)
+    if waiting:
+        said = "1 item waits" if waiting == 1 else f"{waiting} items wait"
+        message = (
+            f"{said} for one more vote, since the votes tie; a lead may decide instead (the item's page or the ledger)"
+        )
+        yield Notice("tie", message)
+    lonely = duties.uncovered(connection, row)
+    if lonely:
+        said = "1 item of the batch belongs" if lonely == 1 else f"{lonely} items of the batch belong"
+        message = f"{said} to the duty of too few members; everybody gets them when their own items are done"
+        yield Notice("duty", message)
 
 
 def _round(row: RoundRow) -> RoundSummary:

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from labelchef.campaign.audit import audit_report
 from labelchef.campaign.forecast import LABELS, WORTH, forecast
@@ -26,7 +26,7 @@ from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.sharing import Shared
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table, round_table, vote_table
+from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table
 from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
@@ -147,6 +147,7 @@ def state_of(ws: Workspace, campaign: str) -> tuple[Hashable, ...]:
         newest = (
             vote_table.newest_of_campaign(connection, row.id),
             decision_table.newest_of_campaign(connection, row.id),
+            gold_table.newest_of_campaign(connection, row.id),
         )
         last = round_table.last_round(connection, row.id)
     return str(ws.home), row.public_id, row.version, newest, None if last is None else (last.id, last.state)
@@ -201,7 +202,10 @@ def progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
 def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
     with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
-        own = vote_table.live_votes_of_person(connection, row.id, person)
+        own: list[Answer] = [
+            *vote_table.live_votes_of_person(connection, row.id, person),
+            *gold_table.live_answers_of_person(connection, row.id, person),  # to their person they are votes
+        ]
         n_classes = len(campaign_table.classes_of(connection, row.id))
     settings = row.settings
     return ProgressReport(
@@ -314,7 +318,30 @@ def forecast_of(rounds: Sequence[RoundRow], metric: str, *, labels: int = LABELS
     return forecast(records, metric, trusted + (records[0].cleaned if records else 0), labels=labels, worth=worth)
 
 
-def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:
+class Answer(Protocol):
+    """A vote, or what its person takes for one."""
+
+    @property
+    def person(self) -> str:
+        """Who gave it."""
+
+    @property
+    def label(self) -> int | None:
+        """None for ambiguous."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+
+    @property
+    def created_at(self) -> float:
+        """When."""
+
+
+_Answer = TypeVar("_Answer", bound=Answer)
+
+
+def stats_of(votes: Sequence[Answer]) -> tuple[PersonStats, ...]:
     """What each person did, by name; the suggestion is not a person."""
     return tuple(_stats(person, own) for person, own in _by_person(votes))
 
@@ -332,15 +359,15 @@ def quality_of(votes: Sequence[VoteRow], decided: Labels) -> tuple[PersonQuality
     return tuple(found)
 
 
-def _by_person(votes: Sequence[VoteRow]) -> list[tuple[str, list[VoteRow]]]:
-    found: dict[str, list[VoteRow]] = defaultdict(list)
+def _by_person(votes: Sequence[_Answer]) -> list[tuple[str, list[_Answer]]]:
+    found: dict[str, list[_Answer]] = defaultdict(list)
     for vote in votes:
         if vote.person != SUGGESTION:
             found[vote.person].append(vote)
     return sorted(found.items())
 
 
-def _stats(person: str, own: Sequence[VoteRow]) -> PersonStats:
+def _stats(person: str, own: Sequence[Answer]) -> PersonStats:
     ambiguous, last = sum(vote.label is None for vote in own), max(vote.created_at for vote in own)
     seconds = _median([vote.seconds for vote in own if vote.seconds is not None])
     return PersonStats(person, len(own), ambiguous, seconds, moment(last))

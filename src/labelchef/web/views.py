@@ -39,6 +39,7 @@ from labelchef.domain.validation import (
     Standing,
 )
 from labelchef.services.intake.suggesting import Suggestion
+from labelchef.services.labelling.gold import image_mark
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.receipts import NamedReceipts
 from labelchef.services.trained import ReplayOutcome
@@ -351,7 +352,8 @@ def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain
     """What people see of an item, with the address of its image on this server."""
     if content.image is None:
         return content
-    return replace(content, image=f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image")
+    address = f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
+    return replace(content, image=f"{address}?v={image_mark(content.image)}")
 
 
 def task_view(campaign: str, task: domain.Task) -> domain.Task:

@@ -1,6 +1,8 @@
 """Labelling: next items, votes, undo, skip, and the images of items."""
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 
 from labelchef.domain.campaigns import Task
 from labelchef.services.labelling import tasks, votes
@@ -67,6 +69,12 @@ def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Task
     response_class=Response,
     responses={200: {"description": "The image.", "content": {kind: {} for kind in SAFE_TYPES.values()}}},
 )
-def item_image(campaign: CampaignPath, item: ItemPath, _: Member, ws: Store) -> Response:
+def item_image(
+    campaign: CampaignPath,
+    item: ItemPath,
+    who: Member,
+    ws: Store,
+    v: Annotated[str, Query(max_length=100, description="As the address of the image has it.")] = "",
+) -> Response:
     """The image of an item. Its type comes from its content, not from the name of the file."""
-    return image_response(tasks.media(ws, campaign, item), f"item {item!r}")
+    return image_response(tasks.media(ws, campaign, item, who.name, v), f"item {item!r}")
