@@ -16,18 +16,20 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Protocol, TypeVar
 
+from labelchef.campaign.accuracy import Interval, PullEstimate, pull
 from labelchef.campaign.audit import audit_report
 from labelchef.campaign.forecast import LABELS, WORTH, forecast
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.learning import Choice, InUse, Ruling
+from labelchef.domain.records import SelectionDiagnostics
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain, note_on
-from labelchef.ledger.conversion import record_from_json
+from labelchef.ledger.conversion import diagnostics_from_json, record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.sharing import Shared
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table
-from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
+from labelchef.store.rows import RoundRow, SelectionBrief, SelectionPlace, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
 """(item, attempt) → the label that was decided, None if the item was left unresolved."""
@@ -55,13 +57,8 @@ class Pull:
     shown_agreement: float | None
     blind: int
     blind_agreement: float | None
-
-    @property
-    def pull(self) -> float | None:
-        """How much more often people agree with a suggestion that they see."""
-        if self.shown_agreement is None or self.blind_agreement is None:
-            return None
-        return self.shown_agreement - self.blind_agreement
+    pull: Interval | None = None
+    """How much more often people agree with a suggestion that they see; None with too few blind votes."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +161,7 @@ def _progress(ws: Workspace, campaign: str) -> ProgressReport:
         votes = vote_table.live_votes_of_campaign(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         selections = round_table.selections_of_campaign(connection, row.id)
+        places = round_table.places_of_campaign(connection, row.id)
         n_classes = len(campaign_table.classes_of(connection, row.id))
     settings = row.settings
     labels = {(d.item_id, d.attempt): d.label for d in decided.values() if d.kind != DecisionKind.REOPEN}
@@ -188,7 +186,7 @@ def _progress(ws: Workspace, campaign: str) -> ProgressReport:
         ),
         pairs=pairs_of(people),
         fleiss_kappa=fleiss_of(people),
-        suggestion=pull_of(people),
+        suggestion=_pull(pull_of(people, places, audited_places(rounds))[""]),
         people=quality_of(people, labels),
         audit=audit_of(rounds, settings.audit, n_classes),
     )
@@ -423,11 +421,47 @@ def fleiss_kappa(rows: Sequence[Sequence[int]]) -> float | None:
     return None if chance >= 1.0 else (sum(alike) / len(rows) - chance) / (1.0 - chance)
 
 
-def pull_of(votes: Sequence[VoteRow]) -> Pull:
-    """How often people gave the suggested label, seen and unseen."""
-    seen = [v for v in votes if v.suggested is not None and v.source == "person"]
-    shown, blind = [v for v in seen if not v.blind], [v for v in seen if v.blind]
-    return Pull(len(shown), _followed(shown), len(blind), _followed(blind))
+def pull_of(
+    votes: Sequence[VoteRow], places: Sequence[SelectionPlace], audited: set[tuple[int, int]]
+) -> dict[str, PullEstimate]:
+    """How often people gave the suggested label, seen and unseen: by person, and of all under ''.
+
+    Only items of rounds in which some were drawn to be blind and some were not: these can be compared. Without those that were
+    audited, which another draw has chosen (`audited`: round, position), and without votes of people who had hidden the suggestion
+    themselves.
+    """
+    drawn = {
+        (p.item_id, p.attempt): p for p in places if p.suggested is not None and (p.round_id, p.position) not in audited
+    }
+    kinds: dict[int, set[bool]] = defaultdict(set)
+    for p in drawn.values():
+        kinds[p.round_id].add(p.blind)
+    groups: dict[str, tuple[list[tuple[int, bool]], list[tuple[int, bool]]]] = defaultdict(lambda: ([], []))
+    for vote in votes:
+        place = drawn.get((vote.item_id, vote.attempt))
+        if place is None or vote.source != "person" or len(kinds[place.round_id]) < 2:
+            continue
+        if vote.blind and not place.blind:
+            continue
+        for name in (vote.person, ""):
+            groups[name][place.blind].append((vote.item_id, vote.label == place.suggested))
+    found: dict[str, PullEstimate] = defaultdict(lambda: pull([], []))
+    found.update({name: pull(*both) for name, both in groups.items()})
+    return found
+
+
+def audited_places(rounds: Sequence[RoundRow]) -> set[tuple[int, int]]:
+    """(round, position) of what was drawn for the audit."""
+    return {
+        (turn.id, int(item))
+        for turn in rounds
+        for item, _ in diagnostics_from_json(SelectionDiagnostics, turn.diagnostics).audited
+    }
+
+
+def _pull(found: PullEstimate) -> Pull:
+    told = found.interval if found.told else None
+    return Pull(found.shown, found.shown_share, found.blind, found.blind_share, told)
 
 
 def _followed(votes: Sequence[VoteRow]) -> float | None:

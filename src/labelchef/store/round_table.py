@@ -15,6 +15,7 @@ from labelchef.store.rows import (
     RoundValues,
     SelectedItem,
     SelectionBrief,
+    SelectionPlace,
     SelectionRow,
     all_rows,
     columns,
@@ -155,6 +156,19 @@ def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
         .order_by(Selection.c.round_id, Selection.c.rank)
     )
     return all_rows(connection, found, SelectionBrief)
+
+
+def places_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionPlace]:
+    """How the items of all batches of a campaign were shown, by round and rank; without work ahead."""
+    found = (
+        sa.select(*columns(SelectionPlace, Selection, Item))
+        .select_from(Selection)
+        .join(Round)
+        .join(Item)
+        .where(Round.c.campaign_id == campaign_id, _BATCH)
+        .order_by(Selection.c.round_id, Selection.c.rank)
+    )
+    return all_rows(connection, found, SelectionPlace)
 
 
 _INCOMPLETE = (

@@ -168,6 +168,19 @@ class SelectionRow(NewSelection):
 
 
 @dataclass(frozen=True, slots=True)
+class SelectionPlace:
+    """How an item was shown in a round."""
+
+    round_id: int
+    item_id: int
+    attempt: int
+    origin: Origin
+    blind: bool
+    suggested: int | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenSelection:
     """A selection that a person may be asked, in short."""
 
