@@ -31,6 +31,7 @@ from labelchef.campaign.accuracy import (
     exact,
     jeffreys,
     pull,
+    tells_apart,
     wilson,
 )
 from labelchef.domain.records import UNRESOLVED
@@ -150,18 +151,20 @@ def run_case(case: Case, runs: int, first: int = 0) -> list[Row]:
     """All campaigns of a case."""
     found: list[list[Interval]] = []
     agree: list[list[float]] = []
+    apart: list[bool] = []
     truth: list[float] = []
     counts = np.zeros(len(case.errors))
     for k in range(runs):
         seen, truth = simulated(case, first + k)
         found.append(estimate(seen, seed=k))
+        apart.append(tells_apart(seen))
         agree.append(_agreement(seen))
         counts += np.bincount(seen.person, minlength=seen.people) + case.gold
     rows = []
     for w, true in enumerate(truth):
         mine = [one[w] for one in found]
         holds = np.array([one.low <= true + 1e-9 and true - 1e-9 <= one.high for one in mine])
-        told = np.array([one.width <= WIDEST for one in mine]) & (counts[w] / runs >= FEWEST_ANSWERS)
+        told = np.array([one.width <= WIDEST for one in mine]) & (counts[w] / runs >= FEWEST_ANSWERS) & np.array(apart)
         rows.append(
             Row(
                 case.name,
@@ -257,7 +260,7 @@ def markdown(found: dict[str, Any]) -> str:
         "`campaign/accuracy.py`.*",
         "",
         f"The page shows a number only if a person has {FEWEST_ANSWERS} answers and the interval is at most {WIDEST:g} wide "
-        "(*told*); "
+        "and something tells people apart (*told*): gold, decisions of a lead, a model that says something, or three people; "
         'else it says "too few". *Agreement* is what was shown before: the share of votes that equal the decision.',
         "",
         "| campaign | person | true accuracy | interval holds | told | holds where told | median width | agreement |",
@@ -292,8 +295,8 @@ def markdown(found: dict[str, Any]) -> str:
         "## Pull of the suggestion",
         "",
         "Two votes an item, 150 items with the suggestion; votes on one item go together. Newcombe's interval with the design "
-        "effect "
-        f"of items. Told from {FEWEST_BLIND} blind items on, if the interval is at most {WIDEST_PULL:g} wide. *Off by 20 points* is "
+        "effect of items. "
+        f"Told from {FEWEST_BLIND} blind items on, if the interval is at most {WIDEST_PULL:g} wide. *Off by 20 points* is "
         "how often the bare difference, which was shown before, is at least 20 points from the truth.",
         "",
         "| blind votes | true pull | interval holds | told | holds where told | off by 20 points | … and told |",

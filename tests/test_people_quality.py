@@ -64,19 +64,24 @@ def test_gold_is_sent_as_a_blind_item_is(ws: Workspace) -> None:
     slug = make(ws, data=gold_data(), **GOLD)
     seen = everything(ws, slug, "ann")
     golds, blind = [t for t in seen if is_gold(t)], [t for t in seen if t.blind and not is_gold(t)]
-    assert golds and blind and len(seen) == 12 + len(golds)
+    assert golds
+    assert blind
+    assert len(seen) == 12 + len(golds)
     assert not any(is_gold(t) and not t.blind for t in seen)
     assert [t.rank for t in seen] == list(range(len(seen)))
-    assert len({t.item for t in seen}) == len(seen) and all(t.item.isdigit() and int(t.item) < 60 for t in seen)
+    assert len({t.item for t in seen}) == len(seen)
+    assert all(t.item.isdigit() and int(t.item) < 60 for t in seen)
     own = ("item", "content", "rank", "leased_until")
     plain = {name: value for name, value in asdict(blind[0]).items() if name not in own}
     for one in golds:
         assert {name: value for name, value in asdict(one).items() if name not in own} == plain
-        assert one.leased_until is not None and set(one.content.fields) == set(blind[0].content.fields)
+        assert one.leased_until is not None
+        assert set(one.content.fields) == set(blind[0].content.fields)
     assert counts(ws) == (12, len(golds))
     assert all(int(t.content.text.split()[-1]) == int(t.item) for t in seen if t.content.text and not is_gold(t))
     labels = {n.content.text for t in seen for n in t.neighbours}
-    assert labels and not labels & {t.content.text for t in golds}
+    assert labels
+    assert not labels & {t.content.text for t in golds}
     advance(ws, slug)
     assert campaigns.summary(ws, slug).spent == 12
     again = [t for t in everything(ws, slug, "ann") if is_gold(t)]
@@ -99,13 +104,17 @@ def test_votes_undo_skip_and_repeats_work_on_gold(ws: Workspace) -> None:
     one = first_gold(ws, slug, "ann")
     votes = counts(ws)[0]
     receipt, after = vote_and_next(ws, slug, "ann", one.item, 1, 3, note="odd", request_id="r1", seconds=2.0)
-    assert not receipt.repeated and not receipt.batch_complete and not isinstance(after, Waiting)
+    assert not receipt.repeated
+    assert not receipt.batch_complete
+    assert not isinstance(after, Waiting)
     assert one.item not in [t.item for t in after]
     assert cast_vote(ws, slug, "ann", one.item, 1, note="odd", request_id="r1").repeated
     with pytest.raises(ConflictError, match="another label"):
         cast_vote(ws, slug, "ann", one.item, 2, note="odd", request_id="r1")
     shown = handing.task(ws, slug, "ann", one.item)
-    assert shown.own_vote is not None and shown.own_vote.note == "odd" and shown.content == one.content
+    assert shown.own_vote is not None
+    assert shown.own_vote.note == "odd"
+    assert shown.content == one.content
     back = undo_vote(ws, slug, "ann", request_id="r2")
     assert (back.item, back.content, back.rank, back.own_vote) == (one.item, one.content, one.rank, None)
     assert undo_vote(ws, slug, "ann", request_id="r2").item == one.item  # once only
@@ -115,7 +124,8 @@ def test_votes_undo_skip_and_repeats_work_on_gold(ws: Workspace) -> None:
         undo_vote(ws, slug, "ann", request_id="r1")
     handing.skip(ws, slug, "ann", one.item)
     rest = everything(ws, slug, "ann")
-    assert one.item in [t.item for t in rest] and one.item != rest[0].item  # it came back, after others
+    assert one.item in [t.item for t in rest]
+    assert one.item != rest[0].item
     assert cast_vote(ws, slug, "ann", one.item, 2).changed
     assert counts(ws)[0] >= votes
     with ws.reading() as connection:
@@ -214,7 +224,9 @@ def test_members_get_what_is_theirs_first_and_nothing_waits_for_nobody(ws: Works
     duties.set_duty(ws, slug, "bob", Duty(prefix="zzz"), "lead")
     got = everything(ws, slug, "ann")
     own = [t for t in got if t.content.fields["colour"] == "red"]
-    assert own and got[: len(own)] == own and len(got) == 12  # then those that nobody has
+    assert own
+    assert got[: len(own)] == own
+    assert len(got) == 12
     changes = [line.what for line in decisions.ledger(ws, slug, kind="change").entries]
     assert {"duty": {"person": "bob", "gets": {"prefix": "zzz"}}} in [dict(what) for what in changes]
     assert duties.duties(ws, slug) == {"ann": Duty(field="colour", value="red"), "bob": Duty(prefix="zzz")}
@@ -229,7 +241,9 @@ def test_duties_by_class_and_the_notice_of_what_nobody_has(ws: Workspace) -> Non
     duties.set_duty(ws, slug, "bob", Duty(classes=("spam", "eggs")), "lead")
     assert not campaigns.summary(ws, slug).notices
     got = {name: {t.item for t in tasks(ws, slug, name, 12)} for name in ("ann", "bob")}
-    assert got["ann"] and got["bob"] and not got["ann"] & got["bob"]
+    assert got["ann"]
+    assert got["bob"]
+    assert not got["ann"] & got["bob"]
     for name in got:
         for item in got[name]:
             cast_vote(ws, slug, name, item, 0)

@@ -95,6 +95,11 @@ def _sources(page: Page) -> None:
     page.locator("table.sources button").first.click()
 
 
+def _quality(page: Page) -> None:
+    page.locator("table.quality button").first.click(timeout=60_000)
+    page.get_by_role("button", name="Change what ann gets").click()
+
+
 def _refused(page: Page) -> None:
     page.get_by_label("Name").fill("nobody")
     page.get_by_label("Password").fill("not the password")
@@ -148,6 +153,8 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/ledger", _nothing),
     ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
+    ("lead", f"{CAMPAIGN}/lead/quality", _quality),
+    ("ann", f"{CAMPAIGN}/mine", _nothing),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),
     ("lead", f"{CAMPAIGN}/lead/export", _imported),
     ("lead", f"{CAMPAIGN}/lead/compare", _nothing),

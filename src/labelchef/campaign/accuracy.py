@@ -18,12 +18,12 @@ accuracy of w is that on the items that were asked: a_w = 1 − ε_w − h τ (G
 
 Priors, weak ones: ε_w/G, δ, h, τ and ρ are logistic functions of normal variables (`_PRIOR`). The posterior is drawn by
 importance sampling: around its maximum with the curvature there (a t distribution with 5 degrees of freedom), then once more
-around what the first draws say. The interval holds the middle 97 % of the draws of a_w (two more than its level, for what the
+around what the first draws say. The interval holds the middle 98 % of the draws of a_w (three more than its level, for what the
 three kinds of items leave out); it ends at 1 where "never errs" is no worse than the maximum by more than ½ χ²₁(95 %), since
 draws never reach that end.
 
 **What it cannot know.** Two people without gold, audit or decisions are told apart by the model alone; where the model is a coin,
-both intervals are as wide as the prior, and the page says "too few". If people and model share errors that are not of the three
+nothing tells them apart (`tells_apart`), and the page says so. If people and model share errors that are not of the three
 kinds, such as a rule that the guidelines have wrong, everybody looks better than they are: only gold shows that.
 
 **The pull of the suggestion** (`pull`) is the difference of two shares, with the interval of Newcombe (his method 10, from two
@@ -54,11 +54,15 @@ FEWEST_BLIND = 40
 """With votes on fewer items that were drawn to be blind, no pull is told."""
 WIDEST_PULL = 0.3
 """An interval of the pull that is wider is told as "too few blind votes"."""
+FEWEST_DECIDED = 5
+"""Items that a lead decided, of which the class is known: with fewer, and nothing else, people are not told apart."""
+LEAST_MODEL = 0.05
+"""By how much the model's best class must be more probable than by guessing, on average, to say something."""
 MOST_ITEMS = 2000
 """The last ones that were answered are enough."""
 
 _PRIOR = {"error": (-2.0, 2.5), "share": (-1.5, 1.5), "hard": (-2.0, 1.5), "harder": (0.5, 1.0), "drawn": (0.0, 1.5)}
-_DRAWN_LEVEL = 0.97  # of the draws that an interval holds: with it, 95 % intervals of simulated campaigns hold
+_DRAWN_LEVEL = 0.98  # of the draws that an interval holds: with it, 95 % intervals of simulated campaigns hold
 _NUISANCES = ("share", "hard", "harder", "drawn")
 _DRAWS, _FREEDOM = 600, 5.0
 _AT_ONCE = 4_000_000
@@ -188,6 +192,19 @@ class Seen:
     """(W,)"""
     gold_wrong: Ints
     """(W,)"""
+
+
+def tells_apart(seen: Seen) -> bool:
+    """Whether anything tells people apart: gold, decisions of a lead, a model that says something, or three people an item.
+
+    Where two people differ and nothing else says who is right, any split of their differences into errors of the one and of the
+    other fits.
+    """
+    gold = int((seen.gold_right + seen.gold_wrong).sum()) >= FEWEST_GOLD
+    decided = int((seen.known != UNRESOLVED).sum()) >= FEWEST_DECIDED
+    model = len(seen.predicted) > 0 and float(seen.predicted.max(axis=1).mean()) - 1.0 / seen.n_classes >= LEAST_MODEL
+    crowd = len(np.unique(seen.person)) > 2
+    return gold or decided or model or crowd
 
 
 def estimate(seen: Seen, seed: int = 0) -> list[Interval]:

@@ -28,6 +28,7 @@ from labelchef.campaign.accuracy import (
     Seen,
     estimate,
     exact,
+    tells_apart,
 )
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind
@@ -364,11 +365,14 @@ def _accuracies(
     )
     answers = np.bincount(seen.person, minlength=W) + right + wrong
     enough = [name for name in names if answers[at[name]] >= FEWEST_ANSWERS]
-    found = estimate(seen, facts.row.settings.seed) if enough else []
+    apart = tells_apart(seen)
+    found = estimate(seen, facts.row.settings.seed) if enough and apart else []
     told: dict[str, tuple[Interval | None, str]] = {}
     for name in names:
         if name not in enough:
             told[name] = (None, f"too few: {answers[at[name]]} of {FEWEST_ANSWERS} answers")
+        elif not apart:
+            told[name] = (None, "nothing tells people apart yet: gold, decisions of a lead or a third person would")
         elif found[at[name]].width > WIDEST:
             told[name] = (None, f"too few: the interval is {100 * found[at[name]].width:.0f} points wide")
         else:

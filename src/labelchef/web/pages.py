@@ -14,7 +14,7 @@ from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
 from labelchef.services import campaigns as service
-from labelchef.services import charts, exchange
+from labelchef.services import charts, exchange, quality
 from labelchef.services import progress as measuring
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import decisions
@@ -144,6 +144,13 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
     )
 
 
+@routes.get("/c/{campaign}/mine")
+def mine(campaign: str, request: Request, who: Member, ws: Store) -> Response:
+    """The own closed rounds of the person who looks."""
+    summary = shown_to(who, service.summary(ws, campaign))
+    return render(request, "mine.html", campaign=summary, tab="mine", work=quality.mine(ws, campaign, who.name))
+
+
 def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -> Response:
     values: dict[str, Any] = {}
     if part == "settings":
@@ -159,12 +166,14 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
         values["tools"] = [one.title for one in FORMATS.values() if one.people]
     elif part == "sources":
         values["about_sources"] = ABOUT_SOURCES
+    elif part == "quality":
+        values["about"] = quality.ABOUT
     elif part == "members":
         values["accounts"] = _accounts(ws)
     return _lead(request, ws, campaign, part, **values)
 
 
-for _part in ("", "conflicts", "settings", "export", "compare", "members", "sources", "receipts"):
+for _part in ("", "conflicts", "settings", "export", "compare", "members", "sources", "receipts", "quality"):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
 
 
@@ -201,7 +210,7 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
         metric=status.settings.target_metric,
         tab="lead",
         part=part,
-        watch=part not in ("settings", "compare", "sources", "receipts"),
+        watch=part not in ("settings", "compare", "sources", "receipts", "quality"),
         about_baselines=ABOUT_BASELINES,
         **values,
     )

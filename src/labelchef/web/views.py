@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
+from labelchef.campaign.accuracy import Interval, PullEstimate
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
+from labelchef.domain.duties import Duty
 from labelchef.domain.intake import (
     ColumnRole,
     FileRole,
@@ -41,6 +43,16 @@ from labelchef.domain.validation import (
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.labelling.gold import image_mark
 from labelchef.services.people.accounts import ApiTokenInfo
+from labelchef.services.quality import (
+    DoubtedLabel,
+    OwnDifference,
+    OwnRound,
+    OwnWork,
+    PersonReport,
+    QualityReport,
+    Times,
+    WrongGold,
+)
 from labelchef.services.receipts import NamedReceipts
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
@@ -49,7 +61,19 @@ from labelchef.web.policies import Who
 _RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
 _FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
-for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
+_PEOPLE = (
+    Interval,
+    PullEstimate,
+    Duty,
+    DoubtedLabel,
+    OwnDifference,
+    OwnRound,
+    OwnWork,
+    PersonReport,
+    QualityReport,
+    Times,
+)
+for _record in (*_RECORDS, *_FOUND, *_FILES, *_PEOPLE, WrongGold, ApiTokenInfo, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -58,6 +82,7 @@ _IN_JSON = (
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
     (Standing, "verdict"),
+    (PullEstimate, "told"),
 )
 """Properties of records that are part of the JSON."""
 for _record, _name in _IN_JSON:

@@ -1,5 +1,6 @@
 // The Label page: one key stores a vote and shows the next item.
 import { call, campaignPath } from "./api.js";
+import { clock } from "./clock.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { neighbour, showItem } from "./item.js";
 import { classKeys } from "./keys.js";
@@ -11,7 +12,6 @@ const campaign = root.dataset.campaign;
 const HELD = 3; // items reserved at once: the one on the screen and the next ones
 let queue = [];
 let current = null;
-let shownAt = 0;
 let drawnFor = null; // the class list the buttons were drawn for
 let hidden = readHidden();
 let undoing = false;
@@ -78,7 +78,7 @@ function advance() {
 function show(task) {
   wake();
   current = task;
-  shownAt = performance.now();
+  clock.start();
   root.classList.remove("idle");
   $("#item").classList.remove("stale");
   drawClasses(task);
@@ -156,7 +156,7 @@ function vote(label) {
   const button = $$(".class").find((candidate) => Number(candidate.dataset.position) === label);
   if (button) flash(button);
   if (document.activeElement?.closest("#classes, .actions")) $("#item").focus({ preventScroll: true }); // Enter accepts the suggestion again
-  const body = { item: current.item, label, seconds: (performance.now() - shownAt) / 1000, request_id: requestId(), blind: hidden, n: HELD };
+  const body = { item: current.item, label, seconds: clock.seconds(), request_id: requestId(), blind: hidden, n: HELD };
   if ($("#note").value.trim()) body.note = $("#note").value.trim();
   body.seconds = Math.min(body.seconds, 3600);
   undoId = null; // an undo after this vote is another one
@@ -211,7 +211,7 @@ function toggleHidden() {
   try { localStorage.setItem(`labelchef-blind-${campaign}`, hidden ? "yes" : "no"); } catch { /* for this page only */ }
   $("#blind").setAttribute("aria-pressed", String(hidden));
   $("#blind-word").textContent = hidden ? "Show suggestion" : "Hide suggestion";
-  if (current) { const since = shownAt; show(current); shownAt = since; }
+  if (current) { const since = clock.seconds(); show(current); clock.start(since); }
 }
 
 /** Nothing to do: show why, and continue automatically when there is. */
