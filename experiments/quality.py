@@ -11,7 +11,6 @@ it.
 
 import argparse
 import json
-import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -210,23 +209,33 @@ def _wilson(right: int, n: int) -> Interval:
     return wilson(right / n, n)
 
 
-def run_pull(blind: int, effect: float, runs: int, people: int = 2, shown: int = 150) -> dict[str, Any]:
-    """Votes of `people` on each item; whether they follow depends on the item too, so votes on one item go together."""
+def run_pull(
+    blind: int, effect: float, runs: int, people: int = 2, shown: int = 150, rounds: int = 3
+) -> dict[str, Any]:
+    """Votes of `people` on each item; whether they follow depends on the item too, so votes on one item go together, and on the
+    round: suggestions become better, while the number of blind items differs by chance."""
     rng = np.random.default_rng([blind, int(100 * effect), 5])
-    holds, told, far = [], [], []
-    base = 0.75
+    holds, told, far, bare = [], [], [], []
     for _ in range(runs):
-        groups = []
-        for items, more in ((shown, effect), (blind, 0.0)):
-            easy = rng.random(items) < 0.6  # on these everybody follows
-            share = np.where(easy, 1.0, (base + more - 0.6) / 0.4)
-            follows = rng.random((items, people)) < share[:, None]
-            groups.append([(k, bool(f)) for k in range(items) for f in follows[k]])
+        groups: list[list[tuple[int, int, bool]]] = [[], []]
+        turn = rng.integers(0, rounds, shown + blind)
+        hidden = np.zeros(shown + blind, dtype=bool)
+        hidden[rng.permutation(shown + blind)[:blind]] = True
+        base = np.linspace(0.65, 0.85, rounds)[turn] + effect * ~hidden
+        easy = rng.random(shown + blind) < 0.6  # on these everybody follows
+        share = np.where(easy, 1.0, np.clip((base - 0.6) / 0.4, 0, 1))
+        follows = rng.random((shown + blind, people)) < share[:, None]
+        for k in range(shown + blind):
+            groups[int(hidden[k])] += [(int(turn[k]), k, bool(one)) for one in follows[k]]
         found = pull(*groups)
-        assert found.interval is not None
-        holds.append(found.interval.low <= effect <= found.interval.high)
-        told.append(found.told)
-        far.append(abs(found.interval.value - effect) >= 0.2)
+        if found.interval is None:
+            holds.append(True)
+            told.append(False)
+        else:
+            holds.append(found.interval.low <= effect <= found.interval.high)
+            told.append(found.told)
+        bare.append(np.mean([f for *_, f in groups[0]]) - np.mean([f for *_, f in groups[1]]))
+        far.append(abs(bare[-1] - effect) >= 0.2)
     picked = np.array(told)
     return {
         "blind votes": blind * people,
@@ -239,15 +248,18 @@ def run_pull(blind: int, effect: float, runs: int, people: int = 2, shown: int =
     }
 
 
-def tables(runs: int, cases: tuple[Case, ...] = CASES) -> dict[str, Any]:
-    """Everything, as JSON."""
-    started = time.time()
-    people: list[dict[str, Any]] = []
+def tables(runs: int, cases: tuple[Case, ...] = CASES, kept: Path | None = None) -> dict[str, Any]:
+    """Everything, as JSON. Cases that `kept` has, with as many runs, are taken from there; new ones are written to it."""
+    done: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept is not None and kept.exists() else {}
     for case in cases:
-        people += [asdict(row) for row in run_case(case, runs)]
-        print(json.dumps(people[-len(case.errors) :], indent=None), flush=True)
-    pulls = [run_pull(n, effect, max(runs, 50)) for n in (6, 15, 30, 45, 75) for effect in (0.0, 0.15)]
-    return {"runs": runs, "people": people, "gold": gold_intervals(), "pull": pulls, "seconds": time.time() - started}
+        key = json.dumps({"runs": runs, **asdict(case)})
+        if key not in done:
+            done[key] = [asdict(row) for row in run_case(case, runs)]
+            if kept is not None:
+                kept.write_text(json.dumps(done), encoding="utf-8")
+    people = [row for case in cases for row in done[json.dumps({"runs": runs, **asdict(case)})]]
+    pulls = [run_pull(n, effect, runs) for n in (6, 15, 30, 45, 75) for effect in (0.0, 0.15)]
+    return {"runs": runs, "people": people, "gold": gold_intervals(), "pull": pulls}
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -294,8 +306,8 @@ def markdown(found: dict[str, Any]) -> str:
         "",
         "## Pull of the suggestion",
         "",
-        "Two votes an item, 150 items with the suggestion; votes on one item go together. Newcombe's interval with the design "
-        "effect of items. "
+        "Two votes an item, 150 items with the suggestion, three rounds; votes on one item go together. Newcombe's interval, "
+        "within rounds, with the design effect of items. "
         f"Told from {FEWEST_BLIND} blind items on, if the interval is at most {WIDEST_PULL:g} wide. *Off by 20 points* is "
         "how often the bare difference, which was shown before, is at least 20 points from the truth.",
         "",
@@ -317,9 +329,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--items", type=int, default=None, help="items a campaign, in place of those of the cases")
     parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--kept", type=Path, default=None, help="file of finished cases, to go on after a stop")
     given = parser.parse_args()
     cases = CASES if given.items is None else tuple(replace(one, items=given.items) for one in CASES)
-    found = tables(given.runs, cases)
+    found = tables(given.runs, cases, given.kept)
     (given.out / "people.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (given.out / "people.md").write_text(markdown(found), encoding="utf-8")
 

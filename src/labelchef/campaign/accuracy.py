@@ -27,7 +27,8 @@ nothing tells them apart (`tells_apart`), and the page says so. If people and mo
 kinds, such as a rule that the guidelines have wrong, everybody looks better than they are: only gold shows that.
 
 **The pull of the suggestion** (`pull`) is the difference of two shares, with the interval of Newcombe (his method 10, from two
-intervals of Wilson). Votes on one item are no independent votes, so n is divided by the design effect of items.
+intervals of Wilson). Rounds are compared within themselves. Votes on one item are no independent
+votes, so n is divided by the design effect of items.
 
 Shapes: m items, W people, J: classes that somebody named on an item and one column for all others, B draws of P parameters.
 """
@@ -135,38 +136,57 @@ class PullEstimate:
         return self.blind_items >= FEWEST_BLIND and self.interval is not None and self.interval.width <= WIDEST_PULL
 
 
-def pull(shown: Sequence[tuple[int, bool]], blind: Sequence[tuple[int, bool]]) -> PullEstimate:
-    """From (item, whether the suggested label was given) of the votes that saw the suggestion, and of those that did not.
+Follows = tuple[int, int, bool]
+"""A vote: its round, its item, and whether the suggested label was given."""
 
-    The items of both must be drawn by chance from the same ones, or the difference is that of the items.
 
-    >>> pull([(k, k % 10 > 0) for k in range(200)], [(k, k % 10 > 0) for k in range(200, 212)]).told
+def pull(shown: Sequence[Follows], blind: Sequence[Follows]) -> PullEstimate:
+    """From the votes that saw the suggestion, and those that did not.
+
+    The blind items of a round must be drawn by chance from its batch. Rounds differ, so the difference is taken within each, and
+    the mean is weighted by n_s n_b / (n_s + n_b), which is large where both kinds have many votes.
+
+    >>> pull([(1, k, k % 10 > 0) for k in range(200)], [(1, k, k % 10 > 0) for k in range(200, 212)]).told
     False
     """
-    one, n_one = _clustered(shown)
-    two, n_two = _clustered(blind)
-    items = len({item for item, _ in blind})
-    if one is None or two is None:
-        return PullEstimate(len(shown), one, len(blind), items, two, None)
+    items = len({item for _, item, _ in blind})
+    kinds = [_by_round(votes) for votes in (shown, blind)]
+    both = sorted(set(kinds[0]) & set(kinds[1]))
+    if not both:
+        alone = [sum(f for *_, f in votes) / len(votes) if votes else None for votes in (shown, blind)]
+        return PullEstimate(len(shown), alone[0], len(blind), items, alone[1], None)
+    sizes = np.array([[len(kind[r]) for r in both] for kind in kinds], dtype=np.float64)
+    weights = sizes[0] * sizes[1] / sizes.sum(axis=0)
+    weights /= weights.sum()
+    (one, n_one), (two, n_two) = (_within(kind, both, weights) for kind in kinds)
     first, second, value = wilson(one, n_one), wilson(two, n_two), one - two
     low = value - float(np.hypot(one - first.low, second.high - two))
     high = value + float(np.hypot(first.high - one, two - second.low))
     return PullEstimate(len(shown), one, len(blind), items, two, Interval(value, max(-1.0, low), min(1.0, high)))
 
 
-def _clustered(votes: Sequence[tuple[int, bool]]) -> tuple[float | None, float]:
-    """The share of votes, and the number of independent votes that would tell as much."""
-    if not votes:
-        return None, 0.0
-    items: dict[int, list[bool]] = {}
-    for item, followed in votes:
-        items.setdefault(item, []).append(followed)
-    n, share = len(votes), sum(followed for _, followed in votes) / len(votes)
-    if len(items) == n or len(items) < 2 or share in (0.0, 1.0):
-        return share, float(min(n, len(items)) if share in (0.0, 1.0) else n if len(items) > 1 else 1)
-    surplus = np.array([sum(one) - share * len(one) for one in items.values()])
-    spread = float((surplus**2).sum()) * len(items) / (len(items) - 1) / n**2
-    return share, n / max(1.0, spread * n / (share * (1.0 - share)))
+def _by_round(votes: Sequence[Follows]) -> dict[int, list[tuple[int, bool]]]:
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for turn, item, followed in votes:
+        found.setdefault(turn, []).append((item, followed))
+    return found
+
+
+def _within(votes: dict[int, list[tuple[int, bool]]], rounds: Sequence[int], weights: Float64s) -> tuple[float, float]:
+    """The weighted share, and the number of independent votes that would tell as much: votes on one item go together."""
+    shares = [sum(f for _, f in votes[r]) / len(votes[r]) for r in rounds]
+    share = float(weights @ np.array(shares))
+    n = 1.0 / float((weights**2 / np.array([len(votes[r]) for r in rounds])).sum())
+    surplus: dict[tuple[int, int], float] = {}
+    total, noise = 0, 0.0
+    for r, mean in zip(rounds, shares, strict=True):
+        for item, followed in votes[r]:
+            surplus[r, item] = surplus.get((r, item), 0.0) + followed - mean
+            total += 1
+        noise += len(votes[r]) * mean * (1.0 - mean)
+    apart = total / len(surplus)  # votes an item
+    effect = sum(x * x for x in surplus.values()) / noise if noise else apart
+    return share, n / max(1.0, effect)
 
 
 @dataclass(frozen=True)
@@ -216,8 +236,8 @@ def estimate(seen: Seen, seed: int = 0) -> list[Interval]:
     cov = _inverse(posterior.curvature(best))
     rng = np.random.default_rng([seed, 20])
     mean, draws, weights = best, best[None], np.ones(1)
-    for spread in (1.6, 1.2):
-        draws, weights = posterior.draw(mean, spread * cov, rng)
+    for spread, many in ((1.6, _DRAWS // 2), (1.2, _DRAWS)):
+        draws, weights = posterior.draw(mean, spread * cov, many, rng)
         mean = weights @ draws
         away = draws - mean
         cov = (away * weights[:, None]).T @ away + 1e-6 * np.eye(len(mean))
@@ -262,17 +282,20 @@ class _Posterior:
         self.guess = (C - 1) / C
         pairs = np.unique(np.stack([seen.place, seen.label]), axis=1) if len(seen.place) else np.zeros((2, 0), np.int64)
         count = np.bincount(pairs[0], minlength=m)
-        self.J = int(count.max(initial=0)) + 1
+        self.J = int(np.minimum(count + 1, C).max(initial=1))
         column = np.arange(pairs.shape[1]) - np.repeat(np.cumsum(count) - count, count)
         named = np.full((m, self.J), UNRESOLVED)
         named[pairs[0], column] = pairs[1]
         own = np.where(named >= 0, np.take_along_axis(seen.predicted, np.maximum(named, 0), 1), 0.0)
         flat = np.where(named >= 0, 1.0 / C, 0.0)
-        own[:, -1], flat[:, -1] = np.maximum(1.0 - own.sum(axis=1), 0.0), np.maximum(1.0 - flat.sum(axis=1), 0.0)
-        decided = seen.known != UNRESOLVED
-        if decided.any():
-            at = named[decided] == seen.known[decided, None]
-            at[:, -1] = ~at[:, :-1].any(axis=1)
+        open_, rest = np.flatnonzero(count < C), count[count < C]  # the column of all classes that nobody named
+        own[open_, rest] = np.maximum(1.0 - own[open_].sum(axis=1), 0.0)
+        flat[open_, rest] = np.maximum(1.0 - flat[open_].sum(axis=1), 0.0)
+        decided = np.flatnonzero(seen.known != UNRESOLVED)
+        if len(decided):
+            at = (named[decided] == seen.known[decided, None]).astype(np.float64)
+            unnamed = at.sum(axis=1) == 0
+            at[unnamed, count[decided[unnamed]]] = 1.0
             own[decided] = flat[decided] = at
         self.own, self.flat = own, flat
         right, given = np.zeros((m, self.J, W)), np.zeros((m, W))
@@ -348,12 +371,12 @@ class _Posterior:
         H = np.array(rows)
         return np.asarray((H + H.T) / 2)
 
-    def draw(self, mean: Float64s, cov: Float64s, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
+    def draw(self, mean: Float64s, cov: Float64s, many: int, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
         """Draws (B, P) and their weights."""
         P = len(mean)
         root = np.linalg.cholesky(cov)
-        normal = rng.standard_normal((_DRAWS, P))
-        stretch = np.sqrt(_FREEDOM / rng.chisquare(_FREEDOM, _DRAWS))
+        normal = rng.standard_normal((many, P))
+        stretch = np.sqrt(_FREEDOM / rng.chisquare(_FREEDOM, many))
         draws = mean + (normal @ root.T) * stretch[:, None]
         far = (normal**2).sum(axis=1) * stretch**2
         logs = self.log(draws) + 0.5 * (_FREEDOM + P) * np.log1p(far / _FREEDOM)

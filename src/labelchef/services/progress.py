@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Protocol, TypeVar
 
-from labelchef.campaign.accuracy import Interval, PullEstimate, pull
+from labelchef.campaign.accuracy import Follows, Interval, PullEstimate, pull
 from labelchef.campaign.audit import audit_report
 from labelchef.campaign.forecast import LABELS, WORTH, forecast
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
@@ -436,7 +436,7 @@ def pull_of(
     kinds: dict[int, set[bool]] = defaultdict(set)
     for p in drawn.values():
         kinds[p.round_id].add(p.blind)
-    groups: dict[str, tuple[list[tuple[int, bool]], list[tuple[int, bool]]]] = defaultdict(lambda: ([], []))
+    groups: dict[str, tuple[list[Follows], list[Follows]]] = defaultdict(lambda: ([], []))
     for vote in votes:
         place = drawn.get((vote.item_id, vote.attempt))
         if place is None or vote.source != "person" or len(kinds[place.round_id]) < 2:
@@ -444,7 +444,7 @@ def pull_of(
         if vote.blind and not place.blind:
             continue
         for name in (vote.person, ""):
-            groups[name][place.blind].append((vote.item_id, vote.label == place.suggested))
+            groups[name][place.blind].append((place.round_id, vote.item_id, vote.label == place.suggested))
     found: dict[str, PullEstimate] = defaultdict(lambda: pull([], []))
     found.update({name: pull(*both) for name, both in groups.items()})
     return found

@@ -27,23 +27,26 @@ function plot(found) {
   if (!people.length) return el("p", { class: "soft" }, t("There is nothing to draw yet: too few answers of everybody."));
   const ends = people.flatMap((one) => [one.accuracy?.low, one.gold?.low]).filter((value) => value !== undefined);
   const low = Math.max(0, Math.floor(10 * Math.min(...ends, found.guessing, found.accepting ?? 1)) / 10);
-  const left = 120, width = 560, row = 30, top = 34, bottom = top + row * people.length;
+  const whole = Math.min(Math.max(root.clientWidth - 40, 260), 720);
+  const left = whole < 480 ? 84 : 130, width = whole - left - 24, row = 30, top = 34, bottom = top + row * people.length;
   const x = (value) => left + (width * (value - low)) / (1 - low);
   const said = people.map((one) => (one.accuracy ? t("{person}: {value}, {low} to {high}", { person: one.person, value: percent(one.accuracy.value), low: percent(one.accuracy.low), high: percent(one.accuracy.high) }) : `${one.person}: ${one.too_few}`));
-  const drawn = shape("svg", { class: "plot", viewBox: `0 0 ${left + width + 20} ${bottom + 26}`, role: "img", "aria-label": `${t("Accuracy of each person with its 95 % interval")}. ${said.join("; ")}` });
-  for (let tick = low; tick <= 1.001; tick += 0.1) {
+  const drawn = shape("svg", { class: "plot", viewBox: `0 0 ${whole} ${bottom + 26}`, width: whole, role: "img", "aria-label": `${t("Accuracy of each person with its 95 % interval")}. ${said.join("; ")}` });
+  const step = (1 - low) / 0.1 > width / 48 ? 0.2 : 0.1;
+  for (let tick = 1; tick >= low - 0.001; tick -= step) {
     drawn.append(shape("line", { class: "axis", x1: x(tick), x2: x(tick), y1: top, y2: bottom }));
     drawn.append(shape("text", { class: "soft", x: x(tick), y: bottom + 16, "text-anchor": "middle" }, percent(tick)));
   }
-  const lines = [["guess", found.guessing, t("guessing")], ["accept", found.accepting, t("always accepting the suggestion")]].filter((one) => one[1] !== null);
+  const lines = [["guess", found.guessing, t("guessing")], ["accept", found.accepting, t("always accepting")]].filter((one) => one[1] !== null);
   lines.forEach(([kind, value, word], k) => {
     drawn.append(shape("line", { class: kind, x1: x(value), x2: x(value), y1: top - 14 * (k % 2) - 4, y2: bottom }));
-    const end = x(value) > left + width / 2;
+    const end = x(value) + 6.5 * word.length > whole;
     drawn.append(shape("text", { class: "soft", x: x(value) + (end ? -5 : 5), y: top - 14 * (k % 2) - 6, "text-anchor": end ? "end" : "start" }, word));
   });
   people.forEach((one, k) => {
     const y = top + row * (k + 0.5);
-    const name = one.person.length > 16 ? `${one.person.slice(0, 15)}…` : one.person;
+    const most = whole < 480 ? 11 : 18;
+    const name = one.person.length > most ? `${one.person.slice(0, most - 1)}…` : one.person;
     drawn.append(shape("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, name));
     if (one.accuracy) {
       drawn.append(shape("line", { class: "range", x1: x(one.accuracy.low), x2: x(one.accuracy.high), y1: y, y2: y }));
