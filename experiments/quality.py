@@ -144,6 +144,7 @@ class Row:
     agreement: float
     """Mean agreement with the decisions, which was shown before."""
     fails: bool
+    runs: int
 
 
 def run_case(case: Case, runs: int, first: int = 0) -> list[Row]:
@@ -175,6 +176,7 @@ def run_case(case: Case, runs: int, first: int = 0) -> list[Row]:
                 float(np.median([one.width for one in mine])),
                 float(np.mean([one[w] for one in agree])),
                 case.fails,
+                runs,
             )
         )
     return rows
@@ -275,15 +277,15 @@ def markdown(found: dict[str, Any]) -> str:
         "and something tells people apart (*told*): gold, decisions of a lead, a model that says something, or three people; "
         'else it says "too few". *Agreement* is what was shown before: the share of votes that equal the decision.',
         "",
-        "| campaign | person | true accuracy | interval holds | told | holds where told | median width | agreement |",
-        "|---|---|---|---|---|---|---|---|",
+        "| campaign | person | true accuracy | interval holds | told | holds where told | median width | agreement | runs |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in found["people"]:
         where = "–" if row["covered_told"] is None else f"{row['covered_told']:.1%}"
         mark = " (*)" if row["fails"] else ""
         lines.append(
             f"| {row['case']}{mark} | {row['person']} | {row['truth']:.3f} | {row['covered']:.1%} | {row['told']:.0%} | "
-            f"{where} | {row['width']:.3f} | {row['agreement']:.3f} |"
+            f"{where} | {row['width']:.3f} | {row['agreement']:.3f} | {row['runs']} |"
         )
     lines += [
         "",

@@ -340,10 +340,11 @@ CALLS: dict[Route, Call] = {
     ("GET", K): _of(K, ok=(303,)),
     ("GET", f"{K}/label"): _of(f"{K}/label"),
     ("GET", f"{K}/progress"): _of(f"{K}/progress"),
+    ("GET", f"{K}/mine"): _of(f"{K}/mine"),
     ("GET", f"{K}/lead"): _of(f"{K}/lead"),
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
-        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger")
+        for part in ("conflicts", "settings", "export", "compare", "members", "sources", "receipts", "quality", "ledger")
     },
 }  # fmt: skip
 """Of every route, how it is called."""
