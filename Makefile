@@ -5,12 +5,13 @@ BIN := .venv/bin
 USABLE := .venv/.usable
 READY := .venv/.ready
 PEERS := .venv/.peers
+DOCS := .venv/.docs
 # Real data sets for the tests marked `data` and for the benchmarks; both do without where the folder is missing.
 export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format fuzz torture bench experiments experiments-quick clean
+.PHONY: demo test lint format docs screenshots fuzz torture bench experiments experiments-quick clean
 
 demo: $(USABLE)
 	$(BIN)/labelchef demo
@@ -28,6 +29,16 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The docs as a site in site/: opened from the file system or served by any web server, it loads nothing from elsewhere.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
+# The pictures of the page in docs/screenshots/, made by a real server and Chromium.
+screenshots: $(READY)
+	tools/system-parts
+	$(BIN)/python -m tests.web.screenshots docs/screenshots
 
 # Ten thousand damaged files over every reader, then hostile requests where that part is there; prints tables.
 FUZZ_CASES ?= 10000
@@ -56,7 +67,7 @@ experiments-quick: $(PEERS)
 	$(BIN)/python -m experiments --quick --fresh
 
 clean:
-	rm -rf .venv labelchef-demo labelchef-demo-home bench-results torture-results experiments-quick .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf .venv labelchef-demo labelchef-demo-home bench-results torture-results experiments-quick site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
 
 $(USABLE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "labelchef needs Python 3.11 or later; set PYTHON=/path/to/python3"; exit 1; }
@@ -66,6 +77,12 @@ $(USABLE): pyproject.toml constraints.txt
 
 $(READY): $(USABLE)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# What builds the site of the docs; neither server nor PyTorch is needed for it.
+$(DOCS): pyproject.toml constraints.txt
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 # The libraries that the scoreboard compares with.

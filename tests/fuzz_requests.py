@@ -17,11 +17,13 @@ import copy
 import json
 import random
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +35,7 @@ from fastapi.testclient import TestClient
 from labelchef.domain.errors import LabelchefError
 from labelchef.services.people import accounts
 from tests.web.calls import CALLS, Headers, Route, Sent, World, world_in
-from tests.web.test_serving import started, stopped
+from tests.web.test_serving import started
 
 LONGEST = 300.0
 """Seconds after which a case without an answer is wrong."""
@@ -461,6 +463,8 @@ class Fuzz:
                     connection.shutdown(socket.SHUT_WR)
                 while len(came) < 2**22 and (piece := connection.recv(65536)):
                     came += piece
+                    if b"text/event-stream" in came[:4096]:  # it goes on until the reader leaves
+                        break
         except TimeoutError:
             self.wrong.append(f"no answer after {LONGEST} s: {raw[:500]!a}")
         self.read(route, case, raw, came)
@@ -546,11 +550,16 @@ def _serving(world: World) -> Iterator[tuple[str, int]]:
     """`labelchef serve` over the same workspace, as a process."""
     arguments = ("serve", "--team", "--home", str(world.ws.home))
     process, link = started(*arguments)
+    assert process.stdout is not None
+    reader = threading.Thread(target=deque, args=(process.stdout, 100))  # a pipe that is full would stop the server
+    reader.start()
     try:
         place = urlsplit(link)
         yield str(place.hostname), int(place.port or 80)
     finally:
-        stopped(process)
+        process.send_signal(signal.SIGINT)
+        reader.join()
+        assert process.wait(60) == 0, process.returncode
 
 
 def table(found: Fuzz) -> str:

@@ -24,6 +24,7 @@ from labelchef.intake.joining import join
 from labelchef.intake.raw import Raw
 from labelchef.io import formats
 from labelchef.io.tables import FORMATS, csv_text, write_table
+from tests.fuzz_files import damaged_bytes
 
 N = 14
 WORDS = ("the plane was late and nobody told us about our bags which came days after").split()  # noqa: SIM905
@@ -49,30 +50,6 @@ def gold() -> pd.DataFrame:
 
 
 FRAMES: dict[str, Callable[[], pd.DataFrame]] = {"items": items, "votes": votes, "gold": gold}
-
-
-def damaged_bytes(content: bytes, rng: Generator) -> bytes:
-    held = bytearray(content)
-    for _ in range(int(rng.integers(1, 4))):
-        at, span = int(rng.integers(len(held) + 1)), int(rng.integers(1, 40))
-        match int(rng.integers(7)):
-            case 0:
-                for _ in range(int(rng.integers(1, 8))):
-                    if held:
-                        held[int(rng.integers(len(held)))] ^= 1 << int(rng.integers(8))
-            case 1:
-                del held[at:]
-            case 2:
-                held[at:at] = rng.bytes(span)
-            case 3:
-                del held[at : at + span]
-            case 4:
-                held[at:at] = held[at : at + span]
-            case 5:
-                held[at : at + span] = bytes(len(held[at : at + span]))
-            case 6:
-                held[at:at] = bytes(rng.choice(list(b'",;\n\r\t{}[]:0\xff\xfe'), size=3).tolist())
-    return bytes(held)
 
 
 def damaged_frame(frame: pd.DataFrame, rng: Generator) -> pd.DataFrame:

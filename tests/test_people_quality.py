@@ -71,7 +71,9 @@ def test_gold_is_sent_as_a_blind_item_is(ws: Workspace) -> None:
     assert [t.rank for t in seen] == list(range(len(seen)))
     assert len({t.item for t in seen}) == len(seen)
     assert all(t.item.isdigit() and int(t.item) < 60 for t in seen)
-    own = ("item", "content", "rank", "leased_until")
+    own = ("item", "content", "rank", "leased_until", "batch")
+    assert [t.batch.mine for t in seen if t.batch] == list(range(len(seen)))  # each answer counts, whichever it is on
+    assert [t.batch.answered for t in seen if t.batch] == [min(k, 12) for k in range(len(seen))]
     plain = {name: value for name, value in asdict(blind[0]).items() if name not in own}
     for one in golds:
         assert {name: value for name, value in asdict(one).items() if name not in own} == plain

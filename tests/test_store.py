@@ -14,13 +14,16 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import MissingExtraError, StoreError
+from labelchef.services import discussions, guidelines
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import database as module
+from labelchef.store import schema
 from labelchef.store.arrays import read_array, write_array
 from labelchef.store.database import AdvisoryLock, open_database
 from labelchef.store.schema import migrate
@@ -28,13 +31,18 @@ from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import PostgresServer, gold_data, label_all, make, tasks
 
 
+def _declared(name: str | None, kind: str, _parents: object) -> bool:
+    """Whether it comes from METADATA: `store.search` makes the tables of the full-text index."""
+    return kind != "table" or not str(name).startswith("item_text")
+
+
 def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
     with ws.reading() as connection:
-        options = {"compare_type": True, "target_metadata": METADATA}
+        options = {"compare_type": True, "target_metadata": METADATA, "include_name": _declared}
         found = compare_metadata(MigrationContext.configure(connection, opts=options), METADATA)
         assert found == []
         revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == ["0302_people"]
+    assert revisions == [ScriptDirectory(str(Path(schema.__file__).with_name("migrations"))).get_current_head()]
     migrate(ws.database)
 
 
@@ -48,7 +56,7 @@ def test_a_database_that_the_first_schema_made_is_brought_to_this_version(tmp_pa
         old.executescript((Path(__file__).parent / "schemas" / "0200_one_ledger.sql").read_text())
     with open_workspace(tmp_path) as ws:
         with ws.reading() as connection:
-            options = {"compare_type": True, "target_metadata": METADATA}
+            options = {"compare_type": True, "target_metadata": METADATA, "include_name": _declared}
             assert compare_metadata(MigrationContext.configure(connection, opts=options), METADATA) == []
         label_all(ws, make(ws), "ann")
 
@@ -67,6 +75,8 @@ def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path,
 def test_the_ledger_is_append_only(ws: Workspace) -> None:
     campaign = make(ws, data=gold_data(), gold_share=0.5, blind_share=0.5)
     label_all(ws, campaign, "ann")
+    guidelines.write(ws, campaign, "lead", {None: "Read all of it."})
+    discussions.add(ws, campaign, "lead", "1", "Is this one right?", lead=True)
     for table in LEDGER_TABLES:
         with ws.reading() as connection:
             rows = connection.execute(sa.text(f"SELECT * FROM {table}")).all()

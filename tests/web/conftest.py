@@ -130,9 +130,14 @@ def as_person(app: FastAPI, client: TestClient) -> Callable[[str], Person]:
     return sign_in
 
 
+def chromium() -> str | None:
+    """The Chromium of this machine."""
+    return os.environ.get("LABELCHEF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = os.environ.get("LABELCHEF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    found = chromium()
     if found is None:
         pytest.skip("no Chromium here; tools/system-parts installs it")
     with sync_playwright() as playwright:

@@ -290,6 +290,16 @@ def test_votes_of_another_tool(as_person: Sign, campaign: CampaignSummary) -> No
     assert (found["format"], found["lines"][0]["annotator"]) == ("label-studio", "robot@example.org")
 
 
+@pytest.mark.parametrize("part", ["bytes=", "bytes=0-3", "bytes=9999999-", "lines=1"])
+def test_an_export_is_sent_whole_whatever_part_is_asked_for(
+    as_person: Sign, campaign: CampaignSummary, part: str
+) -> None:
+    where, lead = f"{base(campaign)}/export/labels", as_person("lead")
+    answer = lead.get(where, headers={"Range": part})
+    assert (answer.status_code, answer.headers["accept-ranges"]) == (200, "none")
+    assert answer.text == lead.get(where).text
+
+
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
 def test_exports(as_person: Sign, campaign: CampaignSummary, format: str) -> None:
     lead = as_person("lead")

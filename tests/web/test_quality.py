@@ -97,11 +97,16 @@ def test_nothing_that_is_sent_tells_gold(app: FastAPI, as_person: Sign, slug: st
     assert len(said) == 1
     for one in gold:
         assert shape(one) == shape(blind[0])
-        same = [key for key in one if key not in ("item", "content", "rank", "leased_until")]
+        same = [key for key in one if key not in ("item", "content", "rank", "leased_until", "batch")]
         assert {key: one[key] for key in same} == {key: blind[0][key] for key in same}
         assert one["item"].startswith("t")
         assert not one["item"].startswith("trusted")
     assert [one["rank"] for one in seen] == list(range(len(seen)))
+    assert [one["batch"]["mine"] for one in seen] == list(range(len(seen)))
+    for one in (gold[0], blind[0]):  # its thread, too
+        said = ann.post(f"{base}/comments/{one['item']}", {"text": "odd"})
+        assert said.status_code in (200, 201), said.text
+        assert said.json()["content"]["text"] == one["content"]["text"]
     worker.advance(ws, slug)
     for path in looks(app, slug):
         if "/items/" not in path and "/tasks/" not in path:

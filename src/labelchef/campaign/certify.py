@@ -59,6 +59,7 @@ Shapes: classes (N,), class ids; pool (N,) booleans.
 
 import base64
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -205,9 +206,8 @@ class _Sum:
 
 def next_state(rounds: Sequence[RoundRecord], record: RoundRecord, classes: Classes, pool: Bools) -> AuditState:
     """The state of a new record after `rounds`, whose model predicts `classes`."""
-    before = np.zeros(len(pool), dtype=classes.dtype)
-    for before in predicted_by(rounds, len(pool)):  # noqa: B007
-        pass
+    last = deque(predicted_by(rounds, len(pool)), maxlen=1)
+    before = last[0] if last else np.zeros(len(pool), dtype=classes.dtype)
     asked = first_answers([*rounds, record], pool)
     return state_of(classes, predicted_by(rounds, len(pool)), asked, pool, encoded(before, classes))
 

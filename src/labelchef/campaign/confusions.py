@@ -32,7 +32,7 @@ from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.people import SCALES, SHARES, SHARES_ASKED, Answers, Estimate
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.learning import PeopleFacts, PersonFacts
+from labelchef.domain.learning import PeopleFacts
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.routing import AnnotatorFacts, Price
 
@@ -256,19 +256,8 @@ def _facts(answers: Answers, Q: Float64s, density: Float64s) -> PeopleFacts:
     count = np.bincount(answers.person, minlength=len(answers.names))
     doubt = 1.0 - Q[answers.place, answers.label]
     missed = np.bincount(answers.person, weights=doubt, minlength=len(answers.names))
-    error, low, high = _summary(density)
     rates = (missed + GUESSED * WORTH_NOTHING_SAID) / (count + WORTH_NOTHING_SAID)
-    return PeopleFacts(
-        error=error,
-        low=low,
-        high=high,
-        samples=len(answers.samples),
-        answers=len(answers.place),
-        gold=int((answers.known != UNRESOLVED).sum()),
-        overlap=int((np.bincount(answers.place, minlength=len(answers.samples)) > 1).sum()),
-        persons=tuple(PersonFacts(*one) for one in zip(answers.names, count.tolist(), rates.tolist(), strict=True)),
-        source=True,
-    )
+    return answers.facts(_summary(density), rates, source=True)
 
 
 def _entropy(P: Float64s) -> Float64s:

@@ -41,6 +41,8 @@ class Contents:
     test_items: pd.DataFrame | None = None
     media: Path | None = None
     """The folder that the images are in."""
+    more_images: tuple[str, ...] = ()
+    """Fields that are images too, in their order."""
 
     def check(self, n_train: int, n_val: int, n_test: int = 0) -> None:
         """Refuse tables of another length, ids that repeat, images that are not there."""
@@ -51,7 +53,7 @@ class Contents:
         )
         for frame, rows, what in tables_of:
             if frame is not None:
-                _check_items(frame, rows, what, self.media)
+                _check_items(frame, rows, what, self.media, self.more_images)
         both = set(self.keys(n_train)) & set(self.val_keys(n_train, n_val))
         if both:
             raise InvalidInputError(
@@ -71,22 +73,23 @@ class Contents:
 
     def rows(self, clean: Ints, y_val: Ints, y_test: Ints | None) -> Iterator[NewItem]:
         """The items of all splits, to be stored."""
-        yield from _rows(SplitName.TRAIN, self.keys(len(clean)), clean, self.items)
-        yield from _rows(SplitName.VALIDATION, self.val_keys(len(clean), len(y_val)), y_val, self.val_items)
+        more = self.more_images
+        yield from _rows(SplitName.TRAIN, self.keys(len(clean)), clean, self.items, more)
+        yield from _rows(SplitName.VALIDATION, self.val_keys(len(clean), len(y_val)), y_val, self.val_items, more)
         if y_test is not None:
             ids = _ids(self.test_items)
             taken = set(self.keys(len(clean))) | set(self.val_keys(len(clean), len(y_val)))
             if ids is None or set(ids) & taken:
                 ids = [f"test-{k}" for k in ids or range(len(y_test))]
-            yield from _rows(SplitName.TEST, ids, y_test, self.test_items)
+            yield from _rows(SplitName.TEST, ids, y_test, self.test_items, more)
 
     def images(self) -> list[str]:
         """The images that items name, below the media folder."""
         frames = [one for one in (self.items, self.val_items, self.test_items) if one is not None]
-        return sorted({name for frame in frames for name in _image_names(frame)})
+        return sorted({name for frame in frames for name in _image_names(frame, self.more_images)})
 
 
-def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) -> None:
+def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None, more: Sequence[str]) -> None:
     if len(frame) != rows:
         raise InvalidInputError(
             f"{what} has {len(frame)} rows; expected {rows}, one for each row of its features", code="items"
@@ -100,7 +103,7 @@ def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None) 
         raise InvalidInputError(
             f"{what}: {wrong!r} cannot be an id; expected 1 to {LONGEST_KEY} printable characters", code="items"
         )
-    for name in _image_names(frame):
+    for name in _image_names(frame, more):
         if media is None:
             raise InvalidInputError(f"{what} names the image {name!r}, but no media folder was given", code="media")
         path, file = PurePosixPath(name), media / name
@@ -120,8 +123,9 @@ def is_key(text: str) -> bool:
     return 0 < len(text) <= LONGEST_KEY and text.isprintable() and text == text.strip()
 
 
-def _image_names(frame: pd.DataFrame) -> list[str]:
-    values = map(_plain, frame["image"].tolist() if "image" in frame.columns else [])
+def _image_names(frame: pd.DataFrame, more: Sequence[str]) -> list[str]:
+    columns = [name for name in ("image", *more) if name in frame.columns]
+    values = [_plain(value) for name in columns for value in frame[name].tolist()]
     return [str(value) for value in values if value not in (None, "")]
 
 
@@ -129,7 +133,9 @@ def _ids(frame: pd.DataFrame | None) -> list[str] | None:
     return None if frame is None or "id" not in frame.columns else [str(v) for v in frame["id"].tolist()]
 
 
-def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None) -> Iterator[NewItem]:
+def _rows(
+    split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None, more_images: Sequence[str]
+) -> Iterator[NewItem]:
     shown = [{}] * len(keys) if frame is None else frame.drop(columns="id", errors="ignore").to_dict("records")
     for k, (key, label, values) in enumerate(zip(keys, labels.tolist(), shown, strict=True)):
         fields = {str(name): _plain(value) for name, value in values.items()}
@@ -142,6 +148,7 @@ def _rows(split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame |
             image=None if image in (None, "") else str(image),
             fields=fields or None,
             label=None if label == UNRESOLVED else label,
+            images=tuple(name for name in more_images if fields.get(name)) or None,
         )
 
 
@@ -182,6 +189,8 @@ class CampaignData:
     """Of the sources on the training samples; weak labels that were given beside them are the last source."""
     votes_val: SourceVotes | None = None
     """Of the same sources on the validation samples; None if these were not given."""
+    edited: Callable[[int], tuple[SourceVotes, SourceVotes]] | None = None
+    """Reads the votes of a later version, on training and on validation samples; None where rules were never edited."""
 
     @classmethod
     def of(

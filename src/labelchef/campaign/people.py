@@ -93,6 +93,19 @@ class Answers:
         overlap = len(np.unique(self.place)) < len(self.place)
         return overlap or bool((self.known >= 0).any() or self.drawn.any())
 
+    def facts(self, error: tuple[float, float, float], rates: Float64s, *, source: bool) -> PeopleFacts:
+        """What is known of the persons, with the estimated error of all and its interval, and the rate of each."""
+        count = np.bincount(self.person, minlength=len(self.names)).tolist()
+        return PeopleFacts(
+            *error,
+            samples=len(self.samples),
+            answers=len(self.place),
+            gold=int((self.known != UNRESOLVED).sum()),
+            overlap=int((np.bincount(self.place, minlength=len(self.samples)) > 1).sum()),
+            persons=tuple(PersonFacts(*one) for one in zip(self.names, count, rates.tolist(), strict=True)),
+            source=source,
+        )
+
     def among(self, kept: Bools) -> "Answers":
         """Those on some of the m samples."""
         to, inside = np.cumsum(kept) - 1, kept[self.place]
@@ -191,18 +204,7 @@ def estimate(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, error: f
     )
     Q, rates = _believed(answers, P, float(errors[at]))
     low, high = _interval(profile) if error is None else (error, error)
-    count = np.bincount(answers.person, minlength=len(answers.names))
-    facts = PeopleFacts(
-        error=float(errors[at]),
-        low=low,
-        high=high,
-        samples=len(answers.samples),
-        answers=len(answers.place),
-        gold=int((answers.known != UNRESOLVED).sum()),
-        overlap=int((np.bincount(answers.place, minlength=len(answers.samples)) > 1).sum()),
-        persons=tuple(PersonFacts(*one) for one in zip(answers.names, count.tolist(), rates.tolist(), strict=True)),
-        source=False,
-    )
+    facts = answers.facts((float(errors[at]), low, high), rates, source=False)
     return Estimate(facts, answers.samples, Q)
 
 

@@ -69,6 +69,9 @@ def init(
     encoder: Annotated[Columns, typer.Option(help="An encoder by name; may be given again.")] = None,
     sql: Annotated[str | None, typer.Option(help="Read rows from a database, by SQLAlchemy URL.")] = None,
     query: Annotated[str | None, typer.Option(help="The SQL query for --sql.")] = None,
+    guidelines: Annotated[
+        Path | None, typer.Option(help="Guidelines for people, Markdown; sections named as a class are about it.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made; make nothing.")] = False,
     folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
     *,
@@ -94,12 +97,13 @@ def init(
             "raw data and arrays were given; expected files with your data, or arrays (--features … or --folder), not both",
             code="file",
         )
+    told = None if guidelines is None else _read_text(guidelines)
     if name is None:
         with workspace(home, database, make=True) as ws:
             console.print(f"workspace: {ws.home}")
         return
     if arrays or folder is not None:
-        _from_arrays(name, home, database, folder, arrays, settings, person, by_position=by_position)
+        _from_arrays(name, home, database, folder, arrays, settings, person, by_position=by_position, guidelines=told)
         return
     if not any(raw_files):
         raise InvalidInputError(
@@ -141,7 +145,9 @@ def init(
     with workspace(home, database, make=True) as ws:
         with WorkBar() as bar:
             specs = encoder or ["auto"]
-            made = start_campaign(ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell)
+            made = start_campaign(
+                ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell, guidelines=told
+            )
         _made(made, home)
         move_on(ws, made.slug)
     _next(home)
@@ -157,6 +163,7 @@ def _from_arrays(
     person: str | None,
     *,
     by_position: bool,
+    guidelines: str | None,
 ) -> None:
     from labelchef.campaign.data import find_files
     from labelchef.services.campaigns import create_campaign
@@ -167,10 +174,20 @@ def _from_arrays(
         else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
     )
     with workspace(home, database, make=True) as ws:
-        made = create_campaign(ws, name, found, settings, who_is(person))
+        made = create_campaign(ws, name, found, settings, who_is(person), guidelines=guidelines)
         _made(made, home)
         move_on(ws, made.slug)
     _next(home)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidInputError(
+            f"{path} cannot be read: {why}; expected a Markdown file for --guidelines", code="guidelines"
+        ) from None
 
 
 def _made(made: CampaignSummary, home: Path) -> None:

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from labelchef.domain.learning import InUse
+from labelchef.domain.records import AskedCount
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain
 
 SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
+
+
+GRACE_DAYS = 30.0
+"""Days in which a deleted campaign can be restored, unless the server says otherwise."""
 
 
 class CampaignState(StrEnum):
@@ -66,6 +71,16 @@ class DecisionKind(StrEnum):
     REOPEN = "reopen"
 
 
+class CommentKind(StrEnum):
+    """What a row of a thread is: something said, or something that a lead did with the thread."""
+
+    COMMENT = "comment"
+    RESOLVED = "resolved"
+    REOPENED = "reopened"
+    HIDDEN = "hidden"
+    SHOWN = "shown"
+
+
 class SplitName(StrEnum):
     """The part of the data an item belongs to."""
 
@@ -81,6 +96,14 @@ class Role(StrEnum):
     ANNOTATOR = "annotator"
 
 
+class Shelf(StrEnum):
+    """Which campaigns a list shows."""
+
+    OPEN = "open"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
 class WaitReason(StrEnum):
     """Why there is nothing to label just now."""
 
@@ -91,6 +114,7 @@ class WaitReason(StrEnum):
     FINISHED = "finished"
     STOPPED = "stopped"
     FAILED = "failed"
+    ARCHIVED = "archived"
 
 
 @dataclass(frozen=True)
@@ -135,6 +159,8 @@ class NewItem:
     image: str | None
     fields: Mapping[str, object] | None
     label: int | None
+    images: tuple[str, ...] | None = None
+    """Fields that are further images, in their order."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +187,18 @@ class CampaignSummary:
     """Grows with every change that people who wait should hear of."""
     n_items: int
     spent: int
+    """Samples asked, as `domain.records.AskedCount` defines it."""
     budget: int | None
     round: int
     """The open round, or the last one."""
     notices: tuple[Notice, ...] = ()
     """What a lead should do; empty for annotators."""
+    archived_at: datetime | None = None
+    """Since when it is archived: read-only, hidden from lists; a lead may reopen it."""
+    deleted_at: datetime | None = None
+    """Since when it is deleted; a lead may restore it until `purge_at`."""
+    purge_at: datetime | None = None
+    """When a deleted campaign is removed for good."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +209,20 @@ class ItemContent:
     image: str | None = None
     """Path below the campaign's media folder; in answers of the API, its address on the server."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    """All images in their order, `image` first; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class BatchStanding:
+    """How far a batch is. It counts answers, whatever they say: who votes and takes back learns nothing of others' votes."""
+
+    mine: int
+    """Answers of this person in this round."""
+    answered: int
+    """Answers of all, at most as many an item as are asked; an item that a lead decided has all of them."""
+    wanted: int
+    """Items of the batch times people an item."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +233,19 @@ class Neighbour:
     content: ItemContent
     label: str
     similarity: float
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """A place in the text of an item on which the vote of a rule rests."""
+
+    start: int
+    """In UTF-16 units, as JavaScript counts."""
+    end: int
+    source: str
+    """The name of the rule."""
+    label: str
+    """The class it votes for."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +272,11 @@ class Task:
     neighbours: tuple[Neighbour, ...]
     leased_until: datetime | None
     own_vote: "OwnVote | None" = None
+    batch: BatchStanding | None = None
+    comments: int = 0
+    """Comments in the thread of the item; hidden ones count."""
+    highlights: tuple[Highlight, ...] = ()
+    """Words of the text that rules matched, by their beginning; empty if blind."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +297,8 @@ class Waiting:
     """Version to wait beyond with `wait_for_change`."""
     retry_after: float
     """Seconds after which asking again makes sense even without a change: a lease may have run out."""
+    batch: BatchStanding | None = None
+    """None where no batch is open."""
 
 
 @dataclass(frozen=True)
@@ -328,6 +395,8 @@ class CampaignStatus:
     open_round: OpenRound | None
     people: tuple[PersonStats, ...]
     members: tuple[str, ...]
+    leads: tuple[str, ...]
+    """Those of the members who lead this campaign."""
     conflicts: int
     pending: int
     """Decisions that wait for the next model."""
@@ -335,6 +404,8 @@ class CampaignStatus:
     """Items drawn by chance and predicted before they were answered."""
     forecast: Forecast
     """What the next 100 labels are worth."""
+    asked: AskedCount
+    """Samples asked, and decisions without asking."""
 
 
 class LineOutcome(StrEnum):
@@ -444,3 +515,11 @@ class Account:
     role: Role
     active: bool
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class Member(Account):
+    """An account that takes part in a campaign."""
+
+    here: Role
+    """What they may do in this campaign: a lead of it has all of its lead pages, and no other campaign's."""

@@ -82,6 +82,7 @@ def _data(raw: Raw, encoded: Encoded, progress: Progress) -> CampaignData:
             _shown(raw, raw.trusted),
             None if test is None else _shown(raw, test),
             raw.media,
+            tuple(_field_name(name) for name in raw.columns(ColumnRole.IMAGE)[1:]),
         ),
     )
 
@@ -113,7 +114,8 @@ def _votes(raw: Raw, rows: Rows) -> pd.DataFrame | None:
 def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:
     """What people see of the rows: id, text, image; every other content column is a field.
 
-    Several text columns are one text, each below the other. Of several image columns the first is the image.
+    Several text columns are one text, each below the other. Of several image columns the first is the image, the others are
+    fields that are images too.
     """
     found: dict[str, list[object]] = {ID: list(rows.ids)}
     texts, images = raw.columns(ColumnRole.TEXT), raw.columns(ColumnRole.IMAGE)
@@ -123,8 +125,13 @@ def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:
         found["image"] = rows.frame[images[0]].tolist()
     for name in raw.content:
         if name not in (*texts, *images[:1]):
-            found[f"{name} (column)" if name in (ID, *_SHOWN) else name] = _as_shown(rows.frame[name])
+            found[_field_name(name)] = _as_shown(rows.frame[name])
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+
+
+def _field_name(column: str) -> str:
+    """What a column is called among the fields of an item."""
+    return f"{column} (column)" if column in (ID, *_SHOWN) else column
 
 
 def _as_shown(column: "pd.Series[Any]") -> list[object]:

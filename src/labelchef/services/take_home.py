@@ -1,6 +1,7 @@
 """What people take home beside labels and votes: the whole data set and the model's predictions, as they stand after the last
 closed round. The session is one of its own, so a worker may go on meanwhile."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,6 +47,23 @@ def export_dataset(ws: Workspace, campaign: str, path: Path, format: str | None 
         return tables.write_table(dataset(ws, campaign), path, format)
 
 
+def export_packed(ws: Workspace, campaign: str, folder: Path, stem: str, format: str) -> Path:
+    """Write the data set into a folder as one file: a table, the file of another tool, or a zip where that has several."""
+    if format not in FORMATS:
+        return export_dataset(ws, campaign, folder / f"{stem}.{format}", format)
+    tool = FORMATS[format]
+    inside, stem = folder / "parts" / f"{stem}-{tool.name}", f"{stem}-{tool.name}"
+    with writing_to(inside, "make room or name another file"):
+        inside.mkdir(parents=True)
+        path = export_dataset(ws, campaign, inside / f"{stem}{tool.endings[0].strip('/')}", format)
+        if path.is_dir() or len(list(inside.iterdir())) > 1:
+            path = Path(shutil.make_archive(str(folder / stem), "zip", inside))
+        else:
+            path = path.rename(folder / path.name)
+        shutil.rmtree(folder / "parts")
+    return path
+
+
 def records(ws: Workspace, campaign: str) -> RecordSet:
     """The same as records, for the formats of other tools: with every answer of people that counts."""
     row, classes, _ = standing(ws, campaign)
@@ -54,6 +72,8 @@ def records(ws: Workspace, campaign: str) -> RecordSet:
         answers: dict[str, dict[str, str | None]] = {}
         for vote in vote_table.live_votes_of_campaign(connection, row.id):
             answers.setdefault(vote.key, {})[vote.person] = None if vote.label is None else classes[vote.label]
+        items = campaign_table.items_of_split(connection, row.id, SplitName.TRAIN)
+    shown = dict.fromkeys(("image", *(name for one in items for name in one.images or ())))
     found, names = [], set[str]()
     for part in parts:
         settled, said = settle(part, len(classes), sources_used=used), votes_on(part, classes)
@@ -75,7 +95,7 @@ def records(ws: Workspace, campaign: str) -> RecordSet:
                     rank=settled.rank[k],
                 )
             )
-    texts, images = [name for name in ("text",) if name in names], [name for name in ("image",) if name in names]
+    texts, images = [name for name in ("text",) if name in names], [name for name in shown if name in names]
     return RecordSet.of(found, classes, texts=texts, images=images, title=row.name)
 
 

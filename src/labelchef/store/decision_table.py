@@ -19,7 +19,7 @@ from labelchef.store.rows import (
     new_public_id,
     rows_among,
 )
-from labelchef.store.tables import Application, Decision, Item, Selection
+from labelchef.store.tables import Application, Decision, Item, Selection, Wish
 
 _WITH_POSITION = (
     sa.select(*columns(DecisionWithPosition, Decision, Item))
@@ -58,6 +58,7 @@ def insert_decisions(
     ]
     if rows:
         connection.execute(sa.insert(Decision), rows)
+        drop_wishes(connection, [values["item_id"] for values in decisions if values["label"] is not None])
 
 
 def last_decision(connection: sa.Connection, item_id: int) -> DecisionRow | None:
@@ -128,6 +129,33 @@ def reopened_positions(connection: sa.Connection, campaign_id: int) -> list[int]
         .order_by(Decision.c.id)
     )
     return list(connection.execute(found).scalars())
+
+
+def positions_to_ask(connection: sa.Connection, campaign_id: int) -> list[int]:
+    """Positions of items to be asked before others: those taken back by a lead, then those that a lead wants asked."""
+    wanted = sa.select(Item.c.position).join(Wish).where(Wish.c.campaign_id == campaign_id).order_by(Wish.c.id)
+    found = [*reopened_positions(connection, campaign_id), *connection.execute(wanted).scalars()]
+    return list(dict.fromkeys(found))
+
+
+def wishes(connection: sa.Connection, campaign_id: int) -> list[int]:
+    """Inner ids of the items that a lead wants asked and that no batch has asked since."""
+    found = sa.select(Wish.c.item_id).where(Wish.c.campaign_id == campaign_id).order_by(Wish.c.id)
+    return list(connection.execute(found).scalars())
+
+
+def insert_wishes(connection: sa.Connection, campaign_id: int, item_ids: Sequence[int], by: str) -> None:
+    """Have these items asked in the next batches, in their order."""
+    now = time.time()
+    rows = [{"campaign_id": campaign_id, "item_id": item, "by": by, "created_at": now} for item in item_ids]
+    if rows:
+        connection.execute(sa.insert(Wish), rows)
+
+
+def drop_wishes(connection: sa.Connection, item_ids: Sequence[int]) -> None:
+    """These items are asked now, or need not be asked any more."""
+    for start in range(0, len(item_ids), 500):
+        connection.execute(sa.delete(Wish).where(Wish.c.item_id.in_(item_ids[start : start + 500])))
 
 
 def unresolved_items(connection: sa.Connection, campaign_id: int) -> list[UnresolvedItem]:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from labelchef.domain.campaigns import Origin, RoundKind
+from labelchef.domain.campaigns import AssignmentState, Origin, RoundKind
 from labelchef.store.rows import (
     AMONG,
     NewSelection,
@@ -24,7 +24,7 @@ from labelchef.store.rows import (
     rows_among,
     values_of,
 )
-from labelchef.store.tables import Item, Round, Selection
+from labelchef.store.tables import Assignment, Item, Round, Selection
 
 
 def links_of_all(connection: sa.Connection) -> Iterator[Mapping[str, Any]]:
@@ -196,6 +196,33 @@ _FURTHER = sa.select(sa.func.count()).where(
 def further_asked(connection: sa.Connection, round_id: int, people: int) -> int:
     """Items of the batch whose votes tied, and that wait for a further one."""
     return int(connection.execute(_FURTHER, {"round_id": round_id, "people": people}).scalar_one())
+
+
+_ALL = bindparam("people", type_=sa.Integer)
+_ANSWERED = (
+    sa.select(
+        sa.func.sum(sa.case((Selection.c.decided, _ALL), (Selection.c.votes > _ALL, _ALL), else_=Selection.c.votes))
+    )
+    .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
+    .scalar_subquery()
+)
+_MINE = (
+    sa.select(sa.func.count())
+    .select_from(Assignment)
+    .where(
+        Assignment.c.round_id == bindparam("round_id"),
+        Assignment.c.person == bindparam("person"),
+        Assignment.c.state == AssignmentState.VOTED,
+    )
+    .scalar_subquery()
+)
+_STANDING = sa.select(_ANSWERED, _MINE)
+
+
+def batch_standing(connection: sa.Connection, round_id: int, person: str, people: int) -> tuple[int, int]:
+    """Answers on a round's batch, at most `people` an item, and the items of the round that this person voted on."""
+    row = connection.execute(_STANDING, {"round_id": round_id, "person": person, "people": people}).one()
+    return int(row[0] or 0), int(row[1])
 
 
 def mark_decided(connection: sa.Connection, selection_id: int) -> None:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from labelchef.domain.campaigns import (
     AssignmentState,
     CampaignState,
+    CommentKind,
     DecisionKind,
     NewItem,
     Origin,
@@ -22,6 +23,7 @@ from labelchef.domain.campaigns import (
     RoundState,
     SplitName,
 )
+from labelchef.domain.jobs import JobKind, JobState
 from labelchef.domain.settings import Settings
 
 Kind = TypeVar("Kind")
@@ -43,6 +45,64 @@ class CampaignRow:
     spent: int
     created_at: float
     created_by: str
+    archived_at: float | None
+    """Since when it is archived: read-only, hidden from lists, no work for the worker."""
+    deleted_at: float | None
+    """Since when it is deleted: nothing finds it but `restore` and the list of deleted campaigns."""
+    deleted_by: str | None
+    purge_at: float | None
+    """When the worker removes a deleted campaign for good."""
+    purging: bool
+    """True only inside the transaction that removes it: the triggers of the ledger let its rows go then."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedCampaign:
+    """A campaign that was removed for good: what is left of it. Its folder, if it is still there, is a leftover."""
+
+    id: int
+    public_id: str
+    slug: str
+    name: str
+    created_at: float
+    deleted_at: float
+    deleted_by: str
+    removed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """Work in the background that a lead has started (`services.jobs`)."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    kind: JobKind
+    options: dict[str, Any]
+    person: str
+    state: JobState
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    file: str | None
+    """Name of the file it gave, in the folder of the job."""
+    bytes: int
+    """Size of what it left on the disk."""
+    result: dict[str, Any] | None
+    """What it found, where that is no file."""
+    problem: str | None
+
+
+class JobValues(TypedDict, total=False):
+    """Columns of a job that change."""
+
+    state: JobState
+    started_at: float | None
+    ended_at: float | None
+    file: str | None
+    bytes: int
+    result: dict[str, Any] | None
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +120,8 @@ class ItemRow:
     text: str | None
     image: str | None
     fields: Mapping[str, object] | None
+    images: Sequence[str] | None
+    """Fields that are further images, in their order."""
     label: int | None
     attempt: int
 
@@ -98,6 +160,8 @@ class RoundRow:
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
+    settings: Settings | None
+    """Those with which the round was opened; None for a round of an earlier version."""
     link: dict[str, Any] | None
     """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
     closed."""
@@ -123,6 +187,7 @@ class RoundValues(TypedDict, total=False):
     rebuilt: str
     seconds: dict[str, float]
     closed_at: float | None
+    settings: Settings | None
     link: dict[str, Any] | None
 
 
@@ -133,6 +198,13 @@ class CampaignValues(TypedDict, total=False):
     message: str
     settings: Settings
     spent: int
+    name: str
+    slug: str
+    archived_at: float | None
+    deleted_at: float | None
+    deleted_by: str | None
+    purge_at: float | None
+    purging: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +416,32 @@ class UnresolvedItem(DecisionRow):
     text: str | None
     image: str | None
     fields: Mapping[str, object] | None
+    images: Sequence[str] | None
     item_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class WishRow:
+    """An item that a lead wants to be asked in the next batch; deleted once it is. The ledger has it as a change by the lead."""
+
+    id: int
+    campaign_id: int
+    item_id: int
+    by: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeadActionRow:
+    """An action on many items, and how it was answered: a request that comes again is answered alike, and does nothing."""
+
+    id: int
+    campaign_id: int
+    person: str
+    request_id: str
+    asked: Mapping[str, object]
+    answer: Mapping[str, object]
+    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +453,44 @@ class ChangeRow:
     who: str
     created_at: float
     what: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class GuidelineRow:
+    """A text of the guidelines as it was saved: of the campaign, or of a class. The one with the last id counts."""
+
+    id: int
+    campaign_id: int
+    version: int
+    """Counts the changes of a campaign's guidelines, from 1."""
+    class_position: int | None
+    """None: the text for the whole campaign."""
+    text: str
+    who: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommentRow:
+    """What was said of an item, or done with its thread: resolved, opened again, a comment hidden or shown again."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    item_id: int
+    kind: CommentKind
+    comment_id: int | None
+    """The comment that is hidden or shown."""
+    person: str
+    text: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommentWithKey(CommentRow):
+    """The same, and the key of the item."""
+
+    key: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The tables, made from the rows: a column for each field, of the type that the field is declared with.
 
 A whole number `x_id` refers to the table x, and `supersedes` to a row of the same table. Facts are appended; what can be
-rebuilt from them says so. vote, decision, application, setting_change and gold_answer are a ledger: triggers of the database
-refuse to change or delete a row. Times are seconds since 1970 (UTC).
+rebuilt from them says so. vote, decision, application, setting_change, guideline, comment and gold_answer are a ledger: triggers
+of the database refuse to change or delete a row, except while a whole campaign is removed (`store.removal`). Times are seconds
+since 1970 (UTC).
 """
 
 import functools
@@ -13,11 +14,12 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import sqlalchemy as sa
 
+from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.store import rows
 from labelchef.store.arrays import ArrayFacts
 
-LEDGER_TABLES = ("vote", "decision", "application", "setting_change", "gold_answer")
+LEDGER_TABLES = ("vote", "decision", "application", "setting_change", "guideline", "comment", "gold_answer")
 METADATA = sa.MetaData(
     naming_convention={  # migrations refer to constraints by name
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -60,7 +62,11 @@ class SettingsColumn(sa.TypeDecorator[Settings]):
 
     def process_result_value(self, value: dict[str, Any] | None, _dialect: sa.Dialect) -> Settings | None:
         """The settings; checking them costs more than reading them, so known ones are kept."""
-        return None if value is None else _settings(tuple(value.items()))
+        return (
+            None
+            if value is None
+            else _settings(tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in value.items()))
+        )
 
 
 @functools.lru_cache(maxsize=256)
@@ -135,8 +141,31 @@ GoldAnswer = _table(
     indexes=["campaign_id id"],
 )
 Duty = _table("duty", rows.DutyRow, unique=["campaign_id person"])
+Wish = _table("wish", rows.WishRow, unique=["item_id"], indexes=["campaign_id id"])
+LeadAction = _table("lead_action", rows.LeadActionRow, unique=["campaign_id person request_id"])
+Guideline = _table("guideline", rows.GuidelineRow, indexes=["campaign_id id"])
+GuidelineSeen = _table(
+    "guideline_seen",
+    {"id": int, "campaign_id": int, "person": str, "version": int},
+    unique=["campaign_id person"],
+)
+"""The version of the guidelines that a person looked at last."""
+Comment = _table("comment", rows.CommentRow, unique=["public_id"], indexes=["campaign_id id", "item_id id"])
+ThreadSeen = _table(
+    "thread_seen",
+    {"id": int, "item_id": int, "person": str, "upto": int},
+    unique=["item_id person"],
+)
+"""The last comment of an item's thread that a person has seen."""
 Account = _table("account", rows.AccountRow, unique=["name"])
-Membership = _table("membership", {"id": int, "campaign_id": int, "account_id": int}, unique=["account_id campaign_id"])
+Membership = _table(
+    "membership", {"id": int, "campaign_id": int, "account_id": int, "role": Role}, unique=["account_id campaign_id"]
+)
+"""Who takes part in a campaign, as annotator or as lead of this one campaign."""
+OldSlug = _table("old_slug", {"id": int, "campaign_id": int, "slug": str}, unique=["slug"])
+"""Short names that a campaign had before: they still lead to it."""
+RemovedCampaign = _table("removed_campaign", rows.RemovedCampaign, unique=["public_id"])
+Job = _table("job", rows.JobRow, unique=["public_id"], indexes=["campaign_id id", "state"])
 LoginSession = _table(
     "login_session",
     {"id": int, "account_id": int, "token_hash": str, "created_at": float, "expires_at": float},

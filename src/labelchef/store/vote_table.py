@@ -41,7 +41,7 @@ _SUPERSEDED = (
     .correlate(Vote)
     .exists()
 )
-_LIVE = (sa.not_(Vote.c.retracted), ~_SUPERSEDED)
+LIVE = (sa.not_(Vote.c.retracted), ~_SUPERSEDED)
 """It is no retraction, and there is no later row of the same person on the same attempt."""
 _PERSON: sa.BindParameter[str] = bindparam("person")
 _OF_PERSON = Vote.c.person == _PERSON
@@ -75,7 +75,20 @@ def names_without_account(connection: sa.Connection, campaign_id: int) -> set[st
     return set(connection.execute(found).scalars())
 
 
-_NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id.desc()).limit(1)
+_FIRST_VOTER = sa.select(sa.func.min(Vote.c.person)).where(_OF_CAMPAIGN, Vote.c.person > bindparam("behind"))
+
+
+def voters(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Who has voted: one look at the index (campaign, person) for each person, however many votes there are."""
+    found: set[str] = set()
+    name: str | None = ""
+    while name is not None:
+        name = connection.execute(_FIRST_VOTER, {"campaign_id": campaign_id, "behind": name}).scalar()
+        found |= set() if name is None else {name}
+    return found
+
+
+_NEWEST = _VOTE_WITH_KEY.where(_OF_CAMPAIGN, _OF_PERSON, *LIVE).order_by(Vote.c.id.desc()).limit(1)
 
 
 def newest_live_vote(connection: sa.Connection, campaign_id: int, person: str) -> VoteWithKey | None:
@@ -129,7 +142,7 @@ def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, l
 
 def live_votes_of_campaign(connection: sa.Connection, campaign_id: int) -> list[VoteWithKey]:
     """Every vote of a campaign that counts, in the order they came."""
-    found = _VOTE_WITH_KEY.where(Vote.c.campaign_id == campaign_id, *_LIVE).order_by(Vote.c.id)
+    found = _VOTE_WITH_KEY.where(Vote.c.campaign_id == campaign_id, *LIVE).order_by(Vote.c.id)
     return all_rows(connection, found, VoteWithKey)
 
 
@@ -141,7 +154,7 @@ def newest_of_campaign(connection: sa.Connection, campaign_id: int) -> int:
     return int(connection.execute(_NEWEST_OF_CAMPAIGN, {"campaign_id": campaign_id}).scalar() or 0)
 
 
-_LIVE_OF_PERSON = sa.select(Vote).where(_OF_CAMPAIGN, _OF_PERSON, *_LIVE).order_by(Vote.c.id)
+_LIVE_OF_PERSON = sa.select(Vote).where(_OF_CAMPAIGN, _OF_PERSON, *LIVE).order_by(Vote.c.id)
 
 
 def live_votes_of_person(connection: sa.Connection, campaign_id: int, person: str) -> list[VoteRow]:
@@ -246,7 +259,7 @@ _OPEN_TO_PERSON = sa.select(Selection).where(  # it needs a vote, has a place le
     sa.not_(Selection.c.decided),
     Selection.c.votes < _WANTED,
     Selection.c.votes + _others < _WANTED,
-    ~_VOTE_OF_PERSON.where(*_LIVE).correlate(Selection).exists(),
+    ~_VOTE_OF_PERSON.where(*LIVE).correlate(Selection).exists(),
 )
 # Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks.
 _FRESH = (

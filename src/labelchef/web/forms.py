@@ -24,8 +24,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from labelchef.domain.browsing import Action
 from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
+from labelchef.domain.guidance import LONGEST_COMMENT, LONGEST_TEXT
 from labelchef.domain.intake import ColumnRole, FileRole
+from labelchef.domain.jobs import JobKind
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 from labelchef.services.intake.steps import Correction
 
@@ -36,12 +39,15 @@ CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", ma
 ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes.", max_length=500)]
 AccountPath = Annotated[str, Path(description="Name of the account.", max_length=200)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+CampaignName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 RequestId = Annotated[str, StringConstraints(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Password = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 NewPassword = Annotated[str, StringConstraints(min_length=10, max_length=1000)]
 
 
+MOST_NAMES = 10_000
+"""Names in a setting that holds several."""
 _MOST_UNKNOWN = 20
 """Unknown names of one record that are told one by one; with more, the record is refused as a whole."""
 
@@ -97,6 +103,9 @@ def _type(option: Option) -> Any:
     found: Any = option.kind
     if option.choices:
         found = Literal[option.choices]
+    elif option.kind is tuple:
+        name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+        found = Annotated[list[name], Field(max_length=MOST_NAMES)]
     elif option.kind is str:
         found = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     elif option.kind is not bool:
@@ -180,6 +189,133 @@ class ResolveForm(ItemForm):
     label: int | str = Field(description="Class by position (from 0) or by name.", examples=[0, "cat"])
 
 
+class QueryForm(Form):
+    """Filters of the list of items, as its address has them; those left out or empty are no condition."""
+
+    q: Annotated[str, StringConstraints(max_length=1000)] = ""
+    split: Annotated[str, StringConstraints(max_length=20)] = ""
+    predicted: Annotated[str, StringConstraints(max_length=500)] = ""
+    label: Annotated[str, StringConstraints(max_length=500)] = ""
+    believed: Annotated[str, StringConstraints(max_length=500)] = ""
+    weak: Annotated[str, StringConstraints(max_length=500)] = ""
+    disagree: Annotated[str, StringConstraints(max_length=40)] = ""
+    suspect: bool = False
+    source: Annotated[str, StringConstraints(max_length=1000)] = ""
+    vote: Annotated[str, StringConstraints(max_length=500)] = ""
+    person: Annotated[str, StringConstraints(max_length=200)] = ""
+    round: Annotated[str, StringConstraints(pattern=r"^[0-9]{0,9}$")] = ""
+    state: Annotated[str, StringConstraints(max_length=20)] = ""
+    sort: Annotated[str, StringConstraints(max_length=20)] = ""
+
+    def given(self) -> dict[str, Any]:
+        """Name → value."""
+        return self.model_dump()
+
+
+class ActionForm(Form):
+    """An action of a lead on items: on those named, or on all that match."""
+
+    action: Action = Field(strict=False)
+    label: int | str | None = Field(None, description="For 'decide': class by position (from 0) or by name.")
+    items: Annotated[list[Key], Field(max_length=1000)] = Field(default_factory=list)
+    query: QueryForm | None = Field(None, description="All items that match, in place of `items`; at most 1000.")
+    count: int | None = Field(None, ge=0, description="How many match, as the lead was told; else nothing is done.")
+    request_id: RequestId | None = Field(
+        None, description="Use the same one for each attempt: the action is done once."
+    )
+
+
+WholeGuidelines = Annotated[
+    Annotated[str, StringConstraints(max_length=40_000)] | None,
+    Field(
+        description="Markdown for people who label; sections under the name of a class as heading are about the class."
+    ),
+]
+GuidelineText = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+
+
+class MarkdownForm(Form):
+    """A Markdown text."""
+
+    text: GuidelineText
+
+
+class GuidelineForm(MarkdownForm):
+    """A text of the guidelines."""
+
+    about: Key | None = Field(None, description="The class that it is about; left out: the text of the campaign.")
+
+
+class SeenForm(Form):
+    """What a person has looked at; what is left out stays as it was."""
+
+    guidelines: int | None = Field(None, ge=0, le=2**31, description="The version of the guidelines.")
+    item: Key | None = Field(None, description="The item whose thread was read.")
+
+
+class CommentForm(Form):
+    """Something to say of an item."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_COMMENT)]
+
+
+class ThreadForm(Form):
+    """What becomes of a thread."""
+
+    resolved: bool = Field(description="True closes it, false opens it again.")
+
+
+class HideForm(Form):
+    """Whether annotators see a comment."""
+
+    hidden: bool
+
+
+class RenameForm(Form):
+    """Another name."""
+
+    name: CampaignName
+    slug: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
+        None, description="Another short name for the address; left out: it stays."
+    )
+
+
+class DeleteForm(Form):
+    """A campaign to delete."""
+
+    confirm: CampaignName = Field(description="The campaign's name, typed by the person who deletes it.")
+    now: bool = Field(False, description="Remove it at once and for good, without a grace period.")
+
+
+class RestoreForm(Form):
+    """A campaign to restore."""
+
+    name: CampaignName | None = Field(None, description="Another name, where its own was taken meanwhile.")
+
+
+class CopyForm(Form):
+    """A copy of a campaign."""
+
+    name: CampaignName | None = Field(None, description="Left out: its name with the next free number.")
+    settings: NewSettings = Field(
+        default_factory=NewSettings, description="Those that differ; the others are as in the campaign that is copied."
+    )
+    answers: bool = Field(False, description="What was decided goes along, as labels known from the start.")
+
+
+class JobForm(Form):
+    """Long work to start."""
+
+    kind: JobKind = Field(strict=False)
+    format: Annotated[str, StringConstraints(min_length=1, max_length=50)] | None = Field(
+        None, description="Of a file; left out: csv, of a model npz."
+    )
+    selectors: Annotated[list[Name], Field(min_length=1, max_length=30)] | None = Field(
+        None, description="Of a comparison; left out: the campaign's own selector and a few others."
+    )
+    batch_size: int | None = Field(None, ge=1, le=100000, description="Of a comparison; left out: the campaign's.")
+
+
 class CompareForm(Form):
     """Selectors to replay."""
 
@@ -231,6 +367,7 @@ class FolderForm(Form):
     folder: Key
     by_position: bool = False
     settings: NewSettings = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
 
 class IntakeFolderForm(Form):
@@ -319,6 +456,21 @@ class RulesForm(Form):
         return found
 
 
+class ProposalForm(Form):
+    """Which sources should be heard."""
+
+    muted: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=1000)]], Field(max_length=MOST_NAMES)
+    ]
+    rules: Annotated[list[RuleForm], Field(max_length=1000)] | None = Field(
+        None, description="All rules of the campaign as they should be; null to leave them as they are."
+    )
+
+    def values(self) -> list[dict[str, Any]]:
+        """Each rule as a rules file has it."""
+        return RulesForm(rules=self.rules or []).values()
+
+
 class UsefulForm(Form):
     """Whether a proposed rule is useful."""
 
@@ -336,6 +488,7 @@ class CreateForm(Form):
         ["auto"], description="What makes numbers of texts, images and columns; 'auto' for what is usual."
     )
     settings: NewSettings = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
 
 class CampaignForm(Form):
@@ -344,6 +497,7 @@ class CampaignForm(Form):
     name: Name
     by_position: Json[bool] = False
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
+    guidelines: WholeGuidelines = None
 
     def files(self) -> dict[str, list[UploadFile]]:
         """Name of the part → its files, of the parts that were sent."""

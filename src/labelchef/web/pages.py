@@ -1,35 +1,40 @@
 """The pages: HTML from the same services as the API. Changes go through the API."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from labelchef.domain.campaigns import Account
+from labelchef.domain.campaigns import Account, Shelf, SplitName
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
 from labelchef.services import campaigns as service
-from labelchef.services import charts, exchange, quality
+from labelchef.services import charts, exchange, jobs, quality
 from labelchef.services import progress as measuring
+from labelchef.services.browsing import actions, items
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import decisions
+from labelchef.services.naming import free_name
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
 from labelchef.web.api.exchange import TableFormat, installed_formats
-from labelchef.web.forms import ENCODERS
-from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
+from labelchef.web.api.items import FILTER_NAMES, Filters, shown, shown_detail
+from labelchef.web.forms import ENCODERS, ItemPath
+from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, WorkspaceLead, set_cookie
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
 from labelchef.web.views import shown_to
 
 routes = APIRouter(include_in_schema=False, redirect_slashes=False)
 _LONGEST = 500
+_LINES = 50
 
 
 @routes.get("/api/openapi.json")
@@ -72,10 +77,14 @@ def sign_in(request: Request, who: Anyone, then: str = "/") -> Response:
 
 
 @routes.get("/")
-def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = None) -> Response:
-    """The campaigns this person may see."""
-    page = list_campaigns(who, ws, after)
-    return render(request, "campaigns.html", campaigns=page.entries, next=page.next)
+def campaigns(
+    request: Request, who: SignedIn, ws: Store, after: str | None = None, shelf: Shelf = Shelf.OPEN
+) -> Response:
+    """The campaigns this person may see: those in use, in the archive, or deleted."""
+    page = list_campaigns(who, ws, after, shelf=shelf)
+    person = None if who.is_lead else who.name
+    shelves = [one for one in Shelf if one in (Shelf.OPEN, shelf) or service.list_campaigns(ws, person, one)]
+    return render(request, "campaigns.html", campaigns=page.entries, next=page.next, shelf=shelf, shelves=shelves)
 
 
 @routes.get("/new")
@@ -91,7 +100,7 @@ def new(
         encoders=ENCODERS,
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        options=list(OPTIONS.items()),
+        options=[(name, option) for name, option in OPTIONS.items() if option.kind is not tuple],
         defaults=Settings().as_dict(),
     )
 
@@ -128,7 +137,7 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """Progress of the campaign."""
     summary = shown_to(who, service.summary(ws, campaign))
-    found = measuring.progress(ws, campaign) if who.is_lead else measuring.progress_for(ws, campaign, who.name)
+    found = measuring.progress(ws, campaign) if who.may_lead else measuring.progress_for(ws, campaign, who.name)
     return render(
         request,
         "progress.html",
@@ -151,10 +160,15 @@ def mine(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     return render(request, "mine.html", campaign=summary, tab="mine", work=quality.mine(ws, campaign, who.name))
 
 
-def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, options: Options) -> Response:
     values: dict[str, Any] = {}
     if part == "settings":
-        values["changeable"] = [(name, option) for name, option in OPTIONS.items() if option.changeable]
+        values["selectors"] = service.selector_choices()
+        values["grace_days"] = f"{options.grace_days:g}"
+        fields = {
+            name: option for name, option in OPTIONS.items() if option.kind is not tuple
+        }  # muted sources have a page
+        values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
         values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
     elif part == "compare":
         usual = values["usual"] = comparing.usual_selectors(service.settings(ws, campaign))
@@ -170,15 +184,47 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
         values["about"] = quality.ABOUT
     elif part == "members":
         values["accounts"] = _accounts(ws)
+    elif part == "jobs":
+        values["kept_days"], values["most_bytes"] = jobs.KEPT_DAYS, f"{jobs.MOST_BYTES / 2**30:g} GiB"
     return _lead(request, ws, campaign, part, **values)
 
 
-for _part in ("", "conflicts", "settings", "export", "compare", "members", "sources", "receipts", "quality"):
+for _part in (
+    "",
+    "conflicts",
+    "settings",
+    "export",
+    "compare",
+    "members",
+    "sources",
+    "receipts",
+    "guidelines",
+    "discussions",
+    "jobs",
+    "quality",
+):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
+
+
+@routes.get("/c/{campaign}/lead/copy")
+def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Response:
+    """Make a copy with other settings."""
+    with ws.reading() as connection:
+        free = free_name(connection, service.summary(ws, campaign).name)
+    values: dict[str, Any] = {"options": list(OPTIONS.items()), "free": free}
+    return _lead(request, ws, campaign, "copy", selectors=service.selector_choices(), **values)
 
 
 def _accounts(ws: Workspace) -> list[Account]:
     return sorted(accounts.list_accounts(ws), key=lambda one: one.name)
+
+
+@routes.get("/c/{campaign}/lead/source")
+def lead_source(
+    campaign: str, request: Request, _: Lead, ws: Store, name: Annotated[str, Query(max_length=1000)] = ""
+) -> Response:
+    """One source; without a name, a new rule."""
+    return _lead(request, ws, campaign, "sources", template="source", name=name)
 
 
 @routes.get("/c/{campaign}/lead/ledger")
@@ -199,18 +245,73 @@ def lead_ledger(
     return _lead(request, ws, campaign, "ledger", page=page, filters=filters)
 
 
-def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) -> Response:
+@routes.get("/c/{campaign}/lead/items")
+def lead_items(
+    campaign: str,
+    request: Request,
+    _: Lead,
+    ws: Store,
+    query: Filters,
+    after: Annotated[str | None, Query(max_length=_LONGEST)] = None,
+) -> Response:
+    """All items, with filters; the filters are in the address."""
+    found = items.page(ws, campaign, query, after=after, limit=_LINES)
+    values = {name: value for name, value in request.query_params.items() if name in FILTER_NAMES and value}
+    return render(
+        request,
+        "lead/items.html",
+        **_items_frame(ws, campaign),
+        page=replace(found, entries=tuple(shown(campaign, line) for line in found.entries)),
+        filters={name: values.get(name, "") for name in FILTER_NAMES},
+        chips=[(name, values[name], _without(values, name)) for name in FILTER_NAMES if name in values],
+        rest=urlencode(values),
+        first=after is None,
+        sources=items.source_names(ws, campaign),
+        people=items.voters(ws, campaign),
+        most=actions.MOST,
+    )
+
+
+def _without(values: dict[str, str], name: str) -> str:
+    return urlencode({key: value for key, value in values.items() if key != name})
+
+
+@routes.get("/c/{campaign}/lead/items/{item:path}")
+def lead_item(
+    campaign: str,
+    item: ItemPath,
+    request: Request,
+    _: Lead,
+    ws: Store,
+    split: Annotated[SplitName, Query()] = SplitName.TRAIN,
+) -> Response:
+    """Everything about one item."""
+    found = shown_detail(campaign, items.detail(ws, campaign, item, split))
+    return render(request, "lead/item.html", **_items_frame(ws, campaign), found=found, line=found.line)
+
+
+def _items_frame(ws: Store, campaign: str) -> dict[str, Any]:
+    """What the pages of items show around them; less than other pages of a lead, so that they stay fast."""
+    return {
+        "campaign": service.summary(ws, campaign),
+        "classes": items.class_names(ws, campaign),
+        "tab": "lead",
+        "part": "items",
+    }
+
+
+def _lead(request: Request, ws: Store, campaign: str, part: str, template: str = "", **values: Any) -> Response:
     status = service.status(ws, campaign)
     return render(
         request,
-        f"lead/{part or 'overview'}.html",
+        f"lead/{template or part or 'overview'}.html",
         campaign=status.summary,
         status=status,
         classes=status.classes,
         metric=status.settings.target_metric,
         tab="lead",
         part=part,
-        watch=part not in ("settings", "compare", "sources", "receipts", "quality"),
+        watch=part in ("", "conflicts", "export", "members", "ledger"),
         about_baselines=ABOUT_BASELINES,
         **values,
     )

@@ -4,6 +4,10 @@ The English text is the key of a message, and `static/texts/CODE.json` is the ca
 text. Templates call `_("…", name=value)`, scripts `t("…", { name: value })` of `static/js/texts.js`; both read the same
 catalogue and fill `{name}` alike. A text that a catalogue does not have is shown in English.
 
+Sentences that the server composes, such as the message of a campaign, are translated where they are shown: `told` looks for the
+whole sentence, then for a text with places that it fits. What is not found, such as most error messages, stays in English.
+`web/catalogue.py` collects all texts and says what a language misses.
+
 The language is the one of the cookie `labelchef_language`, else the first of the browser's that there is, else English.
 """
 
@@ -68,6 +72,44 @@ def texts_for(language: str) -> Callable[..., str]:
         return fill(found, values) if values else found
 
     return text
+
+
+def told_for(language: str) -> Callable[[str], str]:
+    """The function `told` of the templates: a sentence of the server in this language."""
+    known, forms = catalogue(language), _forms(language)
+
+    def told(message: str) -> str:
+        if message in known:
+            return known[message]
+        for form, text in forms:
+            if found := form.fullmatch(message):
+                return fill(text, found.groupdict())
+        return message
+
+    return told
+
+
+@cache
+def _forms(language: str) -> list[tuple[re.Pattern[str], str]]:
+    """Texts with places as patterns, the longest first; those with few letters of their own would fit anything."""
+    with_places = [key for key in catalogue(language) if _PLACE.search(key) and len(_PLACE.sub("", key)) >= 10]
+    with_places.sort(key=lambda key: (-len(key), key))
+    return [(re.compile(pattern_of(key), re.S), catalogue(language)[key]) for key in with_places]
+
+
+def pattern_of(text: str) -> str:
+    """A regular expression that a text with its places filled fits.
+
+    >>> re.fullmatch(pattern_of("round {n} is open"), "round 12 is open")["n"]
+    '12'
+    """
+    seen: set[str] = set()
+    parts = _PLACE.split(text)
+    for k in range(1, len(parts), 2):
+        name = parts[k]
+        parts[k] = f"(?P={name})" if name in seen else f"(?P<{name}>.+?)"
+        seen.add(name)
+    return "".join(part if k % 2 else re.escape(part) for k, part in enumerate(parts))
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.campaign.accuracy import Interval, PullEstimate
 from labelchef.campaign.rebuild import ReplayedRound
+from labelchef.campaign.source_effect import SourceEffect
+from labelchef.domain import browsing, guidance
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
 from labelchef.domain.duties import Duty
@@ -27,8 +29,10 @@ from labelchef.domain.intake import (
     WaitingFiles,
     Working,
 )
-from labelchef.domain.learning import InUse
+from labelchef.domain.jobs import Job
+from labelchef.domain.learning import InUse, SourceFacts
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
+from labelchef.domain.records import AskedCount
 from labelchef.domain.validation import (
     AuditPoint,
     AuditReport,
@@ -54,12 +58,28 @@ from labelchef.services.quality import (
     WrongGold,
 )
 from labelchef.services.receipts import NamedReceipts
+from labelchef.services.source_effects import EffectState, Progress
+from labelchef.services.sources import Example, SourceDetail, SourcePage
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
+from labelchef.web.markdown import rendered, summary
 from labelchef.web.policies import Who
 
-_RECORDS = [one for one in vars(domain).values() if is_dataclass(one) and isinstance(one, type)]
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
+_OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values(), *vars(browsing).values())
+_RECORDS = {one: None for one in _OF_DOMAIN if is_dataclass(one) and isinstance(one, type)}
+_FOUND = (
+    AskedCount,
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    InUse,
+    Standing,
+)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 _PEOPLE = (
     Interval,
@@ -73,7 +93,7 @@ _PEOPLE = (
     QualityReport,
     Times,
 )
-for _record in (*_RECORDS, *_FOUND, *_FILES, *_PEOPLE, WrongGold, ApiTokenInfo, ReplayOutcome, ReplayedRound):
+for _record in (*_RECORDS, *_FOUND, *_FILES, *_PEOPLE, WrongGold, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -103,6 +123,41 @@ class VotedView(BaseModel):
     next: NextView
 
 
+class RenderedView(BaseModel):
+    """A Markdown text as HTML."""
+
+    html: str
+
+
+class ClassGuidelineView(RenderedView):
+    """What is said of a class."""
+
+    name: str
+    text: str = Field(description="Markdown; empty where nothing is said.")
+    summary: str = Field(description="The first paragraph as plain text, cut to some words.")
+
+
+class GuidelinesView(RenderedView):
+    """The guidelines of a campaign as they hold now."""
+
+    version: int = Field(description="Counts the changes; 0: nothing was written yet.")
+    seen: int = Field(description="The version that this person looked at last.")
+    text: str = Field(description="Markdown, for the whole campaign.")
+    classes: list[ClassGuidelineView]
+    changed_at: datetime | None
+    changed_by: str | None
+
+    @classmethod
+    def of(cls, found: guidance.Guidelines) -> "GuidelinesView":
+        """Of the service's answer."""
+        same = {name: getattr(found, name) for name in ("version", "seen", "text", "changed_at", "changed_by")}
+        classes = [
+            ClassGuidelineView(name=one.name, text=one.text, summary=summary(one.text), html=rendered(one.text))
+            for one in found.classes
+        ]
+        return cls(html=rendered(found.text), classes=classes, **same)
+
+
 class SourceView(BaseModel):
     """What is known of a source of weak labels; null where a number is not known."""
 
@@ -117,7 +172,7 @@ class SourceView(BaseModel):
     accuracy_high: float
     conflicts: float | None = Field(description="Share of its votes that differ from those of another source.")
     weight: float | None = Field(description="Mean log-odds that a vote adds for the class it names.")
-    use: str = Field(description="'as it votes', 'turned', 'muted', 'counted' or 'not used'.")
+    use: str = Field(description="'as it votes', 'turned', 'muted', 'counted', 'not used' or 'muted by you'.")
     about: str = Field(description="The same as a sentence.")
     muting: float | None = Field(
         description="Predicted change of the cross-fitted loss if it were muted; above 0 it helps."
@@ -127,18 +182,185 @@ class SourceView(BaseModel):
     )
     confusion_low: list[list[float]]
     confusion_high: list[list[float]]
+    clean_accuracy: float | None = Field(description="Share of its votes on clean samples that are right.")
+    rule: bool = Field(description="Whether it is a rule that the campaign keeps, which can be edited.")
+
+    @classmethod
+    def of(cls, facts: SourceFacts, *, rule: bool) -> "SourceView":
+        """Of the service's answer."""
+        return cls.model_validate({**facts.as_json(), "about": facts.about, "rule": rule})
 
 
 class SourcesView(BaseModel):
-    """The sources with the most votes, at most 50."""
+    """Some of the sources."""
 
     model: str = Field(
         description="The source model in use; 'none' if weak labels are not used; empty if nothing is learned."
     )
     total: int = Field(description="Sources in all.")
+    found: int = Field(description="Sources that fit the search.")
     classes: list[str]
     notes: list[str] = Field(description="What a reader should know.")
     sources: list[SourceView]
+
+    @classmethod
+    def of(cls, page: SourcePage) -> "SourcesView":
+        """Of the service's answer."""
+        report = page.report
+        shown = [SourceView.of(one, rule=one.name in page.editable) for one in page.sources]
+        return cls(
+            model=report.model,
+            total=report.total,
+            found=page.found,
+            classes=list(report.classes),
+            notes=list(report.notes),
+            sources=shown,
+        )
+
+
+class SourceExampleView(BaseModel):
+    """An item that a source votes on."""
+
+    item: str
+    trusted: bool = Field(description="Whether it is a trusted item.")
+    content: domain.ItemContent
+    vote: str
+    truth: str | None = Field(description="Its clean label, if there is one.")
+    believed: str
+    others: dict[str, str] = Field(description="What other sources say of it.")
+
+
+class SourceConflictView(BaseModel):
+    """Another source that votes on the same items."""
+
+    name: str
+    both: int = Field(description="Items both vote on.")
+    differ: int
+
+
+class SourceDetailView(BaseModel):
+    """Everything that is known of one source."""
+
+    source: SourceView
+    classes: list[str]
+    model: str
+    muted: list[str] = Field(description="All sources that are muted by the settings as they are now.")
+    conflicts: list[SourceConflictView] = Field(description="Those it differs from most often, at most 20.")
+    right: list[SourceExampleView] = Field(description="Clean items it is right on, some of them.")
+    wrong: list[SourceExampleView]
+    conflicting: list[SourceExampleView] = Field(description="Items on which another source says something else.")
+    n_right: int
+    n_wrong: int
+    rule: dict[str, Any] | None = Field(description="The rule as a rules file has it; null where it is none.")
+
+    @classmethod
+    def of(cls, campaign: str, found: SourceDetail) -> "SourceDetailView":
+        """Of the service's answer."""
+
+        def shown(examples: Iterable[Example]) -> list[SourceExampleView]:
+            return [
+                SourceExampleView(**{**vars(one), "content": with_address(campaign, one.item, one.content)})
+                for one in examples
+            ]
+
+        return cls(
+            source=SourceView.of(found.facts, rule=found.rule is not None),
+            classes=list(found.classes),
+            model=found.model,
+            muted=list(found.muted),
+            conflicts=[SourceConflictView(**vars(one)) for one in found.conflicts],
+            right=shown(found.right),
+            wrong=shown(found.wrong),
+            conflicting=shown(found.conflicting),
+            n_right=found.n_right,
+            n_wrong=found.n_wrong,
+            rule=None if found.rule is None else dict(found.rule),
+        )
+
+
+class ShownBeliefView(BaseModel):
+    """An item of which another class would be believed."""
+
+    item: str
+    content: domain.ItemContent
+    before: str
+    after: str
+    p_before: float
+    p_after: float
+
+
+class SourceEffectView(BaseModel):
+    """The model as it is beside the one that would be made."""
+
+    gains: dict[str, dict[str, Gain]] = Field(description="By split and metric, with a paired 95 % interval.")
+    kept: dict[str, dict[str, Gain]] = Field(
+        description="The same with source model and strengths as they are now; empty where these do not change."
+    )
+    baselines: dict[str, dict[str, dict[str, float]]] = Field(
+        description="By split: 'trusted_only', a model of the trusted samples alone, and 'no_weak', of all clean ones."
+    )
+    unanswered: int
+    believed: int = Field(description="Unanswered items of which another class would be believed.")
+    predicted: int = Field(description="Unanswered items of which another class would be predicted.")
+    in_use_before: str
+    in_use_after: str
+    closed_form: float | None = Field(description="Change of the loss that the closed form predicts, for muting alone.")
+    seconds: float
+
+    @classmethod
+    def of(cls, found: SourceEffect) -> "SourceEffectView":
+        """Of what was computed."""
+        return cls.model_validate({**found.as_json(), "gains": found.gains, "kept": found.kept})
+
+
+class EffectView(BaseModel):
+    """What other sources would change: how far it is computed, and what came of it."""
+
+    muted: list[str]
+    rules: list[dict[str, Any]] | None
+    state: EffectState
+    stage: str = Field(description="What is being computed.")
+    seconds: float
+    problem: str | None
+    stale: bool = Field(description="Whether the campaign has moved on since.")
+    effect: "SourceEffectView | None"
+    shown: list[ShownBeliefView]
+
+    @classmethod
+    def of(cls, campaign: str, found: Progress) -> "EffectView":
+        """Of the service's answer."""
+        return cls(
+            muted=list(found.proposal.muted),
+            rules=None if found.proposal.rules is None else [dict(one) for one in found.proposal.rules],
+            state=found.state,
+            stage=found.stage,
+            seconds=round(found.seconds, 2),
+            problem=found.problem,
+            stale=found.stale,
+            effect=None if found.effect is None else SourceEffectView.of(found.effect),
+            shown=[
+                ShownBeliefView(**{**vars(one), "content": with_address(campaign, one.item, one.content)})
+                for one in found.shown
+            ],
+        )
+
+
+class CampaignRulesView(BaseModel):
+    """The rules of a campaign, and what rules may name."""
+
+    rules: list[dict[str, Any]] = Field(description="As a rules file has them.")
+    version: int = Field(description="0 as they came with the campaign; every edit makes the next one.")
+    columns: list[str]
+    texts: list[str] = Field(description="Columns of text.")
+    classes: list[str]
+    muted: list[str] = Field(description="Sources that are muted by the settings as they are now.")
+
+
+class AppliedView(BaseModel):
+    """Sources that are used from the next model on."""
+
+    muted: list[str]
+    version: int = Field(description="Of the rules.")
 
 
 class ReceiptSumView(BaseModel):
@@ -365,7 +587,7 @@ _NO_FOLDER = "the folder of the campaign is missing on the server; votes are kep
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
-    if who.is_lead:
+    if who.may_lead:
         return summary
     message = _FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
@@ -374,11 +596,18 @@ def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummar
 
 
 def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain.ItemContent:
-    """What people see of an item, with the address of its image on this server."""
-    if content.image is None:
+    """What people see of an item, with the addresses of its images on this server."""
+    if not content.images:
         return content
-    address = f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
-    return replace(content, image=f"{address}?v={image_mark(content.image)}")
+    first = image_address(campaign, key)
+    mark = f"v={image_mark(content.images[0])}"
+    images = tuple(f"{first}?number={k}&{mark}" if k else f"{first}?{mark}" for k in range(len(content.images)))
+    return replace(content, image=images[0], images=images)
+
+
+def image_address(campaign: str, key: str) -> str:
+    """Where this server gives the first image of an item."""
+    return f"/api/campaigns/{quote(campaign, safe='')}/items/{quote(key, safe='')}/image"
 
 
 def task_view(campaign: str, task: domain.Task) -> domain.Task:
@@ -390,7 +619,7 @@ def task_view(campaign: str, task: domain.Task) -> domain.Task:
 def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
     """Tasks, or why there is none."""
     if isinstance(answer, Waiting):
-        if answer.reason is WaitReason.FAILED and not who.is_lead:
+        if answer.reason is WaitReason.FAILED and not who.may_lead:
             answer = replace(answer, message=_FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)

@@ -31,10 +31,12 @@ from labelchef.intake.joining import join
 from labelchef.intake.looking import preview
 from labelchef.intake.raw import Raw
 from labelchef.intake.voting import with_sources
+from labelchef.services import guidelines as written
 from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
 from labelchef.services.intake.jobs import Read
 from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
+from labelchef.services.naming import check_name
 from labelchef.services.shared import below, moment, told_below, writing_to
 from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
@@ -158,11 +160,20 @@ def keep_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> Intak
 
 
 def create(
-    ws: Workspace, intake: str, name: str, settings: Settings, by: str, *, encoders: Sequence[str] = (AUTO,)
+    ws: Workspace,
+    intake: str,
+    name: str,
+    settings: Settings,
+    by: str,
+    *,
+    encoders: Sequence[str] = (AUTO,),
+    guidelines: str | None = None,
 ) -> Intake:
     """Begin to make the campaign. `look` says how far it is and, at last, the campaign's slug."""
     _changeable(ws, intake)
     check_choices(settings)
+    with ws.reading() as connection:
+        check_name(connection, name)
     job = jobs.find(ws, intake)
     shown = None if job is None or job.state is not IntakeState.READY or job.read is None else job.read.preview
     if shown is None:
@@ -170,9 +181,10 @@ def create(
     if not shown.usable:
         first = next(one.message for one in shown.findings if one.severity is Severity.ERROR)
         raise ConflictError(f"no campaign can be made of these files yet: {first}", code="not_ready")
+    written.whole(guidelines, shown.classes)  # what cannot be used is refused before anything is encoded
 
     def make(read: Raw, progress: Progress) -> CampaignSummary:
-        return start_campaign(ws, name, read, settings, by, specs=encoders, progress=progress)
+        return start_campaign(ws, name, read, settings, by, specs=encoders, progress=progress, guidelines=guidelines)
 
     jobs.begin(ws, intake, IntakeState.CREATING, lambda progress: _make(ws, intake, make, progress))
     return _answer(ws, intake)

@@ -55,6 +55,7 @@ def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by
         asked = _asked_now(connection, row.id, sample)
         place = asked or round_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
         _decide(connection, sample, place, DecisionKind.LEAD, by, class_id, 1.0)
+        decision_table.drop_wishes(connection, [sample.id])
         if asked is not None:
             round_table.mark_decided(connection, asked.id)
         campaign_table.update_campaign(connection, row.id)

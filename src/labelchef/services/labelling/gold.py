@@ -14,19 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 from sqlalchemy import Connection
 
-from labelchef.domain.campaigns import AssignmentState, ItemContent, Origin, OwnVote, SplitName, Task
+from labelchef.domain.campaigns import AssignmentState, BatchStanding, Origin, OwnVote, SplitName, Task
 from labelchef.domain.gold import drawn, in_pool, is_due
+from labelchef.services.labelling.contents import content_of
 from labelchef.services.people.access import Part
 from labelchef.services.shared import moment
-from labelchef.store import campaign_table, gold_table, round_table, vote_table
+from labelchef.store import campaign_table, gold_table, guidance_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, RoundRow, SelectionRow
 
 _COVERS = 64  # training items that are looked at for a cover
-
-
-def content_of_row(row: ItemRow) -> ItemContent:
-    """What people see of a trusted sample."""
-    return ItemContent(row.text, row.image, row.fields or {})
 
 
 def put_before(
@@ -85,8 +81,9 @@ def _chosen(
     return None
 
 
-def _parts(row: ItemRow) -> tuple[bool, bool, frozenset[str]]:
-    return row.text is None, row.image is None, frozenset(row.fields or ())
+def _parts(row: ItemRow) -> tuple[bool, int, frozenset[str]]:
+    shown = content_of(row)
+    return row.text is None, len(shown.images), frozenset(shown.fields)
 
 
 _seen: dict[tuple[str, str], tuple[set[int], int]] = {}
@@ -123,10 +120,13 @@ def _cover(part: Part, turn: RoundRow, used: set[int]) -> int | None:
     items = campaign_table.items_at(connection, campaign.id, SplitName.TRAIN, sorted(set(positions.tolist())))
     asked = gold_table.last_asked(connection, [one.id for one in items.values()])
     had = gold_table.had_by(connection, [one.id for one in items.values()], person)
+    said = guidance_table.comment_counts(
+        connection, [one.id for one in items.values()]
+    )  # they are about another content
     free = [
         one
         for one in (items[p] for p in dict.fromkeys(positions.tolist()))
-        if one.id not in used and one.id not in had and asked.get(one.id) != turn.id
+        if one.id not in used and one.id not in had and one.id not in said and asked.get(one.id) != turn.id
     ]
     free.sort(key=lambda one: (one.label is None, one.id not in asked))
     return free[0].id if free else None
@@ -153,7 +153,7 @@ def gold_task(part: Part, gold: GoldRow, *, leased: bool = False) -> Task:
     last = gold_table.last_answer(connection, gold.id)
     return Task(
         item=rows[gold.cover].key,
-        content=content_of_row(rows[gold.item_id]),
+        content=content_of(rows[gold.item_id]),
         classes=campaign_table.classes_of(connection, campaign.id),
         suggestion=None,
         blind=True,
@@ -166,7 +166,27 @@ def gold_task(part: Part, gold: GoldRow, *, leased: bool = False) -> Task:
         neighbours=(),
         leased_until=moment(gold.until) if leased else None,
         own_vote=None if last is None or last.retracted else OwnVote(last.label, last.note),
+        batch=standing(part, turn, golds),
+        comments=guidance_table.comment_counts(connection, [gold.cover]).get(gold.cover, 0),
     )
+
+
+def standing(part: Part, turn: RoundRow, golds: Sequence[GoldRow]) -> BatchStanding:
+    """How far a batch is, to this person: their answers on gold count as others do, so none is told by its count."""
+    people = part.campaign.settings.people
+    answered, mine = round_table.batch_standing(part.connection, turn.id, part.person, people)
+    more = sum(one.state == AssignmentState.VOTED for one in golds)
+    return BatchStanding(mine + more, min(answered + more, turn.size * people), turn.size * people)
+
+
+def images_behind(part: Part, item: str, mark: str) -> tuple[str, ...]:
+    """The images of gold that a person got under the key of an item, if the mark is theirs."""
+    sample = campaign_table.items_by_key(part.connection, part.campaign.id, [item]).get(item)
+    found = None if sample is None else gold_table.shown_as(part.connection, part.campaign.id, part.person, sample.id)
+    if found is None:
+        return ()
+    images = content_of(campaign_table.items_by_id(part.connection, [found.item_id])[found.item_id]).images
+    return images if image_mark("".join(images[:1])) == mark else ()
 
 
 def held(golds: Sequence[GoldRow], at: vote_table.Moment) -> list[GoldRow]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from labelchef.domain.campaigns import (
     AssignmentState,
+    BatchStanding,
     CampaignState,
-    ItemContent,
     Neighbour,
     Origin,
     OwnVote,
@@ -22,11 +22,13 @@ from labelchef.domain.campaigns import (
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.gold import in_pool
 from labelchef.services.labelling import duties, gold
+from labelchef.services.labelling.contents import content_of as content_of
+from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.people.access import Part, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
-from labelchef.store import campaign_table, duty_table, gold_table, round_table, vote_table
-from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, LeasedSelection, RoundRow, SelectionRow, UnresolvedItem
+from labelchef.store import campaign_table, duty_table, gold_table, guidance_table, round_table, vote_table
+from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, LeasedSelection, RoundRow, SelectionRow
 
 _SENTENCES = {
     WaitReason.PREPARING: "the first model is being trained; items come when it is ready",
@@ -34,6 +36,7 @@ _SENTENCES = {
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
     WaitReason.PAUSED: "the lead has paused the campaign",
     WaitReason.STOPPED: "the lead has stopped the campaign",
+    WaitReason.ARCHIVED: "the campaign is in the archive",
 }
 
 
@@ -42,10 +45,10 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
     check_n(n)
     with looking(ws, campaign, person) as (connection, row):
         found = hand_out(Part(connection, row, person), n, lease=False)
-    if found:
-        return found
-    with taking_part(ws, campaign, person, lasting=False) as part:
-        return hand_out(part, n)
+    if not found:
+        with taking_part(ws, campaign, person, lasting=False) as part:
+            found = hand_out(part, n)
+    return found if isinstance(found, Waiting) else highlighted(ws, campaign, found)
 
 
 def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
@@ -53,6 +56,8 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
     connection, row, person, _ = part
     settings, at = row.settings, vote_table.Moment.of(row.settings.lease_minutes)
     turn = round_table.last_round(connection, row.id)
+    if row.archived_at is not None:
+        return _wait(row, WaitReason.ARCHIVED, 60.0)
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:
@@ -73,10 +78,11 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
             held = _held(part, turn, golds, at)
     if held:
         return _tasks(part, turn, golds, held[:n])
+    standing = gold.standing(part, turn, golds)
     if not round_table.batch_incomplete(connection, turn.id, settings.people):
-        return _wait(row, WaitReason.UPDATING, 5.0)
+        return _wait(row, WaitReason.UPDATING, 5.0, standing)
     expiry = vote_table.next_expiry(connection, turn.id, at)
-    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - at.now)))
+    return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - at.now)), standing)
 
 
 Held = LeasedSelection | GoldRow
@@ -126,8 +132,8 @@ def _tasks(part: Part, turn: RoundRow, golds: Sequence[GoldRow], held: Sequence[
     return [gold.gold_task(part, one, leased=True) if isinstance(one, GoldRow) else next(made) for one in held]
 
 
-def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float) -> Waiting:
-    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds)
+def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
+    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
 
 
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
@@ -143,7 +149,8 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
             and vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person) is None
         ):
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
-        return tasks_of(part, place.turn, [place.selection])[0]
+        found = tasks_of(part, place.turn, [place.selection])
+    return highlighted(ws, campaign, found)[0]
 
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
@@ -170,32 +177,22 @@ def _skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
         campaign_table.update_campaign(connection, row.id)
 
 
-def media(ws: Workspace, campaign: str, item: str, person: str | None = None, mark: str = "") -> Path:
-    """The image of a training or validation item, a file inside the campaign's media folder.
+def media(ws: Workspace, campaign: str, item: str, number: int = 0, person: str | None = None, mark: str = "") -> Path:
+    """An image of a training or validation item, counted from 0: a file inside the campaign's media folder.
 
     `mark` is what its address has behind it: where it is that of gold which this person got under the key of the item, that one.
     """
     with looking(ws, campaign) as (connection, row):
-        name = campaign_table.image_of(connection, row.id, item)
-        if mark and person is not None and (name is None or gold.image_mark(name) != mark):
-            name = _gold_image(Part(connection, row, person), item, mark) or name
+        rows = campaign_table.shown_items(connection, row.id, item)
+        images = next(filter(None, (content_of(one).images for one in rows)), ())
+        if mark and person is not None and gold.image_mark("".join(images[:1])) != mark:
+            images = gold.images_behind(Part(connection, row, person), item, mark) or images
+    name = images[number] if number < len(images) else None
     folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
         raise NotFoundError(f"there is no image of item {item!r}", code="image")
     return path
-
-
-def _gold_image(part: Part, item: str, mark: str) -> str | None:
-    sample = campaign_table.items_by_key(part.connection, part.campaign.id, [item]).get(item)
-    found = None if sample is None else gold_table.shown_as(part.connection, part.campaign.id, part.person, sample.id)
-    image = None if found is None else campaign_table.items_by_id(part.connection, [found.item_id])[found.item_id].image
-    return image if image is not None and gold.image_mark(image) == mark else None
-
-
-def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
-    """What people see of an item's row."""
-    return ItemContent(row.text, row.image, row.fields or {})
 
 
 class Place(NamedTuple):
@@ -252,6 +249,8 @@ def tasks_of(
     items = campaign_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
     validation = campaign_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
+    standing = gold.standing(part, turn, golds)
+    said = guidance_table.comment_counts(connection, [s.item_id for s in selections])
     tasks = []
     for s in selections:
         vote = vote_table.last_vote(connection, s.item_id, s.attempt, person) if voted else None
@@ -277,6 +276,8 @@ def tasks_of(
                 neighbours=tuple(neighbours),
                 leased_until=moment(s.until) if isinstance(s, LeasedSelection) else None,
                 own_vote=None if vote is None or vote.retracted else OwnVote(vote.label, vote.note),
+                batch=standing,
+                comments=said.get(s.item_id, 0),
             )
         )
     return tasks

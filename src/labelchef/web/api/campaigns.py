@@ -6,21 +6,31 @@ from typing import Annotated
 from fastapi import Form, Path, Query, Request, Response
 
 from labelchef.campaign.forecast import LABELS, WORTH
-from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
+from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary, Shelf
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.services import campaigns as service
 from labelchef.services import charts
 from labelchef.services import receipts as receipt_service
-from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import SETTINGS, Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.policies import (
+    GUIDELINES,
+    NAME_TAKEN,
+    SETTINGS,
+    Api,
+    Changes,
+    Lead,
+    Member,
+    Options,
+    SignedIn,
+    Store,
+)
 from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
+from labelchef.web.views import ReceiptsView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
@@ -28,6 +38,7 @@ _REFUSED: tuple[Case, ...] = (
     (422, "same_name", "a part or the name of a file came twice"),
     (422, "memory", "a file that needs more memory than one may take"),
     (422, "name", "a name with characters that cannot be printed"),
+    NAME_TAKEN,
     (422, "features", "features that are no table of finite numbers"),
     (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
     (422, "votes", "votes of sources that do not fit each other or the classes"),
@@ -38,6 +49,7 @@ _REFUSED: tuple[Case, ...] = (
     (422, "ids", "files whose ids differ or repeat"),
     (422, "items", "contents with ids that cannot be used"),
     (422, "media", "an image that is not there"),
+    GUIDELINES,
     *SETTINGS,
 )
 
@@ -50,9 +62,16 @@ class Theme(StrEnum):
 
 
 @routes.get("")
-def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[CampaignSummary]:
+def list_campaigns(
+    who: SignedIn,
+    ws: Store,
+    after: Cursor = None,
+    limit: Limit = 50,
+    shelf: Annotated[Shelf, Query(description="Those in use, in the archive, or deleted (for leads).")] = Shelf.OPEN,
+) -> Page[CampaignSummary]:
     """The campaigns this person may see, newest first."""
-    found = [shown_to(who, one) for one in service.list_campaigns(ws, person=None if who.is_lead else who.name)]
+    person = None if who.is_lead else who.name
+    found = [shown_to(who, one) for one in service.list_campaigns(ws, person, shelf)]
     return part_of(found, lambda one: (one.created_at.timestamp(), one.id), after, limit, falling=True)
 
 
@@ -66,7 +85,12 @@ def create_campaign(
         paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
         settings = Settings.of(form.settings.given())
         return service.create_campaign(
-            ws, form.name, CampaignFiles(**paths, by_position=form.by_position), settings, who.name
+            ws,
+            form.name,
+            CampaignFiles(**paths, by_position=form.by_position),
+            settings,
+            who.name,
+            guidelines=form.guidelines,
         )
 
 
@@ -77,7 +101,13 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
     """Make a campaign from a folder of the server: features.npy, weak.csv or source_votes.csv, val_features.npy, …"""
     folder = options.folder_to_read(form.folder)
     return service.create_from_folder(
-        ws, form.name, folder, Settings.of(form.settings.given()), who.name, by_position=form.by_position
+        ws,
+        form.name,
+        folder,
+        Settings.of(form.settings.given()),
+        who.name,
+        by_position=form.by_position,
+        guidelines=form.guidelines,
     )
 
 
@@ -107,7 +137,7 @@ def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
 
     Annotators see it after every tenth item only.
     """
-    return service.audit(ws, campaign, person=None if who.is_lead else who.name)
+    return service.audit(ws, campaign, person=None if who.may_lead else who.name)
 
 
 @routes.get("/{campaign}/forecast", (422, "metric", "no such metric"))
@@ -124,12 +154,6 @@ def forecast(
     The metric is the campaign's own if none is named. A gain of 'loss' is a fall.
     """
     return service.forecast(ws, campaign, metric, labels, worth)
-
-
-@routes.get("/{campaign}/sources", (409, "preparing", "the campaign has no model yet"))
-def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
-    """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
-    return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
 
 
 @routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))
@@ -167,7 +191,7 @@ def chart(
     theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
 ) -> Response:
     """A chart of the campaign, drawn once per round; annotators see those that are not made of votes."""
-    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.is_lead else who.name)
+    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.may_lead else who.name)
     tag = f'"{drawn.digest}"'
     headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Content-Security-Policy": FILE_POLICY}
     if request.headers.get("if-none-match") == tag:

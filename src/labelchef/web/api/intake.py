@@ -12,7 +12,7 @@ from labelchef.services.intake import rules, steps, suggesting
 from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import SETTINGS, Api, Lead, Options, Store
+from labelchef.web.policies import GUIDELINES, NAME_TAKEN, SETTINGS, Api, Lead, Options, Store
 from labelchef.web.problems import Case
 from labelchef.web.uploads import UploadRoute, told_as_store_errors
 from labelchef.web.views import IntakeView, RulesView, SuggestionView
@@ -144,13 +144,18 @@ def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) 
     _NO_INTAKE,
     _STATE,
     (409, "not_ready", "the files are not read yet, or something in them must be mended first"),
+    GUIDELINES,
+    NAME_TAKEN,
+    (422, "name", "a name with characters that cannot be printed"),
     *SETTINGS,
     status_code=202,
 )
 def create(intake: IntakePath, form: CreateForm, who: Lead, ws: Store) -> IntakeView:
     """Make the campaign, in the background: encoding may take minutes. `campaign` is its slug once `state` is 'made'."""
     settings = Settings.of(form.settings.given())
-    return IntakeView.of(steps.create(ws, intake, form.name, settings, who.name, encoders=form.encoders))
+    return IntakeView.of(
+        steps.create(ws, intake, form.name, settings, who.name, encoders=form.encoders, guidelines=form.guidelines)
+    )
 
 
 @routes.delete("/{intake}", _NO_INTAKE, status_code=204)

@@ -64,7 +64,7 @@ def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Task
 
 @routes.get(
     "/items/{item:path}/image",
-    (404, "image", "the item has no image"),
+    (404, "image", "the item has no such image"),
     (415, "image", "not an image of a supported type"),
     response_class=Response,
     responses={200: {"description": "The image.", "content": {kind: {} for kind in SAFE_TYPES.values()}}},
@@ -74,7 +74,8 @@ def item_image(
     item: ItemPath,
     who: Member,
     ws: Store,
+    number: Annotated[int, Query(ge=0, le=1000, description="Which of its images, counted from 0.")] = 0,
     v: Annotated[str, Query(max_length=100, description="As the address of the image has it.")] = "",
 ) -> Response:
-    """The image of an item. Its type comes from its content, not from the name of the file."""
-    return image_response(tasks.media(ws, campaign, item, who.name, v), f"item {item!r}")
+    """An image of an item. Its type comes from its content, not from the name of the file."""
+    return image_response(tasks.media(ws, campaign, item, number, who.name, v), f"item {item!r}")

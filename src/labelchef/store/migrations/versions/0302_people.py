@@ -1,12 +1,10 @@
-"""Hidden gold and its answers, and which items a member gets."""
-
-import itertools
+"""Hidden gold and its answers, and which items a member gets. The triggers are made again after every migration."""
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0302_people"
-down_revision = "0202_votes_needed"
+down_revision = "0303_care"
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _ANSWERS = "gold_answer"
@@ -62,21 +60,3 @@ def upgrade() -> None:
         sa.Column("rule", sa.JSON(none_as_null=True), nullable=False),
         sa.UniqueConstraint("campaign_id", "person", name="uq_duty_campaign_id_person"),
     )
-    for statement in _guards(op.get_bind().dialect.name):
-        op.execute(statement)
-
-
-def _guards(dialect: str) -> list[str]:
-    """Answers are append-only, as votes are."""
-    if dialect == "postgresql":
-        kinds = (("append_only", "UPDATE OR DELETE", "ROW"), ("no_truncate", "TRUNCATE", "STATEMENT"))
-        return [
-            f"CREATE TRIGGER {_ANSWERS}_{name} BEFORE {event} ON {_ANSWERS} "
-            f"FOR EACH {each} EXECUTE FUNCTION labelchef_append_only()"
-            for name, event, each in kinds
-        ]
-    return [
-        f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        for table, verb in itertools.product((_ANSWERS,), ("UPDATE", "DELETE"))
-    ]

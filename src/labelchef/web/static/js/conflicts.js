@@ -1,12 +1,15 @@
 // Conflicts: the class keys resolve the first item of the list.
 import { call, campaignPath } from "./api.js";
+import { fitNames, nameOf } from "./classes.js";
 import { $, $$, el, toast, typing } from "./dom.js";
-import { showItem } from "./item.js";
-import { classKeys } from "./keys.js";
+import { itemLink, showItem } from "./item.js";
+import { classKeys, CodeReader } from "./keys.js";
 import { renew } from "./page.js";
+import { t } from "./texts.js";
 
 const list = $("#conflicts");
 const campaign = list.dataset.campaign;
+const codes = new CodeReader(JSON.parse(list.dataset.classes));
 
 function card(conflict, classes, first) {
   const keys = classKeys(classes);
@@ -16,14 +19,16 @@ function card(conflict, classes, first) {
     el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
     el("b", {}, vote.label === null ? "ambiguous" : classes[vote.label])));
   const buttons = classes.map((name, position) => el("button", {
-    type: "button", class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
+    type: "button", title: name, class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
     onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
-  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
+  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, nameOf(name))));
+  const choices = el("div", { class: "classes" }, ...buttons);
+  fitNames(choices, classes);
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `Item ${conflict.item} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
+    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
     el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
-      el("h3", {}, "Decide"), el("div", { class: "classes" }, ...buttons)));
+      el("h3", {}, "Decide"), choices));
 }
 
 async function resolve(item, label, box) {
@@ -49,9 +54,10 @@ export async function load() {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || typing(event)) return;
-  const position = classKeys(JSON.parse(list.dataset.classes)).indexOf(event.key);
+  const position = codes.press(event.key);
+  if (position === -1) event.preventDefault();
   const first = $("li.card", list);
-  const button = position >= 0 && first ? $(`button[data-position="${position}"]`, first) : null;
+  const button = position !== null && position >= 0 && first ? $(`button[data-position="${position}"]`, first) : null;
   if (button && !button.disabled) { event.preventDefault(); button.click(); }
 });
 

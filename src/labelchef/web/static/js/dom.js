@@ -17,16 +17,19 @@ export function el(name, attributes = {}, ...children) {
 }
 
 let toastTimer;
-/** A short message that goes by itself. */
+/** A short message that goes by itself. Screen readers hear it from #said, which is on every page from the start. */
 export function toast(message, { bad = false, seconds = 4 } = {}) {
   let node = $("#toast");
   if (!node) {
-    node = el("div", { id: "toast", class: "toast", role: "status" });
+    node = el("div", { id: "toast", class: "toast", "aria-hidden": "true" });
     document.body.append(node);
   }
   node.classList.toggle("bad", bad);
   node.textContent = message;
   node.hidden = false;
+  const said = $("#said");
+  said.textContent = "";
+  setTimeout(() => { said.textContent = message; }, 50); // the same message twice is told twice
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => { node.hidden = true; }, seconds * 1000);
 }

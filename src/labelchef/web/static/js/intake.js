@@ -1,8 +1,10 @@
 // A new campaign from files: upload, see how they are used, correct it, create.
 import { call, Problem, sleep } from "./api.js";
 import { $, $$, el } from "./dom.js";
+import { askName } from "./names.js";
 import { values } from "./page.js";
 import { startRules } from "./rules.js";
+import { number, t, when } from "./texts.js";
 
 const FILE_ROLES = {
   items: "Items: one row each", trusted: "Labels you trust", test: "Test labels, for the last measurement", votes: "Votes of sources",
@@ -21,7 +23,6 @@ const SPLITS = { train: "training", trusted: "trusted", test: "test" };
 const SEVERITIES = { error: "To mend", warning: "Please check", note: "Note" };
 const COLUMNS_AT_ONCE = 24;
 const page = $("#main"), box = $("#intake"), sent = $("#sent"), create = $("#create");
-const number = new Intl.NumberFormat("en").format;
 const path = (id, rest = "") => `/api/intakes/${encodeURIComponent(id)}${rest}`;
 let now = null; // the intake as it was answered last
 let newest = 0; // a later request makes earlier answers void
@@ -288,7 +289,8 @@ create.addEventListener("submit", async (event) => {
     const encoders = $$(".encoders select", create).filter((select) => !select.closest(".field").hidden && select.value).map((select) => select.value);
     await follow(await call("POST", path(now.id, "/create"), { name, settings, ...(encoders.length ? { encoders } : {}) }));
   } catch (problem) {
-    tell(told, problem.message, "bad");
+    if (problem.code === "name_taken") askName(create, problem);
+    else tell(told, problem.message, "bad");
   }
 });
 
@@ -301,9 +303,8 @@ async function begin() {
   const { entries } = await call("GET", "/api/intakes");
   const open = entries.filter((one) => one.state !== "made");
   $("#waiting").hidden = !open.length;
-  const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
   $("#waiting-list").replaceChildren(...open.map((one) => el("li", { class: "card campaign" },
-    el("div", {}, el("a", { href: `/new?intake=${encodeURIComponent(one.id)}` }, one.names.join(", ") || "files"), el("p", { class: "soft small" }, when.format(new Date(one.created_at)))),
+    el("div", {}, el("a", { href: `/new?intake=${encodeURIComponent(one.id)}` }, one.names.join(", ") || "files"), el("p", { class: "soft small" }, when(one.created_at))),
     el("button", { class: "button little", type: "button", onclick: async () => { await call("DELETE", path(one.id)).catch(() => null); begin(); } }, "Delete"))));
 }
 begin().catch((problem) => tell(sent, problem.message, "bad"));

@@ -1,11 +1,14 @@
 // The Label page: one key stores a vote and shows the next item.
 import { call, campaignPath } from "./api.js";
+import { fitNames, nameOf } from "./classes.js";
 import { clock } from "./clock.js";
 import { $, $$, el, toast, typing } from "./dom.js";
+import { Guidance } from "./guidance.js";
 import { neighbour, showItem } from "./item.js";
-import { classKeys } from "./keys.js";
+import { CodeReader } from "./keys.js";
 import { watch } from "./live.js";
 import { Outbox } from "./outbox.js";
+import { t } from "./texts.js";
 
 const root = $("#label");
 const campaign = root.dataset.campaign;
@@ -13,6 +16,9 @@ const HELD = 3; // items reserved at once: the one on the screen and the next on
 let queue = [];
 let current = null;
 let drawnFor = null; // the class list the buttons were drawn for
+let codes = new CodeReader([]);
+let images = null; // the viewer of the item's images
+let descriptions = new Map(); // class → what it means, in a line
 let hidden = readHidden();
 let undoing = false;
 let undoId = null; // the same until the server has answered, so that only one vote is taken back
@@ -20,7 +26,7 @@ let sleeping = null;
 
 const outbox = new Outbox({
   report: (state) => {
-    $("#saved").textContent = { saving: "saving…", saved: "saved", retrying: "no connection – trying again" }[state];
+    $("#saved").textContent = { saving: t("saving…"), saved: t("saved"), retrying: t("no connection – trying again") }[state];
     $("#saved").classList.toggle("bad", state === "retrying");
   },
   answered: (answer) => take(answer.next ?? answer),
@@ -39,6 +45,7 @@ function take(answer) {
   const sent = outbox.items;
   queue = answer.tasks.filter((task) => task.item !== current?.item && !sent.has(task.item));
   for (const task of queue) preload(task);
+  standingOf((answer.tasks[0] ?? answer.waiting)?.batch);
   if (current) return;
   if (queue.length) advance();
   else if (!outbox.entries.length && answer.waiting) wait(answer.waiting);
@@ -56,7 +63,7 @@ function refill() {
 
 const preloaded = new Map();
 function preload(task) {
-  for (const address of [task, ...task.neighbours].map((one) => one.content.image)) {
+  for (const address of [...task.content.images, ...task.neighbours.map((one) => one.content.image)]) {
     if (!address || preloaded.has(address)) continue;
     const image = new Image();
     image.src = address;
@@ -67,6 +74,7 @@ function preload(task) {
 
 function advance() {
   current = null;
+  codes.clear();
   $("#note").value = "";
   $("#note-form").hidden = true;
   const next = queue.shift();
@@ -81,36 +89,99 @@ function show(task) {
   clock.start();
   root.classList.remove("idle");
   $("#item").classList.remove("stale");
-  drawClasses(task);
-  showItem($("#item"), task);
+  images = showItem($("#item"), task);
+  position();
+  redraw();
   const suggestion = suggested();
-  for (const button of $$(".class")) {
-    const position = Number(button.dataset.position);
-    button.classList.toggle("suggested", position === suggestion);
-    button.classList.toggle("mine", task.own_vote !== null && position === task.own_vote.label);
-    button.classList.remove("flash");
-  }
   $("#accept").disabled = suggestion === null;
-  $("#round").textContent = task.origin === "ahead" ? `Ahead of round ${task.round + 1}` : `Round ${task.round}`;
-  $("#rank").textContent = task.origin === "reopened" ? "asked again" : `${ordinal(task.rank + 1)} ${task.influence === null ? "in line" : "in influence"}`;
+  $("#round").textContent = task.origin === "ahead" ? t("Ahead of round {n}", { n: task.round + 1 }) : t("Round {n}", { n: task.round });
+  $("#rank").textContent = task.origin === "reopened" ? t("asked again") : task.influence === null ? t("number {n} in line", { n: task.rank + 1 }) : t("number {n} in influence", { n: task.rank + 1 });
+  comments(task.comments);
   if (task.own_vote?.note) { $("#note").value = task.own_vote.note; $("#note-form").hidden = false; }
   drawReason(task);
-  $("#heard").textContent = suggestion === null ? "Next item." : `Next item. Suggestion: ${task.classes[suggestion]}.`;
+  $("#heard").textContent = suggestion === null ? t("Next item.") : t("Next item. Suggestion: {name}.", { name: task.classes[suggestion] });
 }
 
-const ordinal = (n) => `${n}${["th", "st", "nd", "rd"][(n % 100 > 10 && n % 100 < 14) || n % 10 > 3 ? 0 : n % 10]}`;
+/** The classes, with what is suggested and what this person said before. */
+function redraw() {
+  drawClasses(current);
+  const suggestion = suggested();
+  for (const button of $$(".class")) {
+    const k = Number(button.dataset.position);
+    button.classList.toggle("suggested", k === suggestion);
+    button.classList.toggle("mine", current.own_vote !== null && k === current.own_vote.label);
+    button.classList.remove("flash");
+    if (k === suggestion) intoView(button);
+  }
+}
+
+/** How far the batch is; it comes with every answer of the server. */
+function standingOf(batch) {
+  $("#batch").hidden = !batch;
+  if (!batch) return;
+  $("#batch-text").textContent = t("yours: {mine} · batch: {n} of {all} answered", { mine: batch.mine, n: batch.answered, all: batch.wanted });
+  $("#batch-bar").max = Math.max(batch.wanted, 1);
+  $("#batch-bar").value = batch.answered;
+}
+
+function comments(n) {
+  $("#thread-count").hidden = !n;
+  $("#thread-count").textContent = String(n);
+}
+
+/** Scroll the list of classes, and only that, until a class is in view. */
+function intoView(button) {
+  const box = $("#classes").getBoundingClientRect();
+  const one = button.getBoundingClientRect();
+  if (one.top < box.top || one.bottom > box.bottom) $("#classes").scrollTop += one.top - box.top - (box.height - one.height) / 2;
+}
+
+/** Where one is in a text that does not fit. */
+function position() {
+  const box = $("#item");
+  const left = box.scrollHeight - box.clientHeight;
+  const long = left > 8 && current?.content.text;
+  $("#reading").hidden = !long;
+  if (!long) return;
+  const share = Math.min(1, box.scrollTop / left);
+  $("#reading-bar").value = share;
+  $("#reading-text").textContent = `${Math.round(100 * share)} %`;
+}
+
 const suggested = () => (hidden || !current || current.blind ? null : current.suggestion);
 
 function drawClasses(task) {
   const names = task.classes.join("\u0000");
   if (drawnFor === names) return;
   drawnFor = names;
-  const keys = classKeys(task.classes);
-  $("#classes").classList.toggle("short", task.classes.every((name) => name.length <= 3));
-  $("#classes").replaceChildren(...task.classes.map((name, position) =>
-    el("button", { class: "class", type: "button", "data-position": position, "aria-keyshortcuts": keys[position], onclick: () => vote(position) },
-      keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name))));
-  $("#find-box").hidden = task.classes.length <= 10;
+  const classes = task.classes;
+  codes.clear();
+  codes = new CodeReader(classes, pending);
+  const many = classes.length > 10;
+  fitNames($("#classes"), classes);
+  $("#classes").replaceChildren(...classes.map((name, k) => {
+    const told = descriptions.get(name) ?? "";
+    const code = codes.codes[k];
+    return el("button", { class: "class", type: "button", "data-position": k, "aria-keyshortcuts": code?.length === 1 ? code : null, title: told ? `${name}: ${told}` : name, onclick: () => vote(k) },
+      code ? el("kbd", { "aria-hidden": true }, code) : null,
+      el("span", {}, nameOf(name), told && !many ? el("small", { class: "about" }, told) : null));
+  }));
+  $("#find-box").hidden = !many;
+  $("#help-codes").hidden = !many;
+  $("#help-classes").replaceChildren(...classes.flatMap((name, k) => [
+    el("dt", {}, ...(codes.codes[k] ? [...codes.codes[k]].flatMap((key, n) => (n ? [" ", el("kbd", {}, key)] : [el("kbd", {}, key)])) : ["–"])), el("dd", {}, name)]));
+}
+
+/** Show which classes a code that is not complete may still mean. */
+function pending(first) {
+  $("#classes").classList.toggle("pending", first !== "");
+  let seen = false;
+  for (const button of $$(".class")) {
+    const fits = first !== "" && codes.codes[Number(button.dataset.position)]?.startsWith(first);
+    button.classList.toggle("fits", fits);
+    if (fits && !seen) { seen = true; intoView(button); }
+  }
+  $("#code").textContent = first === "" ? "" : t("Code {first}_ · Escape ends it", { first });
 }
 
 function drawReason(task) {
@@ -119,10 +190,10 @@ function drawReason(task) {
   $("#blind").hidden = task.blind;
   $("#why-shown").hidden = blind;
   $("#why-blind").textContent = task.blind
-    ? "This item is shown blind. Nothing is suggested, so that your answer shows what suggestions change, or how often the model is right."
-    : "You have hidden the suggestion (b shows it again).";
+    ? t("This item is shown blind. Nothing is suggested, so that your answer shows what suggestions change, or how often the model is right.")
+    : t("You have hidden the suggestion (b shows it again).");
   if (blind) return;
-  $("#suggestion").textContent = task.suggestion === null ? "none" : task.classes[task.suggestion];
+  $("#suggestion").textContent = task.suggestion === null ? t("none") : task.classes[task.suggestion];
   $("#effect").textContent = effect(task);
   const order = task.classes.map((_, position) => position).sort((a, b) => task.weak[b] - task.weak[a]).slice(0, 5);
   const bars = [];
@@ -142,13 +213,13 @@ function effect(task) {
   if (task.influence === null) return "";
   const size = Math.abs(task.influence).toPrecision(2);
   return task.influence < 0
-    ? `This label is expected to lower the validation loss (influence −${size}).`
-    : `Little change is expected (influence ${size}).`;
+    ? t("This label is expected to lower the validation loss (influence −{size}).", { size })
+    : t("Little change is expected (influence {size}).", { size });
 }
 
 function accept() {
   if (suggested() !== null) vote(suggested());
-  else if (current) toast("There is no suggestion to accept here: choose a class.");
+  else if (current) toast(t("There is no suggestion to accept here: choose a class."));
 }
 
 function vote(label) {
@@ -192,7 +263,8 @@ async function undo() {
     if (current && current.item !== task.item) queue.unshift(current);
     queue = queue.filter((other) => other.item !== task.item);
     show(task);
-    toast("Taken back. Vote again, or skip it.");
+    standingOf(task.batch);
+    toast(t("Taken back. Vote again, or skip it."));
   } catch (problem) {
     if (problem.status && problem.status < 500 && problem.status !== 429) undoId = null;
     toast(problem.message, { bad: problem.status === 0 });
@@ -210,7 +282,7 @@ function toggleHidden() {
   hidden = !hidden;
   try { localStorage.setItem(`labelchef-blind-${campaign}`, hidden ? "yes" : "no"); } catch { /* for this page only */ }
   $("#blind").setAttribute("aria-pressed", String(hidden));
-  $("#blind-word").textContent = hidden ? "Show suggestion" : "Hide suggestion";
+  $("#blind-word").textContent = hidden ? t("Show suggestion") : t("Hide suggestion");
   if (current) { const since = clock.seconds(); show(current); clock.start(since); }
 }
 
@@ -220,9 +292,9 @@ function wait(why) {
   root.classList.add("idle");
   $("#waiting").hidden = false;
   $("#waiting-title").textContent = {
-    preparing: "Getting ready", waiting_for_others: "Others are still labelling", updating: "The model is learning from your labels",
-    paused: "Paused", finished: "Finished", stopped: "Stopped", failed: "Something needs the lead", offline: "No connection",
-  }[why.reason] ?? "Waiting";
+    preparing: t("Getting ready"), waiting_for_others: t("Others are still labelling"), updating: t("The model is learning from your labels"),
+    paused: t("Paused"), finished: t("Finished"), stopped: t("Stopped"), failed: t("Something needs the lead"), offline: t("No connection"),
+  }[why.reason] ?? t("Waiting");
   $("#waiting-text").textContent = sentence(why.message);
   const over = ["finished", "stopped", "failed"].includes(why.reason);
   $("#pulse").hidden = over;
@@ -245,17 +317,26 @@ async function standing() {
   try {
     const now = await call("GET", campaignPath(campaign));
     $("#budget").hidden = now.budget === null;
-    if (now.budget !== null) {
-      $("#budget-bar").max = now.budget;
-      $("#budget-bar").value = now.spent;
-      $("#budget-text").textContent = `${now.spent} of ${now.budget} asked`;
-    }
+    if (now.budget !== null) $("#budget").textContent = t("{n} of {all} asked", { n: now.spent, all: now.budget });
     return now;
   } catch { return null; }
 }
 
+/** Turn a page of an item that does not fit; whether there was something to turn. */
+function turn(by) {
+  const box = $("#item");
+  if (box.scrollHeight - box.clientHeight <= 8) return false;
+  box.scrollBy({ top: by * 0.85 * box.clientHeight });
+  return true;
+}
+
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const dialog = $("dialog[open]");
+  if (dialog) {
+    if (!typing(event) && { guide: "g", help: "?" }[dialog.id] === event.key) { event.preventDefault(); dialog.close(); }
+    return;
+  }
   if (event.target === $("#note")) {
     if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); $("#item").focus(); }
     return;
@@ -267,35 +348,70 @@ document.addEventListener("keydown", (event) => {
   }
   if (typing(event)) return;
   const onButton = event.target instanceof HTMLElement && event.target.closest("button, a, summary");
-  const position = current ? classKeys(current.classes).indexOf(event.key) : -1;
-  const act = position >= 0 ? () => vote(position)
-    : event.key === "Enter" && !onButton ? accept
-    : { u: undo, Backspace: undo, s: skip, a: () => vote(null), n: openNote, b: toggleHidden, "/": () => $("#find").focus(), "?": () => $("#help").showModal() }[event.key];
-  if (!act) return;
-  event.preventDefault();
-  if (event.repeat && (position >= 0 || event.key === "Enter")) return; // a key that is held down is one vote
-  act();
+  const meant = !current ? null : event.repeat && /^\w$/.test(event.key) && codes.first ? -1 : codes.press(event.key);
+  if (meant !== null) {
+    event.preventDefault();
+    if (meant >= 0 && !event.repeat) vote(meant); // a key that is held down is one vote
+    return;
+  }
+  if (current && images?.key(event)) { event.preventDefault(); return; }
+  const act = event.key === "Enter" && !onButton ? accept
+    : { u: undo, Backspace: undo, s: skip, a: () => vote(null), n: openNote, b: toggleHidden, c: openThread, g: () => guidance.openGuide(),
+        "/": () => $("#find").focus(), "?": openHelp }[event.key];
+  if (act) {
+    event.preventDefault();
+    if (event.repeat && event.key !== "u" && event.key !== "Backspace") return;
+    act();
+  } else if (current && (event.key === "PageDown" || event.key === "PageUp" || (event.key === " " && !onButton))) {
+    if (turn(event.key === "PageUp" || event.shiftKey ? -1 : 1)) event.preventDefault();
+  }
 });
 
 function filter() {
   const words = $("#find").value.trim().toLowerCase();
-  for (const button of $$(".class")) button.hidden = words !== "" && !button.lastElementChild.textContent.toLowerCase().includes(words);
+  for (const button of $$(".class")) button.hidden = words !== "" && !$(".name", button).textContent.toLowerCase().includes(words);
 }
 
+function openThread() {
+  if (current) guidance.openThread(current.item);
+}
+
+/** The keys that there are for this item and these classes. */
+function openHelp() {
+  const several = (current?.content.images.length ?? 0) > 1;
+  for (const one of $$("#help [data-many]")) one.hidden = $("#find-box").hidden;
+  for (const one of $$("#help [data-images]")) one.hidden = !images;
+  for (const one of $$("#help [data-several]")) one.hidden = !several;
+  for (const one of $$("#help [data-zero]")) one.hidden = codes.codes.some((code) => code?.[0] === "0");
+  if (!$("#help").open) $("#help").showModal();
+}
+
+const guidance = new Guidance(campaign, {
+  lead: "lead" in root.dataset,
+  told: (found) => {
+    descriptions = found;
+    drawnFor = null;
+    if (current) redraw();
+  },
+  talked: (thread) => { if (thread.item === current?.item) { current.comments = thread.comments.filter((one) => !one.note).length; comments(current.comments); } },
+});
+$("#item").addEventListener("scroll", position, { passive: true });
+new ResizeObserver(position).observe($("#item"));
 $("#find").addEventListener("input", filter);
-const BUTTONS = { accept, undo, "waiting-undo": undo, skip, ambiguous: () => vote(null), "note-open": openNote, blind: toggleHidden };
+const BUTTONS = { accept, undo, "waiting-undo": undo, skip, ambiguous: () => vote(null), "note-open": openNote, blind: toggleHidden, "thread-open": openThread, "guide-open": () => guidance.openGuide() };
 for (const [id, act] of Object.entries(BUTTONS)) $(`#${id}`).addEventListener("click", () => act());
 $("#note-form").addEventListener("submit", (event) => { event.preventDefault(); $("#item").focus(); });
 $("#blind").setAttribute("aria-pressed", String(hidden));
-if (hidden) $("#blind-word").textContent = "Show suggestion";
+if (hidden) $("#blind-word").textContent = t("Show suggestion");
 const small = matchMedia("(max-width: 52rem)");
 if (small.matches) $("#why").open = false;
 
 let round = Number(root.dataset.round);
 let score = Number(root.dataset.score);
-await Promise.all([refill(), standing()]);
+await Promise.all([refill(), standing(), guidance.refresh()]);
 watch(campaign, Number(root.dataset.version), async () => {
   if (!current && !outbox.entries.length) refill();
+  guidance.refresh();
   const now = await standing();
   if (!now || now.round === round) return;
   round = now.round;
@@ -306,7 +422,7 @@ watch(campaign, Number(root.dataset.version), async () => {
   if (value !== undefined && value !== score) {
     const change = value - score;
     $("#score").textContent = value.toFixed(3);
-    if (!Number.isNaN(score)) toast(`The model learned: ${root.dataset.metricName} ${score.toFixed(3)} → ${value.toFixed(3)}${change >= 0 ? " ▲" : " ▼"}`);
+    if (!Number.isNaN(score)) toast(t("The model learned: {metric} {before} → {now} {arrow}", { metric: root.dataset.metricName, before: score.toFixed(3), now: value.toFixed(3), arrow: change >= 0 ? "▲" : "▼" }));
     score = value;
   }
 });

@@ -1,4 +1,7 @@
-// Addresses that several pages use.
+// Where an item, or a source, is shown: every page that names one links to it with these.
 
-/** Where a lead sees an item. */
-export const itemAddress = (campaign, key) => `/c/${encodeURIComponent(campaign)}/lead/items?item=${encodeURIComponent(key)}`;
+/** The page of all items, opened at one of them; for leads. */
+export const itemPath = (campaign, item) => `/c/${encodeURIComponent(campaign)}/lead/items?item=${encodeURIComponent(item)}`;
+
+/** What is known of a source; for leads. */
+export const sourcePath = (campaign, name) => `/c/${encodeURIComponent(campaign)}/lead/source?name=${encodeURIComponent(name)}`;

@@ -1,7 +1,9 @@
-// On every page: theme, sign-out, forms that call the API, local times, parts that are updated.
+// On every page: theme, language, sign-out, forms that call the API, local times, parts that are updated.
 import { call } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
+import { askName } from "./names.js";
+import { t, when, whenExactly } from "./texts.js";
 
 $("#theme")?.addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -9,6 +11,24 @@ $("#theme")?.addEventListener("click", () => {
   document.documentElement.dataset.theme = next;
   try { localStorage.setItem("labelchef-theme", next); } catch { /* for this page only */ }
 });
+
+for (const chooser of $$("select[data-language]")) {
+  chooser.addEventListener("change", () => {
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    document.cookie = `${chooser.dataset.language}=${chooser.value}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+    location.reload();
+  });
+}
+
+// A menu closes with Escape, which gives the focus back, and when the focus leaves it.
+for (const menu of $$("details.menu")) {
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    menu.open = false;
+    $("summary", menu).focus();
+  });
+  menu.addEventListener("focusout", (event) => { if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false; });
+}
 
 document.addEventListener("click", (event) => {
   for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
@@ -70,7 +90,7 @@ function tell(form, message, kind) {
 const AFTER = {
   reload: () => location.reload(),
   renew: () => renew(),
-  tell: (form) => tell(form, form.dataset.done ?? "Saved.", "good"),
+  tell: (form) => tell(form, form.dataset.done ?? t("Saved."), "good"),
   go: (form, answer) => location.assign(form.dataset.go.replace("{slug}", encodeURIComponent(answer?.slug ?? ""))),
   secret: (form, answer) => {
     const box = document.getElementById(form.dataset.secret);
@@ -81,17 +101,18 @@ const AFTER = {
   },
   import: (form, answer) => {
     const { read, ...became } = answer.counts;
-    const parts = Object.entries(became).map(([name, n]) => `${n} ${name}`).join(", ");
-    tell(form, `${answer.dry_run ? "Nothing is stored yet. Of" : "Of"} ${read} lines: ${parts || "nothing to do"}.`, "good");
-    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "short" : "right" }, String(value)));
+    const parts = Object.entries(became).map(([name, n]) => `${n} ${t(name)}`).join(", ") || t("nothing to do");
+    tell(form, answer.dry_run ? t("Nothing is stored yet. Of {n} lines: {parts}.", { n: read, parts }) : t("Of {n} lines: {parts}.", { n: read, parts }), "good");
+    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "short" : "right" }, k === 3 ? t(value) : String(value)));
     const rows = answer.lines.map((one) => el("tr", {}, ...cells(one)));
-    const head = ["Line", "Item", "Who", answer.dry_run ? "Would be" : "Became"].map((word, k) => el("th", { scope: "col", class: k ? null : "right" }, word));
+    const head = [t("Line"), t("Item"), t("Who"), answer.dry_run ? t("Would be") : t("Became")].map((word, k) => el("th", { scope: "col", class: k ? null : "right" }, word));
     const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));
-    const more = read > answer.lines.length ? el("p", { class: "soft small" }, `The first ${answer.lines.length} of ${read} lines are shown.`) : null;
-    $("#imported").replaceChildren(...[...answer.notes.map((note) => el("p", { class: "soft small" }, note)), el("div", { class: "scroll rows", tabindex: "0", role: "region", "aria-label": "What became of each line" }, table), more].filter(Boolean));
+    const more = read > answer.lines.length ? el("p", { class: "soft small" }, t("The first {shown} of {n} lines are shown.", { shown: answer.lines.length, n: read })) : null;
+    $("#imported").replaceChildren(...[...answer.notes.map((note) => el("p", { class: "soft small" }, note)), el("div", { class: "scroll rows", tabindex: "0", role: "region", "aria-label": t("What became of each line") }, table), more].filter(Boolean));
   },
-  replay: (form, answer) => tell(form, answer.message, answer.agrees ? "good" : "bad"),
 };
+
+let left = null; // the place in a live part where the focus was when its form was sent
 
 // A field that is not valid cannot get the focus inside a closed box: open the boxes around it.
 document.addEventListener("invalid", (event) => {
@@ -106,6 +127,8 @@ document.addEventListener("submit", async (event) => {
   const [method, path] = form.dataset.api.split(" ");
   const buttons = $$("button", form).filter((button) => !button.disabled);
   const body = bodyOf(form, event.submitter);
+  const focused = document.activeElement, part = form.closest("[data-live]");
+  left = part ? { part, place: reachable(part).indexOf(focused) } : null; // a button that is disabled loses the focus
   buttons.forEach((button) => { button.disabled = true; });
   tell(form, form.dataset.busy ?? "…", "");
   try {
@@ -113,9 +136,11 @@ document.addEventListener("submit", async (event) => {
     tell(form, "", "");
     AFTER[form.dataset.then ?? "reload"](form, answer);
   } catch (problem) {
+    if (problem.code === "name_taken") { askName(form, problem); return; }
     tell(form, problem.message, "bad");
   } finally {
     buttons.forEach((button) => { button.disabled = false; });
+    if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
   }
 });
 
@@ -124,9 +149,20 @@ $("#sign-out")?.addEventListener("click", async () => {
   location.assign("/sign-in");
 });
 
+/** Times come as UTC; each is shown in the reader's zone, with the zone in its title. */
 function localTimes(root = document) {
-  const words = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-  for (const time of $$("time[datetime]", root)) time.textContent = words.format(new Date(time.dateTime));
+  for (const time of $$("time[datetime]", root)) {
+    time.textContent = when(time.dateTime);
+    time.title = whenExactly(time.dateTime);
+  }
+}
+
+/** A table that can be scrolled by keys is a stop of the Tab key: it gets the name of its section. */
+function nameScrolled(root = document) {
+  for (const box of $$(".scroll[tabindex]:not([role])", root)) {
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", box.closest("section, details")?.querySelector("h2, h3, summary")?.textContent ?? t("Table"));
+  }
 }
 
 /** Fetch this page again and replace the parts marked data-live, except a part in which the user is typing. */
@@ -141,16 +177,23 @@ export function renew() {
         const next = fresh.getElementById(part.id);
         if (!next || part.contains(document.activeElement?.closest("input, select, textarea"))) continue;
         for (const image of $$("img[data-name]", next)) keepShown(part, image);
+        const lost = document.activeElement === document.body && left?.part === part;
+        const focused = lost ? left.place : reachable(part).indexOf(document.activeElement);
         const open = new Set($$("details[open]", part).map((box) => box.id));
         part.replaceChildren(...next.childNodes);
         for (const box of $$("details", part)) if (open.has(box.id)) box.open = true;
         localTimes(part);
+        nameScrolled(part);
+        if (focused >= 0) (reachable(part)[focused] ?? reachable(part).at(-1))?.focus({ preventScroll: true });
       }
       document.dispatchEvent(new Event("renewed"));
     } finally { renewing = null; }
   })();
   return renewing;
 }
+
+/** What the Tab key reaches, in its order. */
+const reachable = (root) => $$("a[href], button, input, select, textarea, summary, [tabindex='0']", root).filter((node) => !node.disabled && node.offsetParent);
 
 /** A chart that did not change keeps its element, so that it does not flicker. */
 function keepShown(part, image) {
@@ -159,6 +202,7 @@ function keepShown(part, image) {
 }
 
 localTimes();
+nameScrolled();
 $(".sub a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const campaign = document.body.dataset.watch;
 if (campaign) watch(campaign, Number(document.body.dataset.version), renew);

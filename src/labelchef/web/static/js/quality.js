@@ -1,7 +1,7 @@
 // Quality of people: a plot and a table with intervals, gold that was answered wrong, trusted labels in doubt, and who gets what.
 import { call, campaignPath } from "./api.js";
 import { $, el, toast } from "./dom.js";
-import { itemAddress } from "./links.js";
+import { itemPath } from "./links.js";
 import { t } from "./texts.js";
 
 const root = $("#quality"), told = $("#quality-told"), body = $("#quality-body");
@@ -12,7 +12,7 @@ const points = (value) => `${value < 0 ? "−" : "+"}${Math.abs(Math.round(100 *
 const right = (...parts) => el("td", { class: "right" }, ...parts);
 const head = (words, from = 1) => el("thead", {}, el("tr", {}, ...words.map((word, k) => el("th", { scope: "col", class: k < from ? null : "right" }, word))));
 const scroll = (name, ...parts) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, ...parts);
-const link = (key) => el("a", { class: "id", href: itemAddress(campaign, key) }, key);
+const link = (key) => el("a", { class: "id", href: itemPath(campaign, key) }, key);
 
 function shape(name, attributes, text = null) {
   const node = document.createElementNS(SVG, name);

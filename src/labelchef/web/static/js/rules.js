@@ -1,18 +1,18 @@
 // Rules without code: typed, tried on the rows at once, kept with the files of a new campaign.
 import { call } from "./api.js";
 import { $, el } from "./dom.js";
+import { number, parts, t } from "./texts.js";
 
-const BOUNDS = { at_least: "at least", at_most: "at most", above: "above", below: "below" };
+const BOUNDS = { at_least: t("at least"), at_most: t("at most"), above: t("above"), below: t("below") };
 const percent = (value) => `${Math.round(100 * value)}\u202f%`;
-const number = new Intl.NumberFormat("en").format;
 const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
 
 /** What a rule does, in words. */
 function said(rule) {
-  if (rule.kind === "keyword" || rule.kind === "dictionary") return `${rule.column} has ${rule.words.join(", ")}`;
-  if (rule.kind === "regex") return `${rule.column} matches ${rule.pattern}`;
-  if (rule.kind === "model") return `what ${rule.column} says`;
-  return `${rule.column} is ${Object.keys(BOUNDS).filter((key) => key in rule).map((key) => `${BOUNDS[key]} ${rule[key]}`).join(" and ")}`;
+  if (rule.kind === "keyword" || rule.kind === "dictionary") return t("{column} has {words}", { column: rule.column, words: rule.words.join(", ") });
+  if (rule.kind === "regex") return t("{column} matches {pattern}", { column: rule.column, pattern: rule.pattern });
+  if (rule.kind === "model") return t("what {column} says", { column: rule.column });
+  return t("{column} is {bounds}", { column: rule.column, bounds: Object.keys(BOUNDS).filter((key) => key in rule).map((key) => `${BOUNDS[key]} ${rule[key]}`).join(t(" and ")) });
 }
 
 /** The text of an example with its match marked. */
@@ -21,7 +21,21 @@ function marked({ text, span, item, truth }) {
   return el("li", {}, el("span", { class: "quote", title: item, dir: "auto" }, text.slice(0, from), span ? el("mark", {}, text.slice(from, to)) : "", text.slice(to)), truth ? el("b", {}, truth) : null);
 }
 
-const accuracy = (one) => (one.n_trusted ? `${percent(one.n_right / one.n_trusted)} (${one.n_right} of ${one.n_trusted})` : "no trusted row");
+const accuracy = (one) => (one.n_trusted ? t("{share} ({n} of {all})", { share: percent(one.n_right / one.n_trusted), n: one.n_right, all: one.n_trusted }) : t("no trusted row"));
+
+/** What is known of a rule that is typed, as nodes: figures and examples. */
+export function factsOf(one, all) {
+  const interval = one.n_trusted ? ` ${t("95 % interval {low} to {high}.", { low: percent(one.low), high: percent(one.high) })}` : "";
+  const chance = one.n_trusted && one.chance !== null ? ` ${t("The same votes by chance: {share}.", { share: percent(one.chance) })}` : "";
+  const facts = [
+    [t("Votes on"), t("{n} of {all} rows ({share})", { n: number(one.n_votes), all: number(one.n_rows), share: percent(one.n_votes / Math.max(1, one.n_rows)) })],
+    [t("Differs from other rules on"), number(one.n_conflicts)], [t("Right on trusted rows"), accuracy(one) + (interval ? `.${interval}${chance}` : "")],
+    [t("All rules together vote on"), t("{share} of the rows", { share: percent(all.n_covered / Math.max(1, all.n_rows)) })],
+  ];
+  const list = (title, rows) => (rows.length ? el("div", {}, el("h3", {}, title), el("ul", { class: "near" }, ...rows.map(marked))) : null);
+  return [el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    el("div", { class: "examples-of" }, ...[list(t("Rows it votes on"), one.examples), list(t("Trusted rows it is wrong on"), one.mistakes)].filter(Boolean))];
+}
 
 /** The part of the page that makes rules; `follow` shows the intake after rules were kept. */
 export function startRules({ path, intake, follow }) {
@@ -85,15 +99,7 @@ export function startRules({ path, intake, follow }) {
 
   function show(one, all) {
     if (one.problem) { told.textContent = one.problem; told.className = "told bad"; live.replaceChildren(); return; }
-    const sure = one.n_trusted ? ` 95 % interval ${percent(one.low)} to ${percent(one.high)}${one.chance === null ? "" : `; the same votes by chance: ${percent(one.chance)}`}.` : "";
-    const facts = [
-      ["Votes on", `${number(one.n_votes)} of ${number(one.n_rows)} rows (${percent(one.n_votes / Math.max(1, one.n_rows))})`],
-      ["Differs from other rules on", number(one.n_conflicts)], ["Right on trusted rows", accuracy(one) + (sure ? `.${sure}` : "")],
-      ["All rules together vote on", `${percent(all.n_covered / Math.max(1, all.n_rows))} of the rows`],
-    ];
-    const list = (title, rows) => (rows.length ? el("div", {}, el("h3", {}, title), el("ul", { class: "near" }, ...rows.map(marked))) : null);
-    live.replaceChildren(el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-      el("div", { class: "examples-of" }, ...[list("Rows it votes on", one.examples), list("Trusted rows it is wrong on", one.mistakes)].filter(Boolean)));
+    live.replaceChildren(...factsOf(one, all));
   }
 
   async function keep(rules) {
@@ -126,7 +132,7 @@ export function startRules({ path, intake, follow }) {
   async function suggest(ask) {
     const buttons = suggestion.querySelectorAll("button");
     for (const button of buttons) button.disabled = true;
-    if (!suggested) suggestion.replaceChildren(el("p", { class: "soft" }, "Looking for rules…"));
+    if (!suggested) suggestion.replaceChildren(el("p", { class: "soft" }, t("Looking for rules…")));
     suggestion.hidden = false;
     try {
       suggested = await ask();
@@ -138,14 +144,18 @@ export function startRules({ path, intake, follow }) {
   }
 
   function propose({ rule, matched, coverage, new: fresh, conflicts, trusted_matched, trusted_right, texts, answered }) {
-    const [word] = rule.words, trusted = trusted_matched ? ` On trusted rows it is right on ${trusted_right} of ${trusted_matched}.` : " No trusted row has it.";
-    const answers = [["Useful", true], ["Not useful", false], ["Don’t know", null]].map(([title, useful]) =>
+    const [word] = rule.words;
+    const facts = [t("It votes on {n} rows ({share}).", { n: number(matched), share: percent(coverage) })];
+    if (fresh < matched) facts.push(t("On {n} of these no rule that you found useful votes.", { n: number(fresh) }));
+    if (conflicts) facts.push(t("On {n} of these it differs from such a rule.", { n: number(conflicts) }));
+    facts.push(trusted_matched ? t("On trusted rows it is right on {n} of {all}.", { n: trusted_right, all: trusted_matched }) : t("No trusted row has it."));
+    const answers = [[t("Useful"), true], [t("Not useful"), false], [t("Don’t know"), null]].map(([title, useful]) =>
       el("button", { class: "button", type: "button", onclick: () => answer(rule, useful) }, title));
     suggestion.replaceChildren(
-      el("p", {}, "If ", el("b", {}, rule.column), " has “", el("mark", {}, word), "”, vote for ", el("b", {}, rule.label), ": is that useful, right clearly more often than not?"),
-      el("p", { class: "soft small" }, `It votes on ${number(matched)} rows (${percent(coverage)})${fresh < matched ? `, on ${number(fresh)} of which no rule you found useful votes` : ""}${conflicts ? `, and differs from such a rule on ${number(conflicts)}` : ""}.${trusted}`),
+      el("p", {}, ...parts(t("If {column} has “{word}”, vote for {label}: is that useful, right clearly more often than not?"), { column: el("b", {}, rule.column), word: el("mark", {}, word), label: el("b", {}, rule.label) })),
+      el("p", { class: "soft small" }, facts.join(" ")),
       el("ul", { class: "near" }, ...texts.map((text) => marked({ text, span: place(text, word), item: "", truth: null }))),
-      el("div", { class: "row" }, ...answers, el("span", { class: "soft small" }, answered ? `${answered} answered` : "")));
+      el("div", { class: "row" }, ...answers, el("span", { class: "soft small" }, answered ? t("{n} answered", { n: answered }) : "")));
     answers[0].focus({ preventScroll: true });
   }
 
@@ -168,10 +178,10 @@ export function startRules({ path, intake, follow }) {
   /** The kept rules with their figures. */
   async function table(rules) {
     const found = rules.length ? await call("POST", path(intake().id, "/rules"), { rules }) : { rules: [] };
-    const head = ["Rule", "Votes for", "Rows", "Differs on", "Right on trusted rows", ""].map((word, k) => el("th", { scope: "col", class: k > 1 && k < 5 ? "right" : null }, word));
+    const head = [t("Rule"), t("Votes for"), t("Rows"), t("Differs on"), t("Right on trusted rows"), ""].map((word, k) => el("th", { scope: "col", class: k > 1 && k < 5 ? "right" : null }, word));
     const rows = found.rules.map((one, k) => el("tr", {}, el("th", { scope: "row" }, el("span", { title: one.name }, said(rules[k]))), el("td", {}, rules[k].label ?? "–"),
       el("td", { class: "right" }, `${number(one.n_votes)} (${percent(one.n_votes / Math.max(1, one.n_rows))})`), el("td", { class: "right" }, number(one.n_conflicts)), el("td", { class: "right" }, one.problem ?? accuracy(one)),
-      el("td", {}, el("button", { class: "button little", type: "button", "aria-label": `Remove the rule ${one.name}`, onclick: () => keep(rules.filter((_, j) => j !== k)) }, "Remove"))));
+      el("td", {}, el("button", { class: "button little", type: "button", "aria-label": t("Remove the rule {name}", { name: one.name }), onclick: () => keep(rules.filter((_, j) => j !== k)) }, t("Remove")))));
     $("#rules-kept").hidden = !rules.length;
     $("#rules-table").replaceChildren(el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));
   }

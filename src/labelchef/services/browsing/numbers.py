@@ -1,0 +1,177 @@
+"""What the model says of every training item, as a file that readers map into memory.
+
+The worker writes `numbers-ROUND-PART.npy` into the campaign's folder: part 0 after the model of a round is there, part 1 after
+the next batch was selected, with influences of that model. The array has N records:
+
+    p (C,)             softmax(logits / T), the model's probabilities
+    predicted          argmax_c [log p_c + offset_c], the class by the decision rule
+    probability        p_predicted
+    doubt              1 − (p₁ − p₂), p₁ and p₂ the two largest of p: 1 where two classes are as probable
+    believed, belief   most probable class and its probability by model, sources and people
+    weak               class of the weak label as given, −1 where it names none
+    given              label that came with the data, −1 for none
+    label              label of people or given, else the weak one; −1 for none
+    label_probability  p_label
+    suspect            1: label_probability < 0.2 and another class is predicted, or people's answer is in doubt
+    influence          predicted change of the steering loss, of the round `influence_round`; NaN where unknown
+
+A file appears whole; the one before it is removed. No request computes any of this: a campaign without such a file is shown
+without these numbers.
+"""
+
+import contextlib
+import logging
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelchef.campaign.data import CampaignData
+from labelchef.campaign.session import Session
+from labelchef.domain.arrays import Float64s
+from labelchef.domain.files import whole_file
+
+_log = logging.getLogger("labelchef")
+SUSPECT = 0.2
+"""A label is suspect if the model gives it a smaller probability."""
+_AT_ONCE = 1 << 16
+_NAME = re.compile(r"numbers-(\d+)-(\d+)\.npy")
+_DTYPE = np.dtype(
+    [
+        ("predicted", "<i4"),
+        ("probability", "<f4"),
+        ("doubt", "<f4"),
+        ("believed", "<i4"),
+        ("belief", "<f4"),
+        ("weak", "<i4"),
+        ("given", "<i4"),
+        ("label", "<i4"),
+        ("label_probability", "<f4"),
+        ("suspect", "?"),
+        ("influence", "<f4"),
+        ("influence_round", "<i4"),
+    ]
+)
+Records: TypeAlias = NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of all training items after a round."""
+
+    round: int
+    records: Any
+    """(N,) of `_DTYPE`, mapped into memory."""
+
+    @property
+    def scored_in(self) -> int:
+        """The round whose model gave the influences, −1 for none."""
+        return int(self.records["influence_round"][0]) if len(self.records) else -1
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        return np.asarray(self.records[column])
+
+
+def write(folder: Path, session: Session, data: CampaignData, scores: Float64s | None = None) -> None:
+    """Write what the session's model says; `scores` (N,) are influences of this model, else the last ones are kept.
+
+    The numbers are an aid: a disk that refuses them is no reason to stop a campaign.
+    """
+    number, before = len(session.rounds) - 1, latest(folder)
+    found = _computed(session, data)
+    if scores is not None and len(scores) == len(found):
+        found["influence"], found["influence_round"] = scores, number
+    elif before is not None and len(before.records) == len(found):
+        found["influence"], found["influence_round"] = before["influence"], before["influence_round"]
+    elif before is None:
+        _take_first(folder, found)
+    path = folder / f"numbers-{number}-{int(scores is not None and number > 0)}.npy"
+    try:
+        with whole_file(path) as stream:
+            np.save(stream, found, allow_pickle=False)
+    except OSError as error:
+        _log.warning("%s cannot be written (%s); the items are shown without it", path, error.strerror or error)
+        return
+    for old in folder.glob("numbers-*.npy"):
+        if old != path:
+            with contextlib.suppress(OSError):
+                old.unlink()
+
+
+def _take_first(folder: Path, found: Records) -> None:
+    """The influences by the first model, which the ledger keeps."""
+    with contextlib.suppress(OSError, ValueError):
+        first = np.load(folder / "scores.npy", mmap_mode="r", allow_pickle=False)
+        if first.shape == found.shape:
+            found["influence"], found["influence_round"] = first, 0
+
+
+def _computed(session: Session, data: CampaignData) -> Records:
+    N = session.n_train
+    found: Records = np.zeros(N, dtype=_DTYPE)
+    found["influence"], found["influence_round"] = np.nan, -1
+    found["given"] = data.clean
+    labels, cleaned = session.label_state
+    for start in range(0, N, _AT_ONCE):
+        here = slice(start, min(N, start + _AT_ONCE))
+        P, predicted, belief = session.views(np.arange(here.start, here.stop))
+        rows, weak = np.arange(len(P)), np.asarray(data.weak[here], dtype=np.float64)
+        part = found[here]
+        part["predicted"], part["probability"] = predicted, P[rows, predicted]
+        two = np.partition(P, -2, axis=1)[:, -2:]
+        part["doubt"] = 1.0 - (two[:, 1] - two[:, 0])
+        part["believed"], part["belief"] = belief.argmax(axis=1), belief.max(axis=1)
+        part["weak"] = np.where(weak.max(axis=1) - weak.min(axis=1) > 1e-9, weak.argmax(axis=1), -1)
+        label = np.where(cleaned[here], labels[here].argmax(axis=1), part["weak"])
+        part["label"] = label
+        part["label_probability"] = np.where(label >= 0, P[rows, label], np.nan)
+        part["suspect"] = (label >= 0) & (part["label_probability"] < SUSPECT) & (label != predicted)
+    for doubt in session.doubtful():
+        found["suspect"][doubt.item] = True
+    return found
+
+
+def latest(folder: Path) -> Numbers | None:
+    """The newest numbers of a campaign, None if there are none."""
+    for _ in range(3):  # a file may be replaced between the look at the folder and the look into it
+        named = [
+            (tuple(map(int, name.groups())), path)
+            for path in folder.glob("numbers-*.npy")
+            if (name := _NAME.fullmatch(path.name))
+        ]
+        if not named:
+            return None
+        (number, _part), path = max(named)
+        try:
+            return Numbers(number, _mapped(path))
+        except (OSError, ValueError) as error:
+            wrong = error
+    _log.warning("the numbers in %s cannot be read: %s", folder, wrong)
+    return None
+
+
+_open: "OrderedDict[tuple[str, int, int], Records]" = OrderedDict()
+_turn = threading.Lock()
+
+
+def _mapped(path: Path) -> Records:
+    """The file's array; the last 16 files stay mapped."""
+    seen = path.stat()
+    key = (str(path), seen.st_ino, seen.st_mtime_ns)
+    with _turn:
+        if key in _open:
+            _open.move_to_end(key)
+            return _open[key]
+    found: Records = np.load(path, mmap_mode="r", allow_pickle=False)
+    if found.dtype != _DTYPE or found.ndim != 1:
+        raise ValueError(f"{path.name} holds other numbers than this version writes")
+    with _turn:
+        _open[key] = found
+        while len(_open) > 16:
+            _open.popitem(last=False)
+    return found

@@ -1,0 +1,95 @@
+"""Votes of sources on training items, for filters and for the page of an item: the stored table, mapped into memory."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelchef.domain.arrays import Bools, Ints
+from labelchef.domain.browsing import SourceSaid
+from labelchef.store.arrays import ArrayFacts
+
+_PARTS = ("sources", "weights", "indices", "indptr")
+_PLAIN = 0.5
+"""A soft vote counts as one for a class from this weight on."""
+
+
+class VotesSeen:
+    """The table of `sources.votes`: n rows, column j·C + c is the vote of source j for class c."""
+
+    def __init__(self, names: tuple[str, ...], n_classes: int, parts: "Mapping[str, NDArray[Any]]") -> None:
+        self.names = names
+        self._C = n_classes
+        self._weights, self._indices, self._indptr = (parts[name] for name in ("weights", "indices", "indptr"))
+        self._dissent: Bools | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """n."""
+        return len(self._indptr) - 1
+
+    def mask(self, source: str, class_id: int | None) -> Bools:
+        """(n,) items that a source votes on, for a class if one is named; an empty name is any source."""
+        hit = np.ones(len(self._indices), dtype=bool)
+        if source:
+            hit &= np.asarray(self._indices // self._C == self.names.index(source))
+        if class_id is not None:
+            hit &= np.asarray((self._indices % self._C == class_id) & (self._weights >= _PLAIN))
+        found = np.zeros(self.n_rows, dtype=bool)
+        found[self._rows(hit)] = True
+        return found
+
+    def dissent(self) -> Bools:
+        """(n,) items on which sources vote for different classes; computed once."""
+        if self._dissent is None:
+            plain = np.asarray(self._weights >= _PLAIN)
+            rows, classes = self._rows(plain), np.asarray(self._indices[plain]) % self._C
+            self._dissent = np.zeros(self.n_rows, dtype=bool)
+            differ = (rows[1:] == rows[:-1]) & (classes[1:] != classes[:-1])  # if any two differ, two neighbours do
+            self._dissent[rows[1:][differ]] = True
+        return self._dissent
+
+    def said(self, position: int) -> tuple[SourceSaid, ...]:
+        """Who votes what on an item."""
+        here = slice(int(self._indptr[position]), int(self._indptr[position + 1]))
+        votes: dict[int, dict[int, float]] = {}
+        for column, weight in zip(self._indices[here].tolist(), self._weights[here].tolist(), strict=True):
+            votes.setdefault(column // self._C, {})[column % self._C] = round(weight, 6)
+        return tuple(SourceSaid(self.names[source], given) for source, given in votes.items())
+
+    def _rows(self, hit: Bools) -> Ints:
+        """The row of every entry that is hit, rising."""
+        return np.asarray(np.searchsorted(self._indptr, np.flatnonzero(hit), side="right") - 1, dtype=np.int64)
+
+
+_open: "OrderedDict[tuple[object, ...], VotesSeen]" = OrderedDict()
+_turn = threading.Lock()
+
+
+def votes_seen(folder: Path, arrays: Mapping[str, ArrayFacts], n_classes: int) -> VotesSeen | None:
+    """The votes of the sources of a campaign, None if it has none; the last 8 tables stay mapped."""
+    if "votes_sources" not in arrays:
+        return None
+    facts = [arrays[f"votes_{part}"] for part in _PARTS]
+    key = (str(folder), n_classes, *(one.sha256 for one in facts))
+    with _turn:
+        if key in _open:
+            _open.move_to_end(key)
+            return _open[key]
+    try:
+        parts = {
+            part: np.load(folder / one.path, mmap_mode="r", allow_pickle=False)
+            for part, one in zip(_PARTS, facts, strict=True)
+        }
+    except (OSError, ValueError):
+        return None  # what needs the file says what is wrong with it
+    found = VotesSeen(tuple(parts["sources"].tolist()), n_classes, parts)
+    with _turn:
+        _open[key] = found
+        while len(_open) > 8:
+            _open.popitem(last=False)
+    return found

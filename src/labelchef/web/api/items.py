@@ -1,0 +1,171 @@
+"""The browser of items, for leads: list with filters, one item, similar items, actions on many."""
+
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Query
+
+from labelchef.domain.browsing import (
+    ActionDone,
+    Asked,
+    Disagreement,
+    ItemDetail,
+    ItemLine,
+    ItemMap,
+    ItemQuery,
+    ItemsPage,
+    ItemState,
+    MapPoint,
+    SimilarItems,
+    SortBy,
+)
+from labelchef.domain.campaigns import SplitName
+from labelchef.domain.errors import InvalidInputError
+from labelchef.services.browsing import actions, items, similar
+from labelchef.services.charts import map2d
+from labelchef.web.forms import ActionForm, CampaignPath, ItemPath, QueryForm
+from labelchef.web.paging import Cursor
+from labelchef.web.policies import ITEM, Api, Lead, Store
+from labelchef.web.views import image_address, with_address
+
+routes = Api("items", "/campaigns/{campaign}")
+_FILTER = (422, "filter", "a filter that does not exist, or not for these items")
+_Class = Annotated[str, Query(max_length=500, description="Class by name, or by position from 0.")]
+_Kind = TypeVar("_Kind", SplitName, SortBy, Disagreement, ItemState | Asked)
+
+
+def _words(*kinds: object) -> str:
+    return ", ".join(str(one) for one in kinds)
+
+
+def filters(
+    campaign: CampaignPath,
+    ws: Store,
+    q: Annotated[
+        str, Query(max_length=1000, description='Words, `word*` and "phrases" in text, key and fields; or a key.')
+    ] = "",
+    split: Annotated[str, Query(max_length=20, description=_words(*SplitName))] = "",
+    predicted: _Class = "",
+    label: _Class = "",
+    believed: _Class = "",
+    weak: _Class = "",
+    disagree: Annotated[str, Query(max_length=40, description=_words(*Disagreement))] = "",
+    suspect: Annotated[bool, Query(description="Labels that the model finds improbable.")] = False,
+    source: Annotated[str, Query(max_length=1000, description="A source that votes on the item.")] = "",
+    vote: _Class = "",
+    person: Annotated[str, Query(max_length=200, description="A person who voted on the item.")] = "",
+    round: Annotated[str, Query(pattern=r"^\d{0,9}$", description="The number of a round that asked it.")] = "",
+    state: Annotated[str, Query(max_length=20, description=_words(*ItemState, *Asked))] = "",
+    sort: Annotated[str, Query(max_length=20, description=_words(*SortBy))] = "",
+) -> ItemQuery:
+    """What the address asks for; empty is no condition."""
+    classes = items.class_names(ws, campaign)
+
+    def class_id(name: str, value: str) -> int | None:
+        if not value:
+            return None
+        if value in classes:
+            return classes.index(value)
+        if value.isascii() and value.isdecimal() and int(value) < len(classes):
+            return int(value)
+        raise InvalidInputError(f"{name} is {value!r}; expected a class by name, or its position", code="filter")
+
+    def member(name: str, value: str, known: tuple[_Kind, ...]) -> _Kind:
+        for one in known:
+            if one == value:
+                return one
+        raise InvalidInputError(f"{name} is {value!r}; expected one of: {_words(*known)}", code="filter")
+
+    states: tuple[ItemState | Asked, ...] = (*ItemState, *Asked)
+    return ItemQuery(
+        q=q,
+        split=member("split", split or SplitName.TRAIN, tuple(SplitName)),
+        predicted=class_id("predicted", predicted),
+        label=class_id("label", label),
+        believed=class_id("believed", believed),
+        weak=class_id("weak", weak),
+        disagree=member("disagree", disagree, tuple(Disagreement)) if disagree else None,
+        suspect=suspect,
+        source=source,
+        vote=class_id("vote", vote),
+        person=person,
+        round=int(round) if round else None,
+        state=member("state", state, states) if state else None,
+        sort=member("sort", sort or SortBy.ORDER, tuple(SortBy)),
+    )
+
+
+Filters = Annotated[ItemQuery, Depends(filters)]
+FILTER_NAMES = tuple(QueryForm.model_fields)
+Lines = Annotated[int, Query(ge=1, le=items.MOST_LINES, description="The most items to return.")]
+
+
+def shown(campaign: str, line: ItemLine) -> ItemLine:
+    """A line with the address of its image on this server."""
+    if line.image is None or line.split is SplitName.TEST:
+        return replace(line, image=None)
+    return replace(line, image=image_address(campaign, line.item))
+
+
+def shown_detail(campaign: str, found: ItemDetail) -> ItemDetail:
+    """The same of everything about an item."""
+    content = replace(found.content, image=None, images=()) if found.line.split is SplitName.TEST else found.content
+    return replace(found, line=shown(campaign, found.line), content=with_address(campaign, found.line.item, content))
+
+
+@routes.get("/items", _FILTER)
+def list_items(
+    _: Lead, campaign: CampaignPath, ws: Store, query: Filters, after: Cursor = None, limit: Lines = 50
+) -> ItemsPage:
+    """The items that match all filters, a page at a time."""
+    found = items.page(ws, campaign, query, after=after, limit=limit)
+    return replace(found, entries=tuple(shown(campaign, line) for line in found.entries))
+
+
+@routes.get("/map")
+def item_map(_: Lead, campaign: CampaignPath, ws: Store) -> ItemMap:
+    """A sample of the items in two dimensions, as the chart of the progress shows it."""
+    rows = map2d(ws, campaign)[["x", "y", "what", "split", "item"]].itertuples(index=False)
+    return ItemMap(
+        tuple(MapPoint(round(x, 2), round(y, 2), what, SplitName(split), item) for x, y, what, split, item in rows)
+    )
+
+
+@routes.get("/items/{item:path}/detail", ITEM)
+def item_detail(
+    _: Lead,
+    campaign: CampaignPath,
+    item: ItemPath,
+    ws: Store,
+    split: Annotated[SplitName, Query()] = SplitName.TRAIN,
+) -> ItemDetail:
+    """Everything that is known of an item."""
+    return shown_detail(campaign, items.detail(ws, campaign, item, split))
+
+
+@routes.get("/items/{item:path}/similar", ITEM)
+def similar_items(
+    _: Lead,
+    campaign: CampaignPath,
+    item: ItemPath,
+    ws: Store,
+    n: Annotated[int, Query(ge=1, le=similar.MOST, description="The most items to return.")] = 8,
+) -> SimilarItems:
+    """The training items that are most like a training item, by their features."""
+    found = similar.similar(ws, campaign, item, n)
+    return replace(found, items=tuple(replace(one, line=shown(campaign, one.line)) for one in found.items))
+
+
+@routes.post(
+    "/items/actions",
+    _FILTER,
+    (422, "items", "no items, or more than one action takes"),
+    (422, "label", "no such class"),
+    (409, "count", "another number of items matches than was told"),
+    (409, "request_id", "the id was used for another action"),
+)
+def act(campaign: CampaignPath, form: ActionForm, who: Lead, ws: Store) -> ActionDone:
+    """Decide items, take decisions back, or have items asked first: those named, or all that match. Each item's fate is told."""
+    query = None if form.query is None else filters(campaign, ws, **form.query.given())
+    wanted = actions.Wanted(form.action, form.label, form.items, query, form.count)
+    return actions.act(ws, campaign, wanted, who.name, form.request_id)
