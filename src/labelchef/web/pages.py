@@ -15,7 +15,7 @@ from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
 from labelchef.services import campaigns as service
-from labelchef.services import charts, exchange, jobs
+from labelchef.services import charts, exchange, jobs, quality
 from labelchef.services import progress as measuring
 from labelchef.services.browsing import actions, items
 from labelchef.services.compare import comparing
@@ -153,6 +153,13 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
     )
 
 
+@routes.get("/c/{campaign}/mine")
+def mine(campaign: str, request: Request, who: Member, ws: Store) -> Response:
+    """The own closed rounds of the person who looks."""
+    summary = shown_to(who, service.summary(ws, campaign))
+    return render(request, "mine.html", campaign=summary, tab="mine", work=quality.mine(ws, campaign, who.name))
+
+
 def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, options: Options) -> Response:
     values: dict[str, Any] = {}
     if part == "settings":
@@ -173,6 +180,8 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
         values["tools"] = [one.title for one in FORMATS.values() if one.people]
     elif part == "sources":
         values["about_sources"] = ABOUT_SOURCES
+    elif part == "quality":
+        values["about"] = quality.ABOUT
     elif part == "members":
         values["accounts"] = _accounts(ws)
     elif part == "jobs":
@@ -192,6 +201,7 @@ for _part in (
     "guidelines",
     "discussions",
     "jobs",
+    "quality",
 ):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
 
