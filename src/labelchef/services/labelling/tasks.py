@@ -26,7 +26,7 @@ from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, guidance_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, ItemRow, LeasedSelection, RoundRow, SelectionRow, UnresolvedItem
 
-_SENTENCES = {
+SENTENCES = {
     WaitReason.PREPARING: "the first model is being trained; items come when it is ready",
     WaitReason.OTHERS: "your part of this batch is done; the next one comes when the others are",
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
@@ -75,7 +75,7 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
 
 
 def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
-    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
+    return Waiting(reason, SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
 
 
 def _standing(part: Part, turn: RoundRow) -> BatchStanding:
