@@ -172,7 +172,7 @@ def same(one: RoundRecord, two: RoundRecord) -> None:
             np.testing.assert_array_equal(a.support, b.support)
         elif part.name == "construction":
             assert (a.iterations, a.converged) == (b.iterations, b.converged)
-        elif part.name in ("choice", "audit"):
+        elif part.name in ("choice", "audit", "heard"):
             assert a == b
         elif part.name == "ruling":
             assert (a.temperature, a.tau) == pytest.approx((b.temperature, b.tau), rel=1e-9)

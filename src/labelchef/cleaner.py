@@ -28,6 +28,7 @@ from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indic
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.receipts import receipts as compute_receipts
 from labelchef.campaign.session import Session
+from labelchef.campaign.source_effect import SourceEffect, effect_of
 from labelchef.campaign.source_report import sources_frame
 from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
@@ -460,6 +461,7 @@ class LabelCleaner(Cleaner):
         the selection and judge, as in the paper
     sources : the model of the sources, a name in `labelchef.sources.models.MODELS`, or 'none' to ignore weak labels; 'auto'
         chooses it by cross-validation over the clean samples, along with gamma and l2, and again as clean labels come in
+    muted : names of sources whose votes are not used; `effect_of_sources` says what that changes
     answers : 'truth': a sample trains with the class that was decided; 'source': with what follows from the answers of people,
         who may err, and from the model without the sample; 'auto': as truth, until people are known to err (`people_`)
     preset : 'paper' for the paper's pipeline: it sets what is left at its default to trusted='steer', gamma=0.8,
@@ -521,6 +523,7 @@ class LabelCleaner(Cleaner):
     constructor: str | Constructor = "newton"
     trusted: str = "train"
     sources: str = "auto"
+    muted: Sequence[str] = ()
     answers: str = "auto"
     preset: str = "default"
     audit: float = 0.0
@@ -563,6 +566,14 @@ class LabelCleaner(Cleaner):
         ruling = self._fitted().ruling
         T = 1.0 if ruling is None else ruling.temperature
         return linear_probabilities(as_features(X, columns=self._n_features), W / T, bias=self._bias)
+
+    def effect_of_sources(self, muted: Sequence[str]) -> SourceEffect:
+        """What the model would be if exactly these sources were muted: fitted again, with the cross-validation of the choice.
+
+        This cleaner stays as it is. To use it, make a cleaner with `muted`.
+        """
+        session = self._fitted()
+        return effect_of(session, replace(session.heard, muted=tuple(muted)))
 
     def finish(self) -> LinearClassifier:
         """The final classifier: softmax regression fitted from scratch to the labels as they stand.

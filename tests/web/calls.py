@@ -15,10 +15,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from labelchef.domain.campaigns import CampaignState, Role
+from labelchef.domain.campaigns import CampaignState, Role, Shelf
 from labelchef.domain.intake import Intake, IntakeState
+from labelchef.domain.jobs import JobKind
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, discussions, worker
+from labelchef.services import campaigns, care, discussions, jobs, worker
 from labelchef.services.intake import steps, suggesting
 from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
@@ -34,10 +35,11 @@ from tests.web.test_api import label_items, upload_files
 
 PEOPLE = {
     "lead": Role.LEAD, "second": Role.LEAD, "ann": Role.ANNOTATOR, "eve": Role.ANNOTATOR, "rob": Role.ANNOTATOR,
-    "gone": Role.ANNOTATOR, "dora": Role.ANNOTATOR,
+    "gone": Role.ANNOTATOR, "dora": Role.ANNOTATOR, "cora": Role.ANNOTATOR, "otto": Role.ANNOTATOR,
 }  # fmt: skip
-"""Ann and Gone are members of the campaign, Rob was one, Eve never; Gone is deactivated; Dora is what others act on."""
-_LABEL = ("ann", "lead", "second")
+"""Ann and Gone are members of the campaign, Rob was one, Eve never; Gone is deactivated; Dora is what others act on. Cora leads
+the campaign, Otto leads another one."""
+_LABEL = ("ann", "lead", "second", "cora")
 """Those who may vote."""
 RULE = {"name": "late", "kind": "keyword", "column": "text", "label": "dark", "words": ["number"]}
 Headers = dict[str, str]
@@ -85,11 +87,15 @@ class World:
         for name in ("ann", "rob", "gone"):
             accounts.set_member(ws, self.slug, name, "lead")
         accounts.set_member(ws, self.slug, "rob", "lead", member=False)
+        accounts.set_member(ws, self.slug, "cora", "lead", role=Role.LEAD)
+        other = campaigns.create_campaign(ws, "Other", small_data(), settings, "lead").slug
+        accounts.set_member(ws, other, "otto", "lead", role=Role.LEAD)
         label_items(ws, self.slug, 24)
         self.arrays = {name: path.read_bytes() for name, path in upload_files(folder / "imports" / "arrays").items()}
         self.endings = {path.stem: path.name for path in (folder / "imports" / "arrays").iterdir()}
         stored(folder / "imports" / "tweets", tweet_files(40, 10))
         self._files: str | None = None
+        self._written: str | None = None
 
     def session(self, name: str, *, expired: bool = False) -> Headers:
         """Headers of a browser in which this person is signed in."""
@@ -111,12 +117,33 @@ class World:
         return next(self.numbers)
 
     def running(self, paused: bool = False) -> None:
-        """Let the campaign run, or pause it."""
+        """Let the campaign run, or pause it; what others did to it is taken back."""
+        for one in campaigns.list_campaigns(self.ws, shelf=Shelf.DELETED):
+            if one.slug == self.slug:
+                care.restore(self.ws, self.slug, "lead")
+        care.reopen(self.ws, self.slug, "lead")
         state = campaigns.summary(self.ws, self.slug).state
         if state is not CampaignState.RUNNING:
             campaigns.resume(self.ws, self.slug, "lead")
         if paused:
             campaigns.pause(self.ws, self.slug, "lead")
+
+    def job(self) -> str:
+        """A job that waits, and no other."""
+        self.running()
+        for one in jobs.jobs(self.ws, self.slug):
+            jobs.cancel(self.ws, self.slug, one.id)
+        return jobs.start(self.ws, self.slug, JobKind.REPLAY, "lead", {}).id
+
+    def written(self) -> str:
+        """A job that has written a file."""
+        self.job()
+        if self._written is None:
+            self._written = jobs.start(self.ws, self.slug, JobKind.PREDICTIONS, "lead", {}).id
+            runner = jobs.JobRunner(self.ws)
+            while runner._next():
+                pass
+        return self._written
 
     def held(self, person: str) -> str:
         """An item that this person labels next; any item for those who may not."""
@@ -219,7 +246,9 @@ def _intake(rest: str, **more: Any) -> Call:
 def _made(world: World, person: str) -> Sent:
     intake = world.waiting(tweet_files(40, 10))
     world.read(intake)
-    return Sent(f"/api/intakes/{intake}/create", (202,), json={"name": "Made", "settings": {"budget": 5}})
+    return Sent(
+        f"/api/intakes/{intake}/create", (202,), json={"name": f"Made {world.number()}", "settings": {"budget": 5}}
+    )
 
 
 def _answered(world: World, person: str) -> Sent:
@@ -239,7 +268,9 @@ def _tweets() -> tuple[tuple[str, tuple[str, bytes]], ...]:
 
 def _upload(world: World) -> Sent:
     files = tuple((name, (world.endings[name], body)) for name, body in world.arrays.items())
-    return Sent("/api/campaigns", (201,), files=files, form={"name": "Uploaded", "settings": '{"budget": 5}'})
+    return Sent(
+        "/api/campaigns", (201,), files=files, form={"name": f"Uploaded {world.number()}", "settings": '{"budget": 5}'}
+    )
 
 
 def _export(what: str) -> Call:
@@ -249,6 +280,17 @@ def _export(what: str) -> Call:
 def _revoked(world: World, person: str) -> Sent:
     known = accounts.create_api_token(world.ws, person, "old")[1].id if person in PEOPLE else "xyz"
     return Sent(f"/api/tokens/{known}", (204,))
+
+
+def _restored(world: World, person: str) -> Sent:
+    world.running()
+    care.delete(world.ws, world.slug, "lead", confirm="Animals")
+    return Sent(f"/api/campaigns/{world.slug}/restore", json={})
+
+
+def _started(world: World, person: str) -> Sent:
+    world.job()
+    return Sent(f"/api/campaigns/{world.slug}/jobs", (202,), json={"kind": "dataset", "format": "csv"})
 
 
 _PASSWORDS = {"current": PASSWORD, "password": PASSWORD}
@@ -264,7 +306,7 @@ CALLS: dict[Route, Call] = {
     ("GET", "/api/campaigns"): lambda w, p: Sent("/api/campaigns"),
     ("POST", "/api/campaigns"): lambda w, p: _upload(w),
     ("POST", "/api/campaigns/from-folder"): lambda w, p: Sent(
-        "/api/campaigns/from-folder", (201,), json={"name": "Read", "folder": f"{w.options.import_root}/arrays"}
+        "/api/campaigns/from-folder", (201,), json={"name": f"Read {w.number()}", "folder": f"{w.options.import_root}/arrays"}
     ),
     ("GET", C): _of(C),
     ("GET", f"{C}/status"): _of(f"{C}/status"),
@@ -349,6 +391,25 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/report"): _of(f"{C}/report"),
     ("POST", f"{C}/replay"): _of(f"{C}/replay", json={}),
     ("POST", f"{C}/compare"): _of(f"{C}/compare", json={"selectors": ["margin"], "batch_size": 12}),
+    ("POST", f"{C}/rename"): _of(f"{C}/rename", json={"name": "Animals"}),
+    ("POST", f"{C}/archive"): _of(f"{C}/archive", json={}),
+    ("POST", f"{C}/unarchive"): _of(f"{C}/unarchive", json={}),
+    ("POST", f"{C}/delete"): _of(f"{C}/delete", json={"confirm": "Animals"}),
+    ("POST", f"{C}/restore"): _restored,
+    ("POST", f"{C}/copy"): lambda w, p: Sent(
+        f"/api/campaigns/{w.slug}/copy", (201,), json={"name": f"Copy {w.number()}", "settings": {"budget": 3}}
+    ),
+    ("GET", f"{C}/jobs"): _of(f"{C}/jobs"),
+    ("POST", f"{C}/jobs"): _started,
+    ("GET", f"{C}/jobs/{{job}}"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/jobs/{w.job()}"),
+    ("GET", f"{C}/jobs/{{job}}/file"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/jobs/{w.written()}/file"),
+    ("POST", f"{C}/jobs/{{job}}/cancel"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/jobs/{w.job()}/cancel", json={}),
+    ("POST", f"{C}/jobs/{{job}}/again"): lambda w, p: Sent(
+        f"/api/campaigns/{w.slug}/jobs/{w.job()}/again", (202,), json={}
+    ),
+    ("DELETE", f"{C}/jobs/{{job}}"): lambda w, p: Sent(
+        f"/api/campaigns/{w.slug}/jobs/{jobs.cancel(w.ws, w.slug, w.job()).id}", (204,)
+    ),
     ("GET", "/api/accounts"): lambda w, p: Sent("/api/accounts"),
     ("POST", "/api/accounts"): lambda w, p: Sent(
         "/api/accounts", (201,), json={"name": f"new {w.number()}", "password": PASSWORD}
@@ -371,7 +432,7 @@ CALLS: dict[Route, Call] = {
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
         for part in (
             "conflicts", "settings", "export", "compare", "members", "sources", "receipts", "ledger", "items",
-            "guidelines", "discussions",
+            "guidelines", "discussions", "jobs", "copy",
         )
     },
     ("GET", f"{K}/lead/items/{{item:path}}"): _of(f"{K}/lead/items/t1"),

@@ -30,6 +30,8 @@ class Caller:
     """'nothing', 'session', 'token', 'bad token', 'no csrf', or 'foreign' (a session, from a page of another site)."""
     lead: bool = False
     member: bool = False
+    here: bool = False
+    """Whether they lead the campaign that requests are about, and no other."""
 
 
 CALLERS = [
@@ -45,13 +47,16 @@ CALLERS = [
     Caller("annotator by token, member", "ann", "token", member=True),
     Caller("annotator by token, not a member", "eve", "token"),
     Caller("lead by token", "second", "token", lead=True),
+    Caller("lead of the campaign", "cora", "session", member=True, here=True),
+    Caller("lead of the campaign by token", "cora", "token", member=True, here=True),
+    Caller("lead of another campaign", "otto", "session"),
     Caller("lead without the CSRF token", "lead", "no csrf", lead=True),
     Caller("lead from a page of another site", "lead", "foreign", lead=True),
     Caller("nobody from a page of another site", "nobody", "foreign nothing"),
 ]
 
 
-def expected(policy: Policy, method: str, caller: Caller, sent: Sent) -> Answer | None:
+def expected(policy: Policy, method: str, path: str, caller: Caller, sent: Sent) -> Answer | None:
     """What the policy gives this caller; None: the request works."""
     if caller.by == "bad token":
         return 401, "token"
@@ -61,7 +66,9 @@ def expected(policy: Policy, method: str, caller: Caller, sent: Sent) -> Answer 
         return None
     if caller.by in ("nothing", "foreign nothing"):
         return 401, "sign_in"
-    if policy is Policy.LEAD and not caller.lead:
+    if policy is Policy.LEAD and not (caller.lead or (caller.here and "{campaign}" in path)):
+        return 403, "role"
+    if policy is Policy.WORKSPACE_LEAD and not caller.lead:
         return 403, "role"
     if policy is Policy.MEMBER and not (caller.lead or caller.member):
         return 404, "campaign"
@@ -147,7 +154,7 @@ def test_what_a_role_is_answered_follows_from_the_policy(
         sent = CALLS[method, path](world, caller.person)
         client.cookies.clear()
         answer = client.request(method, sent.path, headers=roles.headers(caller), **sent.options())
-        want = expected(policy, method, caller, sent)
+        want = expected(policy, method, path, caller, sent)
         right = (
             answer.status_code in sent.ok if want is None else (answer.status_code, answer.json().get("code")) == want
         )

@@ -189,6 +189,8 @@ class CampaignData:
     """Of the sources on the training samples; weak labels that were given beside them are the last source."""
     votes_val: SourceVotes | None = None
     """Of the same sources on the validation samples; None if these were not given."""
+    edited: Callable[[int], tuple[SourceVotes, SourceVotes]] | None = None
+    """Reads the votes of a later version, on training and on validation samples; None where rules were never edited."""
 
     @classmethod
     def of(

@@ -120,6 +120,10 @@ class Learner:
             self.choice, self._next = self._awaited(), None
         return self.under_choice(objective)
 
+    def hear(self, votes: SourceVotes, given: Float64s) -> None:
+        """Use other votes and weak labels from now on; `adopt` chooses anew then."""
+        self.votes, self.given, self.choice, self._next = votes, given, None, None
+
     def under_choice(self, objective: Objective) -> Objective:
         """The objective with the l2 of the choice."""
         assert self.choice is not None, "a choice comes first"

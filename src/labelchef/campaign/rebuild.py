@@ -25,7 +25,7 @@ from labelchef.campaign.start import new_session
 from labelchef.campaign.steps import assembled, select
 from labelchef.core.order import Ties
 from labelchef.domain.campaigns import RoundKind
-from labelchef.domain.records import RoundRecord
+from labelchef.domain.records import Heard, RoundRecord
 from labelchef.domain.settings import Settings
 from labelchef.ledger.protocol import PastRound, Selected, labels_hash, model_hash
 
@@ -50,13 +50,15 @@ def rebuild(
     on_step: Callable[[int, float, float], None] | None = None,
     on_first: Callable[[Session], None] | None = None,
     first: RoundRecord | None = None,
+    heard: Heard | None = None,
 ) -> Session:
     """The state after `rounds`, the closed rounds of a ledger without round 0.
 
     `on_first` is given the session when it has its first model, before the rounds are applied. `first` is round 0, if the
-    ledger has it: what the learner chose then is not chosen again.
+    ledger has it: what the learner chose then is not chosen again. `heard` is which votes the first model was made of, where
+    `first` does not say it.
     """
-    session = new_session(data, settings)
+    session = new_session(data, settings, heard=heard if first is None else first.heard)
     if session.learner is not None and first is not None:
         session.learner.choice = first.choice
     session.start(on_step)
@@ -90,19 +92,26 @@ class ReplayedRound:
 
 
 def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) -> Iterator[ReplayedRound]:
-    """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last."""
-    session, records = rebuild(data, settings, []), list[RoundRecord]()
+    """Fit again, select again, decide as the ledger says, and compare every round; the open one comes last.
+
+    Settings may have changed on the way. A change that concerns the session has it rebuilt before its next step, which the round
+    says (`rebuilt`), along with the settings of that time.
+    """
+    first = next((then.opened_with for then in past), None)
+    begun = past[0].record.heard if past and past[0].record is not None else None
+    session, records = rebuild(data, first or settings, [], heard=begun), list[RoundRecord]()
     for then in past:
         selection, asked, answered = None, then.selected, then.answered
         if asked is not None:
             if asked.rebuilt:
-                session = rebuild(data, settings, records)
+                session = rebuild(data, then.opened_with or settings, records, heard=begun)
             selection = _selection(session, asked, then.selection_hash, settings.tol)
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if answered is not None:
             if answered.rebuilt:
-                session = rebuild(data, settings, records)
-            record = session.decide(answered.batch, answered.votes, answered.decisions)
+                session = rebuild(data, then.closed_with or settings, records, heard=begun)
+            heard = None if then.record is None else then.record.heard
+            record = session.decide(answered.batch, answered.votes, answered.decisions, heard=heard)
         if then.record is not None and then.number > 0:
             records.append(then.record)
         labels = metrics = model = None

@@ -7,7 +7,7 @@ changes nothing: an interrupt in the middle of `decide` restores the labels.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
 from labelchef.campaign.forecast import forecast
 from labelchef.campaign.gain import LEVEL, Judged, gains
+from labelchef.campaign.hearing import AllVotes
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.people import Said, answers_of
@@ -41,6 +42,7 @@ from labelchef.domain.records import (
     UNRESOLVED,
     Batch,
     Decisions,
+    Heard,
     LabelChange,
     RoundRecord,
     SelectionDiagnostics,
@@ -55,6 +57,10 @@ _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 MOST_ATTEMPTS = 2
 """How often a sample is asked; if it is still unresolved then, it is given up."""
+
+
+class _SupposedError(Exception):
+    """Ends what was only supposed."""
 
 
 @dataclass
@@ -75,6 +81,10 @@ class Session:
     """Scores every sample by itself; None for the plain form of the selector's measure."""
     learner: Learner | None = None
     """Where trusted samples train: the rows of the objective and of `labels` are then the N samples, and the trusted ones."""
+    sources: AllVotes | None = None
+    """The votes of all sources, of which the learner hears some; None where there is no learner that could hear others."""
+    heard: Heard = Heard()  # noqa: RUF009 (it never changes)
+    """Which of them the model is made of."""
     metric: str = "f1_macro"
     """What the decision rule is chosen for, where trusted samples train."""
     audit: float = 0.0
@@ -158,7 +168,7 @@ class Session:
         timing = {"construct": time.perf_counter() - began}
         record = self._record(construction, batch, Votes.of([]), decisions, _NOTHING, 0, 0, timing)
         self._construction = construction
-        self._first = {name: part.judged(construction.point.W) for name, part in self._judges.items()}
+        self._first = {name: part.judged(construction.point.W) for name, part in self.judges.items()}
         self.rounds.append(record)
         return record
 
@@ -174,7 +184,7 @@ class Session:
         return forecast(self.rounds, metric or self.metric, clean, labels=labels, worth=worth)
 
     @property
-    def _judges(self) -> dict[str, Split]:
+    def judges(self) -> dict[str, Split]:
         """'validation' (the samples that judge) and 'test', where there are such samples."""
         judging = self.steering if self.judging is None and self.learner is not None else self.judging
         parts = {"validation": judging, "test": self.test}
@@ -253,13 +263,13 @@ class Session:
         W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
             name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
-            for name, part in self._judges.items()
+            for name, part in self.judges.items()
         }
 
     def figures_by_split(self) -> dict[str, dict[str, Figure]]:
         """Every metric of the present model with its interval, on 'validation' and 'test', where there are such samples."""
         found = {}
-        for name, part in self._judges.items():
+        for name, part in self.judges.items():
             now, fitted = part.judged(self.parameters), isinstance(part, CrossFitted)
             found[name] = figures(
                 part.y, now.predicted, self.labels.n_classes, seed=self.seed, cross_fitted=fitted, losses=now.losses
@@ -268,14 +278,14 @@ class Session:
 
     def calibration(self) -> CalibrationError | None:
         """The calibration error on the samples that judge; None where there are none."""
-        part = self._judges.get("validation")
+        part = self.judges.get("validation")
         return None if part is None else calibration_error(part.probabilities(self.parameters), part.y, seed=self.seed)
 
     def judged(self, split: str) -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model sample by sample, on 'validation', 'test' or 'steering'; None without samples."""
         if split not in (known := ("validation", "test", "steering")):
             raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(known)}", code="split")
-        part = self.steering if split == "steering" else self._judges.get(split)
+        part = self.steering if split == "steering" else self.judges.get(split)
         return None if part is None else (part.y, part.judged(self.parameters))
 
     def select(self, batch_size: int, ahead: int = 0) -> Batch:
@@ -362,10 +372,15 @@ class Session:
             self.labels.cleaned,
             self.steering.examples,
             self.rounds,
-            self.labels.Y_weak,
+            self._weak_labels,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
             through_learner=self._through_learner(point),
         )
+
+    @property
+    def _weak_labels(self) -> Float64s:
+        """(rows, C) weak labels that go with the votes that are heard."""
+        return self.labels.Y_weak if self.learner is None or self.heard == Heard() else self.learner.given
 
     def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
         """What computes the influence of answers through the learner, where there is one."""
@@ -381,12 +396,14 @@ class Session:
         seconds: dict[str, float] | None = None,
         *,
         undoing: Ints | None = None,
+        heard: Heard | None = None,
     ) -> RoundRecord:
         """Apply decisions to the labels, update the model, evaluate it, and record the round.
 
         `batch` is what people were asked. `decisions` may hold further items: corrections of labels decided earlier.
         The items of `batch` that had no clean label add to `spent`, decided or not; corrections add nothing.
-        `undoing` are the attempts to restore where a round is undone.
+        `undoing` are the attempts to restore where a round is undone. `heard` says which votes of sources the model is made of
+        from now on; None for those it was made of.
         """
         began = time.perf_counter()
         outside = votes.labels[(votes.labels < UNRESOLVED) | (votes.labels >= self.labels.n_classes)]
@@ -402,8 +419,10 @@ class Session:
             spent = asked = 0
         held = self.labels.held(decisions.items)
         with self._as_one(decisions) as change:
+            others = self._hear(heard)
             construction = self._follow(change, [*map(_said_in, self.rounds), (votes, decisions, _drawn(batch))])
-            self._judge(construction, anew=self.learner is not None and self.learner.choice != self.rounds[-1].choice)
+            anew = others or (self.learner is not None and self.learner.choice != self.rounds[-1].choice)
+            self._judge(construction, anew=anew)
             after = self.labels.shown(decisions.items).argmax(axis=1)
             timing = {**(seconds or {}), "construct": time.perf_counter() - began}
             changed = decisions.items[before != after]
@@ -413,9 +432,9 @@ class Session:
             self._construction = construction
             self.rounds.append(record)
             self._selected, self.fresh = {}, False
-            if undoing is None:
+            if undoing is None and not (others and len(decisions.items) == 0):
                 self._undoable = [*self._undoable, (decisions.items, *held)]
-            else:
+            elif undoing is not None:
                 self.labels.attempts[decisions.items] = undoing
                 self._undoable = self._undoable[:-1]
             if self.learner is not None:
@@ -448,7 +467,9 @@ class Session:
                 clean = final[item] != UNRESOLVED if item in final else bool(self.labels.cleaned[item])
                 attempts[item] += label == UNRESOLVED and not clean  # taking a label back is no attempt
                 final[item] = label
-        if final:
+        now = records[-1].heard if records else self.heard
+        if final or now != self.heard:
+            self._hear(now)
             items = np.array(list(final), dtype=np.int64)
             change = self.labels.assign(items, np.array(list(final.values()), dtype=np.int64))
             self.labels.attempts[items] = [attempts[item] for item in final]
@@ -466,20 +487,45 @@ class Session:
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:
         """Assign the labels; if anything in the `with` block fails, restore them and the state of the session."""
         closed = len(self.rounds)
-        before = (self._construction, self._selected, self._undoable, self.objective, self.ruling)
+        before = (self._construction, self._selected, self._undoable, self.objective, self.ruling, self.heard)
         learned = None if self.learner is None else replace(self.learner)
         believed = self.labels.belief
         try:
             with self.labels.assigned(decisions.items, decisions.labels) as change:
                 yield change
         except BaseException:
-            self._construction, self._selected, self._undoable, self.objective, self.ruling = before
+            self._construction, self._selected, self._undoable, self.objective, self.ruling, self.heard = before
             if learned is not None:
                 self.learner = learned
                 self.labels.believe(*believed)
                 self._judge(self.construction)
             del self.rounds[closed:]  # the list may be a ledger's too
             raise
+
+    def _hear(self, heard: Heard | None) -> bool:
+        """Let the learner hear these votes; whether they are others than before."""
+        if heard is None or heard == self.heard:
+            return False
+        if self.learner is None or self.sources is None:
+            raise InvalidInputError(
+                "sources can be muted only where something is learned about them; expected trusted 'train', the default",
+                code="muted",
+            )
+        self.learner.hear(*self.sources.under(heard))
+        self.heard = heard
+        return True
+
+    @contextmanager
+    def supposing(self, heard: Heard) -> Iterator[None]:
+        """In this block, the session is as if its model were made of these votes; then it is as it was."""
+        nothing = Decisions.sure(_NOTHING, _NOTHING)
+        with suppress(_SupposedError), self._as_one(nothing) as change:
+            self._hear(heard)
+            construction = self._follow(change, list(map(_said_in, self.rounds)))
+            self._judge(construction, anew=True)
+            self._construction = construction
+            yield
+            raise _SupposedError
 
     @property
     def spent(self) -> int:
@@ -522,7 +568,7 @@ class Session:
         steering = self.steering.metrics(W)
         anew = not self.rounds or self.rounds[-1].choice != choice
         baselines = self._baselines.measure(
-            self.learner, self.objective, self.labels, self._judges, metric=self.metric, anew=anew
+            self.learner, self.objective, self.labels, self.judges, metric=self.metric, anew=anew
         )
         record = RoundRecord(
             number=len(self.rounds),
@@ -543,6 +589,7 @@ class Session:
             choice=choice,
             ruling=self.ruling,
             baselines=baselines,
+            heard=self.heard,
         )
         if self.audit == 0.0:
             return record

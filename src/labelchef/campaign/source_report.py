@@ -29,7 +29,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, SourceFacts
-from labelchef.sources import adjoint
+from labelchef.sources import SourceVotes, adjoint
 from labelchef.sources.models import Belief, make_source_model
 
 _HARDLY = 0.05
@@ -39,6 +39,9 @@ _RESIDUAL, _ITERATIONS = 1e-4, 200
 
 SHOWN = 50
 """Sources that a table for people has at most: those with the most votes. `sources.csv` has all."""
+
+MUTED = "muted by you"
+"""`SourceFacts.use` of a source that the setting `muted` names."""
 
 NOTHING_LEARNED = (
     "Nothing is learned about sources: trusted samples only steer, and weak labels count as they are given."
@@ -91,26 +94,37 @@ def source_report(
     learner = session.learner
     if learner is None or learner.choice is None:
         return SourceReport((), 0, tuple(map(str, classes)), "")
-    votes = learner.votes.rows(slice(session.n_train)).counts
+    votes = every_vote(session).rows(slice(session.n_train)).counts
     most = np.argsort(-votes, kind="stable")[:SHOWN]
     shown = source_facts(session, most) if facts is None else [facts[j] for j in most]
     return SourceReport(tuple(shown), len(votes), tuple(map(str, classes)), learner.choice.model)
 
 
+def every_vote(session: Session) -> SourceVotes:
+    """The votes of all sources as they are now, of muted ones too."""
+    learner = session.learner
+    assert learner is not None, "trusted samples train"
+    return learner.votes if session.sources is None else session.sources.version(session.heard.version)
+
+
 def source_facts(session: Session, places: Ints | None = None) -> list[SourceFacts]:
-    """What is known of the sources at these places, else of all in their order; empty where trusted samples only steer."""
+    """What is known of the sources at these places, else of all in their order; empty where trusted samples only steer.
+
+    The votes of muted sources are compared with what is believed without them, and with the votes of the sources that are heard.
+    """
     learner = session.learner
     if learner is None or learner.choice is None:
         return []
-    chosen = np.arange(learner.votes.n_sources) if places is None else places
-    votes, N, C = learner.votes, session.n_train, session.labels.n_classes
+    votes, N, C = every_vote(session), session.n_train, session.labels.n_classes
+    chosen = np.arange(votes.n_sources) if places is None else places
     posterior, clean = session.posterior(), session.labels.clean_ids
-    table, presence = csc_array(votes.table), votes.presence
-    others = np.asarray(votes.shares(smoothing=1e-9) * np.asarray(presence.sum(axis=1)).reshape(-1, 1))
-    changes, evidence = muting(session, chosen), learner.evidence(np.zeros((len(clean), C)), clean)
-    given = evidence.given_source
+    table, heard = csc_array(votes.table), learner.votes
+    others = np.asarray(heard.shares(smoothing=1e-9) * np.asarray(heard.presence.sum(axis=1)).reshape(-1, 1))
+    changes, evidence = muting(session), learner.evidence(np.zeros((len(clean), C)), clean)
+    given, number = evidence.given_source, {name: k for k, name in enumerate(heard.names)}
     found = []
-    for place, j in enumerate(chosen.tolist()):
+    for j in chosen.tolist():
+        k = number.get(votes.names[j])
         block = table[:, j * C : (j + 1) * C].tocsr()
         rows = np.flatnonzero(np.diff(block.indptr))
         T = block[rows].toarray()  # (n_j, C)
@@ -122,8 +136,12 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
         low, high = _jeffreys(np.array(hits), np.array(float(known.sum())))
         seen = np.eye(C)[clean[rows[known]]].T @ T[known]
         each_low, each_high = _jeffreys(seen, seen.sum(axis=1, keepdims=True))
-        differs = (others[rows] - T > 1e-6) & (T < 1.0 - 1e-6)
-        weight = _weight(learner.belief, j, T, C)
+        differs = (others[rows] - (0.0 if k is None else T) > 1e-6) & (T < 1.0 - 1e-6)
+        weight = float("nan") if k is None else _weight(learner.belief, k, T, C)
+        use = MUTED
+        if k is not None:
+            counted, muted = given in (None, k), given is None and not evidence.heard[k]
+            use = _use(learner.choice.model, learner.belief, weight, counted=counted, muted=muted)
         found.append(
             SourceFacts(
                 name=votes.names[j],
@@ -135,17 +153,12 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
                 accuracy_high=float(high),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
-                use=_use(
-                    learner.choice.model,
-                    learner.belief,
-                    weight,
-                    counted=given in (None, j),
-                    muted=given is None and not evidence.heard[j],
-                ),
-                muting=float(changes[place]),
+                use=use,
+                muting=float("nan") if k is None else float(changes[k]),
                 confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
                 confusion_low=_rows(each_low),
                 confusion_high=_rows(each_high),
+                clean_accuracy=hits / float(known.sum()) if known.any() else float("nan"),
             )
         )
     return found
@@ -168,7 +181,7 @@ def flat_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
 
 
 def muting(session: Session, places: Ints | None = None) -> Float64s:
-    """Predicted changes of the cross-fitted loss, were each of the sources at these places (else of all) muted.
+    """Predicted changes of the cross-fitted loss, were each of the sources that are heard, at these places or all, muted.
 
     NaN where weak labels are not used, and for networks.
     """

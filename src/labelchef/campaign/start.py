@@ -11,6 +11,7 @@ import numpy as np
 
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, Labelled
+from labelchef.campaign.hearing import AllVotes, check_names
 from labelchef.campaign.judging import CrossFitted, Split
 from labelchef.campaign.learner import Fixed, Learner
 from labelchef.campaign.metrics import check_metric
@@ -22,8 +23,8 @@ from labelchef.constructors import Constructor, DescentSettings, make_constructo
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.arrays import Bools, Ints
-from labelchef.domain.errors import JudgeWarning, warn_caller
-from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.errors import InvalidInputError, JudgeWarning, warn_caller
+from labelchef.domain.records import UNRESOLVED, Heard
 from labelchef.domain.settings import AUTO, TRAIN, Settings, fixed
 from labelchef.domain.validation import FEWEST, FEWEST_OF_A_CLASS
 from labelchef.engines import choose_placement
@@ -47,6 +48,7 @@ def check(data: CampaignData, settings: Settings, parts: Parts | None = None) ->
     """Everything that would make the first model fail or a figure mislead, said before any work is done."""
     parts = parts or Parts()
     check_choices(settings, parts)
+    check_muted(data, settings)
     check_figures(data, settings, parts.rules or Rules.of(settings))
 
 
@@ -58,6 +60,19 @@ def check_choices(settings: Settings, parts: Parts | None = None) -> None:
         require_suggestions(selector)
     if parts.rules is None:
         Rules.of(settings)
+
+
+def check_muted(data: CampaignData, settings: Settings) -> None:
+    """Refuse to mute what is no source, or where nothing is learned about sources."""
+    if not settings.muted:
+        return
+    if settings.trusted != TRAIN:
+        raise InvalidInputError(
+            "muted: nothing is learned about sources where trusted samples only steer; expected trusted 'train', the default, or "
+            "votes without the sources that are not wanted",
+            code="muted",
+        )
+    check_names(settings.muted, (WEAK_SOURCE,) if data.votes is None else data.votes.names)
 
 
 def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:
@@ -195,8 +210,25 @@ def stacked_votes(data: CampaignData, steering: Bools) -> SourceVotes:
     return votes.above(val if data.votes_val is None else data.votes_val.rows(np.flatnonzero(steering)))
 
 
-def new_session(data: CampaignData, settings: Settings, parts: Parts | None = None) -> Session:
-    """A session that has no model yet; where trusted samples only steer, gamma and l2 must be numbers (`with_strengths`)."""
+def all_votes(data: CampaignData, settings: Settings, table: LabelTable) -> AllVotes:
+    """The votes of all sources on the samples and the trusted ones that train."""
+    steering, edited = ~judges_of(data, settings), data.edited
+
+    def later(version: int) -> SourceVotes:
+        assert edited is not None, "asked of votes that were edited"
+        train, val = edited(version)
+        return train.above(val.rows(np.flatnonzero(steering)))
+
+    return AllVotes(stacked_votes(data, steering), table.Y_weak, len(data.X), None if edited is None else later)
+
+
+def new_session(
+    data: CampaignData, settings: Settings, parts: Parts | None = None, heard: Heard | None = None
+) -> Session:
+    """A session that has no model yet; where trusted samples only steer, gamma and l2 must be numbers (`with_strengths`).
+
+    `heard` says which votes the first model is made of; None for those that the settings leave.
+    """
     parts, bias, C = parts or Parts(), settings.fit_intercept, len(data.names)
     placement = choose_placement(settings.engine, settings.feature_dtype, data.X.size)
     steering, judging = split_validation(data, settings)
@@ -204,14 +236,16 @@ def new_session(data: CampaignData, settings: Settings, parts: Parts | None = No
     def split(part: Labelled) -> Split:
         return Split(*part, C, bias=bias, engine=placement.split)
 
-    learner = None
+    learner, sources = None, None
+    heard = Heard(settings.muted) if heard is None else heard
     if settings.trusted == TRAIN:
         (X_val, y_val), N = steering, len(data.X)
         table = first_table(data, 0.0, y_val)
         objective = Objective(
             placement.training(data.X, bias=bias, more=X_val), table.rows, 1.0
         )  # the learner knows l2
-        learner = _learner(data, settings, table)
+        sources = all_votes(data, settings, table)
+        learner = _learner(data, settings, table, sources, heard)
         trusted: Split = CrossFitted(X_val, y_val, C, first_row=N, bias=bias, engine=placement.split)
     else:
         table = first_table(data, float(settings.gamma))
@@ -228,17 +262,20 @@ def new_session(data: CampaignData, settings: Settings, parts: Parts | None = No
         constructor=copy.deepcopy(parts.constructor) or _constructor(settings),
         seed=settings.seed,
         learner=learner,
+        sources=sources,
+        heard=heard,
         metric=settings.target_metric,
         audit=settings.audit,
         blind_audit=not settings.suggestion_votes,
     )
 
 
-def _learner(data: CampaignData, settings: Settings, table: LabelTable) -> Learner:
+def _learner(data: CampaignData, settings: Settings, table: LabelTable, every: AllVotes, heard: Heard) -> Learner:
+    votes, given = every.under(heard)
     sources = None if settings.sources == AUTO else settings.sources
     return Learner(
-        votes=stacked_votes(data, ~judges_of(data, settings)),
-        given=table.Y_weak,
+        votes=votes,
+        given=given,
         n_items=len(data.X),
         bias=settings.fit_intercept,
         seed=settings.seed,

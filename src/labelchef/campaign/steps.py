@@ -25,7 +25,7 @@ from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached, p
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import RoundState
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, RoundRecord, StopReason
+from labelchef.domain.records import Batch, Heard, RoundRecord, StopReason
 from labelchef.domain.settings import Settings
 from labelchef.ledger import Ledger, MemoryLedger, Selected, Standing
 
@@ -137,18 +137,25 @@ class Stepper:
         elif found is Step.COUNT:
             self.ledger.count(self.aggregator)
         elif found is Step.CLOSE:
-            self._close()
+            self._close(now)
         elif found is Step.SELECT:
             self._select(now)
         return found
 
-    def _close(self) -> None:
+    def _close(self, now: Standing) -> None:
         session = self.session()
         answered = replace(self.ledger.answered(), rebuilt=session.fresh)
-        record = session.decide(answered.batch, answered.votes, answered.decisions, dict(answered.seconds))
+        record = session.decide(
+            answered.batch, answered.votes, answered.decisions, dict(answered.seconds), heard=self._heard(session, now)
+        )
         self._forget_unless(self.ledger.close(answered, record, session))
         if self.on_round is not None:
             self.on_round(record)
+
+    @staticmethod
+    def _heard(session: Session, now: Standing) -> Heard | None:
+        """Which votes of sources the next model is made of; None where nothing is learned about them."""
+        return None if session.sources is None else now.heard
 
     def _select(self, now: Standing) -> None:
         session, settings = self.session(), now.settings

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli.care import COMMANDS as CARE
 from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
     CLEAN_SETTINGS,
@@ -137,8 +138,10 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in (init, predict, ask_llm, *COMMANDS):
-    app.command({"next_items": "next", "import_votes": "import"}.get(_command.__name__))(_command)
+for _command in (init, predict, ask_llm, *COMMANDS, *CARE):
+    app.command({"next_items": "next", "import_votes": "import", "list_campaigns": "list"}.get(_command.__name__))(
+        _command
+    )
 app.add_typer(users, name="users")
 
 

@@ -44,8 +44,8 @@ ByPosition = Annotated[
 
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
-_RENAMED = {"trusted": "use_trusted"}
-"""Settings whose option has another name: --trusted names the file of trusted labels."""
+_RENAMED = {"trusted": "use_trusted", "muted": "mute"}
+"""Settings whose option has another name: --trusted names the file of trusted labels, and --mute is given once for each name."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
     "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
@@ -180,7 +180,7 @@ def _parameter(name: str, annotation: object, default: object = inspect.Paramete
 
 def _annotation(option: Option) -> object:
     """The type of an option; what has 'auto' is read as text, and `Option.check` reads the number."""
-    kind: Any = str if option.auto else option.kind
+    kind: Any = str if option.auto else list[str] if option.kind is tuple else option.kind
     told = option.help
     if option.none:
         told += f" {'Empty' if kind is str else '0'}: {option.none}."

@@ -16,6 +16,7 @@ _HOST = "Address to listen on; beyond this machine only with --team. [default: 1
 _TEAM = "People sign in with accounts (labelchef users add). Without it, one person signs in with a one-time link."
 _HTTPS = "People use https, through a proxy in front of the server: cookies are marked Secure."
 _PARALLEL = "Campaigns whose models are trained at the same time. [default: 2]"
+_GRACE = "Days in which a deleted campaign can be restored. [default: 30]"
 _ROOT = "With --team, campaigns may be made from folders below this one."
 
 
@@ -27,12 +28,20 @@ def serve(
     team: Annotated[bool | None, typer.Option("--team", help=_TEAM)] = None,
     https: Annotated[bool | None, typer.Option("--https", help=_HTTPS)] = None,
     import_root: Annotated[Path | None, typer.Option(help=_ROOT)] = None,
+    grace_days: Annotated[float | None, typer.Option(help=_GRACE)] = None,
     parallel: Annotated[int | None, typer.Option(help=_PARALLEL)] = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the link in the browser.")] = False,
 ) -> None:
     """Serve the page and the API: label in the browser, alone on a laptop or as a team."""
-    given = {"home": home, "database": database, "host": host, "port": port, "team": team, "https": https}
-    given["import_root"], given["parallel"] = import_root, parallel
+    given: dict[str, object] = {
+        "home": home,
+        "database": database,
+        "host": host,
+        "port": port,
+        "team": team,
+        "https": https,
+    }
+    given |= {"import_root": import_root, "parallel": parallel, "grace_days": grace_days}
     run_server({name: value for name, value in given.items() if value is not None}, open_browser=open_browser)
 
 

@@ -15,6 +15,10 @@ SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
 
 
+GRACE_DAYS = 30.0
+"""Days in which a deleted campaign can be restored, unless the server says otherwise."""
+
+
 class CampaignState(StrEnum):
     """Where a campaign stands."""
 
@@ -91,6 +95,14 @@ class Role(StrEnum):
     ANNOTATOR = "annotator"
 
 
+class Shelf(StrEnum):
+    """Which campaigns a list shows."""
+
+    OPEN = "open"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
 class WaitReason(StrEnum):
     """Why there is nothing to label just now."""
 
@@ -101,6 +113,7 @@ class WaitReason(StrEnum):
     FINISHED = "finished"
     STOPPED = "stopped"
     FAILED = "failed"
+    ARCHIVED = "archived"
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,12 @@ class CampaignSummary:
     """The open round, or the last one."""
     notices: tuple[Notice, ...] = ()
     """What a lead should do; empty for annotators."""
+    archived_at: datetime | None = None
+    """Since when it is archived: read-only, hidden from lists; a lead may reopen it."""
+    deleted_at: datetime | None = None
+    """Since when it is deleted; a lead may restore it until `purge_at`."""
+    purge_at: datetime | None = None
+    """When a deleted campaign is removed for good."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +234,19 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class Highlight:
+    """A place in the text of an item on which the vote of a rule rests."""
+
+    start: int
+    """In UTF-16 units, as JavaScript counts."""
+    end: int
+    source: str
+    """The name of the rule."""
+    label: str
+    """The class it votes for."""
+
+
+@dataclass(frozen=True)
 class Task:
     """An item handed to a person, with what helps to label it. No one else's vote is in it.
 
@@ -241,6 +273,8 @@ class Task:
     batch: BatchStanding | None = None
     comments: int = 0
     """Comments in the thread of the item; hidden ones count."""
+    highlights: tuple[Highlight, ...] = ()
+    """Words of the text that rules matched, by their beginning; empty if blind."""
 
 
 @dataclass(frozen=True)
@@ -359,6 +393,8 @@ class CampaignStatus:
     open_round: OpenRound | None
     people: tuple[PersonStats, ...]
     members: tuple[str, ...]
+    leads: tuple[str, ...]
+    """Those of the members who lead this campaign."""
     conflicts: int
     pending: int
     """Decisions that wait for the next model."""
@@ -475,3 +511,11 @@ class Account:
     role: Role
     active: bool
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class Member(Account):
+    """An account that takes part in a campaign."""
+
+    here: Role
+    """What they may do in this campaign: a lead of it has all of its lead pages, and no other campaign's."""

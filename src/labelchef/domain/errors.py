@@ -55,6 +55,14 @@ class ConflictError(LabelchefError):
     """Something that the present state does not allow: an item is taken, a campaign is in another state."""
 
 
+class NameTakenError(ConflictError):
+    """A name that another campaign has; `suggestion` is one that is free, `campaign` the short name of the other."""
+
+    def __init__(self, message: str, *, suggestion: str, campaign: str) -> None:
+        super().__init__(message, code="name_taken")
+        self.suggestion, self.campaign = suggestion, campaign
+
+
 class ThrottledError(ForbiddenError):
     """Too many attempts; the next is allowed after `retry_after` seconds."""
 

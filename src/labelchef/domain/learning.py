@@ -16,6 +16,7 @@ ABOUT_USE: Mapping[str, str] = {
     "turned": "It is wrong more often than chance, so its votes count against the class they name.",
     "muted": "Its votes tell little about the class, so they hardly count.",
     "counted": "Its votes count like those of any other source.",
+    "muted by you": "Its votes are left out: it is among the muted sources of the settings.",
     "not used": "No weak label is used: trusted and answered samples alone did better.",
 }
 """Each `SourceFacts.use`, as a sentence."""
@@ -121,7 +122,7 @@ class SourceFacts:
     """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
     use: str
     """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
-    and left out), 'counted' (like any other source), or 'not used'."""
+    and left out), 'counted' (like any other source), 'not used', or 'muted by you': left out by the setting `muted`."""
     muting: float
     """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
     network."""
@@ -129,6 +130,8 @@ class SourceFacts:
     """[class][vote]: share of its votes on samples of a class, as believed."""
     confusion_low: tuple[tuple[float, ...], ...]
     confusion_high: tuple[tuple[float, ...], ...]
+    clean_accuracy: float = float("nan")
+    """Share of its votes on clean samples that are right; NaN without such votes."""
 
     @property
     def about(self) -> str:

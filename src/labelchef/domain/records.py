@@ -4,6 +4,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -281,6 +282,29 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True)
+class Heard:
+    """Which votes of sources a model was made of.
+
+    >>> Heard.from_json(Heard(("old rule",), 2).as_json())
+    Heard(muted=('old rule',), version=2)
+    """
+
+    muted: tuple[str, ...] = ()
+    """Sources whose votes were not used, by name."""
+    version: int = 0
+    """Of the votes: 0 as they came with the data; each edit of the rules of a campaign makes the next one."""
+
+    def as_json(self) -> dict[str, list[str] | int]:
+        """In JSON's types."""
+        return {"muted": list(self.muted), "version": self.version}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> "Heard":
+        """What `as_json` wrote; all sources where nothing was written."""
+        return cls() if values is None else cls(tuple(map(str, values["muted"])), int(values["version"]))
+
+
+@dataclass(frozen=True)
 class RoundRecord:
     """Everything one round did. Round 0 is the first model: it selects nothing."""
 
@@ -321,3 +345,5 @@ class RoundRecord:
     written by a version that did not keep it."""
     audit: AuditState | None = None
     """What the audit knows of this model; None without an audit."""
+    heard: Heard = Heard()
+    """Which votes of sources this model was made of."""

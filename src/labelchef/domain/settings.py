@@ -53,7 +53,7 @@ class Option:
     """What is allowed as the value of a setting, and how it is presented."""
 
     kind: type
-    """`bool`, `int`, `float` or `str`."""
+    """`bool`, `int`, `float`, `str`, or `tuple`: several names."""
     title: str
     """Its label on the page."""
     help: str
@@ -70,6 +70,8 @@ class Option:
     """Whether 'auto' is allowed."""
     none: str = ""
     """What None means; empty if None is not allowed."""
+    effect: str = ""
+    """What a change does: from when it holds, and what it does to what is there; or why it cannot change. Shown before saving."""
     changeable: bool = False
     """Whether it may change while a campaign runs."""
     labelling: bool = False
@@ -94,10 +96,13 @@ class Option:
             raise InvalidInputError(f"{name} is {value!r}; expected {self.expected}", code=code)
         return found
 
-    def _read(self, value: Any) -> bool | int | float | str | None:
+    def _read(self, value: Any) -> bool | int | float | str | tuple[str, ...] | None:
         """The value in its type; None if it is not allowed."""
         if self.kind is bool:
             return value if isinstance(value, bool) else None
+        if self.kind is tuple:
+            names = isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+            return tuple(dict.fromkeys(value)) if names else None
         if self.kind is str:
             short = isinstance(value, str) and 0 < len(value) <= 1000
             return value if short and (not self.choices or value in self.choices) else None
@@ -115,6 +120,8 @@ class Option:
         """What is allowed, in words."""
         if self.kind is bool:
             said = "true or false"
+        elif self.kind is tuple:
+            said = f"a list of {self.text}"
         elif self.kind is str:
             said = f"one of: {', '.join(self.choices)}" if self.choices else self.text
         else:
@@ -140,126 +147,243 @@ class Settings:
         "default, or paper: the paper's pipeline (trusted samples only steer, gamma 0.8, INFL's best case, no hold-out, nothing "
         "chosen anew). It sets what is left at its default.",
         choices=("default", "paper"), advanced=True,
+        effect=
+        "Fixed: it only fills in the other settings when a campaign is made. Change those, or copy the campaign "
+        "with another preset.",
     )  # fmt: skip
     trusted: str = _option(
         "train", str, "Trusted samples",
         "train: trusted samples train the model, and each is judged by the model without it; steer: they only steer the "
         "selection, and judge.",
         choices=("train", "steer"), advanced=True,
+        effect=
+        "Fixed: every figure so far was measured on trusted samples in this role; they could not be compared with "
+        "those after a change. Copy the campaign with another value.",
     )  # fmt: skip
     sources: str = _option(
         AUTO, str, "Model of the sources",
         "How far the sources of weak labels are believed: a source model by its name, or none to ignore weak labels; auto: "
         "chosen by cross-validation over the clean samples.",
         choices=(AUTO, "none", "shares", "product", "naive_bayes", "joint", "dawid_skene"), advanced=True,
+        effect=
+        "Fixed: the stored labels and figures of all rounds rest on this belief in the sources. Copy the campaign "
+        "with another value; answers can go along.",
+    )  # fmt: skip
+    muted: tuple[str, ...] = _option(
+        (), tuple, "Muted sources",
+        "Sources whose votes are not used, by name; from the next model on. Only where trusted samples train.",
+        text="names of sources", changeable=True, advanced=True, effect=
+        "From the next model on: the one after the open batch or, if no batch is out, one that is made at once. Answers stay.",
     )  # fmt: skip
     answers: str = _option(
         AUTO, str, "Answers of people",
         "Whether an answer trains as truth, or as one more source that may err; auto: as truth unless people are known to err.",
         choices=(AUTO, TRUTH, SOURCE), advanced=True,
+        effect=
+        "Fixed: the stored labels of all rounds rest on it. Copy the campaign with another value; answers can go "
+        "along.",
     )  # fmt: skip
-    selector: str = _option("margin", str, "What picks the items", "What picks the samples to ask next.")
+    selector: str = _option(
+        "margin",
+        str,
+        "What picks the items",
+        "What picks the samples to ask next.",
+        changeable=True,
+        effect="From the next batch on: it picks that batch. The open batch, answers and model stay. Suggestions come "
+        "from the new one too.",
+    )
     look_ahead: bool = _option(
         True, bool, "Look ahead", "Let the picks of a batch account for each other; off is the paper's behaviour.",
         advanced=True,
+        changeable=True, effect="From the next batch on; the open batch stays as it was picked.",
     )  # fmt: skip
     constructor: str = _option(
         "newton", str, "What updates the model", "What updates the model after a round: newton, retrain or deltagrad_l.",
         choices=("newton", "retrain", "deltagrad_l"), advanced=True,
+        changeable=True, effect=
+        "From the next model on. The model is built again first, as after a restart; answers and rounds so far "
+        "stay.",
     )  # fmt: skip
     learning_rate: float | None = _option(
         None, float, "Learning rate", "Learning rate of retrain and deltagrad_l.",
         above=0, none="a rate from the data", advanced=True,
+        changeable=True, effect=
+        "From the next model on. The model is built again first, as after a restart; answers and rounds so far "
+        "stay.",
     )  # fmt: skip
     epochs: int | None = _option(
-        None, int, "Epochs", "Epochs of retrain and deltagrad_l.", least=1, none="150", advanced=True
+        None,
+        int,
+        "Epochs",
+        "Epochs of retrain and deltagrad_l.",
+        least=1,
+        none="150",
+        advanced=True,
+        changeable=True,
+        effect="From the next model on. The model is built again first, as after a restart; answers and rounds so far "
+        "stay.",
     )
     minibatch: int | None = _option(
-        None, int, "Mini-batch", "Mini-batch size of retrain and deltagrad_l.", least=1, none="2000", advanced=True
+        None,
+        int,
+        "Mini-batch",
+        "Mini-batch size of retrain and deltagrad_l.",
+        least=1,
+        none="2000",
+        advanced=True,
+        changeable=True,
+        effect="From the next model on. The model is built again first, as after a restart; answers and rounds so far "
+        "stay.",
     )
     gamma: float | str = _option(
         AUTO, float, "Weight of a weak label (gamma)",
         "Weight of a weak label, a clean one having 1; auto: chosen by cross-validation over the trusted samples.",
         least=0, most=1, auto=True,
+        effect=
+        "Fixed: the stored labels and figures of all rounds rest on this weight; 'auto' chooses it anew as labels "
+        "come in. Copy the campaign with another value; answers can go along.",
     )  # fmt: skip
     l2: float | str = _option(
-        AUTO, float, "L2 strength", "Strength of the L2 penalty; auto: chosen along with gamma.", above=0, auto=True
+        AUTO,
+        float,
+        "L2 strength",
+        "Strength of the L2 penalty; auto: chosen along with gamma.",
+        above=0,
+        auto=True,
+        effect="Fixed: the first model, which gains are measured against, was trained with it. Copy the campaign with "
+        "another value; answers can go along.",
     )
     holdout: float | str = _option(
         AUTO, float, "Share of validation that judges",
         "Share of the trusted samples that judge and are used for nothing else; auto: none where trusted samples train, else "
         "half of 100 samples and more.",
         least=0, below=1, auto=True,
+        effect="Fixed: samples that have trained or steered cannot judge any more. Copy the campaign with another value.",
     )  # fmt: skip
     audit: float = _option(
         0.0, float, "Share that audits",
         "Share of what is asked that is drawn by chance, shown without a suggestion and predicted before it is answered: it "
         "gives an accuracy whose interval holds whenever one looks. 0: no audit.",
         least=0, most=1,
+        changeable=True, effect=
+        "From the next batch on. The share is one of all that is asked, so a higher one catches up first. Audited "
+        "answers stay; with 0 their figures are not shown.",
     )  # fmt: skip
-    fit_intercept: bool = _option(True, bool, "Intercept", "Whether the model has an intercept.", advanced=True)
+    fit_intercept: bool = _option(
+        True,
+        bool,
+        "Intercept",
+        "Whether the model has an intercept.",
+        advanced=True,
+        effect="Fixed: the first model, which gains are measured against, was trained with it. Copy the campaign with "
+        "another value; answers can go along.",
+    )
     tol: float = _option(
         1e-3, float, "Tolerance",
         "Relative distance of a model of newton to its optimum: proven; estimated for updates where trusted samples train.",
         above=0, advanced=True,
+        changeable=True, effect=
+        "From the next model on. The model is built again first, as after a restart; answers and rounds so far "
+        "stay.",
     )  # fmt: skip
     engine: str = _option(
         AUTO, str, "Engine", "Where the features are: in memory, or on a GPU (cuda); auto: a GPU if there is one and X is large.",
         choices=(AUTO, "memory", "cuda"), advanced=True,
+        changeable=True, effect="At once: the model is built again there, as after a restart. Results are the same to rounding.",
     )  # fmt: skip
     feature_dtype: str | None = _option(
         None, str, "Type of the features on a GPU", "How a GPU stores the features.",
         choices=("float64", "float32", "float16", "bfloat16"), none="the type they have", advanced=True,
+        changeable=True, effect="At once: the model is built again. Types with fewer digits change results a little.",
     )  # fmt: skip
-    seed: int = _option(0, int, "Seed", "Seed of every random choice.", least=0, most=2**53, advanced=True)
+    seed: int = _option(
+        0,
+        int,
+        "Seed",
+        "Seed of every random choice.",
+        least=0,
+        most=2**53,
+        advanced=True,
+        effect="Fixed: it says which samples judge and every draw so far; a replay needs it. Copy the campaign with "
+        "another seed.",
+    )
     batch_size: int = _option(
         10, int, "Batch size", "Samples a round, before the model learns from them.",
-        least=1, most=2**53, changeable=True,
+        least=1, most=2**53,
+        changeable=True, effect="From the next batch on; the open batch keeps what it has.",
     )  # fmt: skip
     budget: int | None = _option(
-        100, int, "Budget", "Samples to ask in all.", least=1, most=2**53, none="no limit", changeable=True
+        100,
+        int,
+        "Budget",
+        "Samples to ask in all.",
+        least=1,
+        most=2**53,
+        none="no limit",
+        changeable=True,
+        effect="From the next batch on; the open batch is asked to its end. A finished campaign goes on if there is "
+        "budget left.",
     )
     target: float | None = _option(
         None, float, "Target", "Stop once the target metric is this good on the validation samples that judge.",
-        none="no target", changeable=True,
+        none="no target",
+        changeable=True, effect="Looked at before the next batch. A finished campaign goes on if the new target is not reached.",
     )  # fmt: skip
     target_metric: str = _option(
         "f1_macro", str, "Metric", "The metric of the target and of the charts; f1 is for two classes.",
-        choices=METRICS, changeable=True,
+        choices=METRICS,
+        changeable=True, effect=
+        "Charts and target show it at once; from the next model on, classes are decided in its favour. The model "
+        "is built again first, as after a restart.",
     )  # fmt: skip
     stop: str | None = _option(
         None, str, "Stopping rule",
         "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain(), or "
         "with an audit Certified(0.9): the present model is right on 90 % of the unasked samples, proved at 95 %.",
-        text="a rule", none="no further rule", changeable=True,
+        text="a rule", none="no further rule",
+        changeable=True, effect="Looked at before the next batch. A finished campaign goes on if the new rule does not end it.",
     )  # fmt: skip
     people: int = _option(
         1, int, "People an item", "People who vote on each item, without seeing each other's votes.",
-        least=0, most=1000, labelling=True, changeable=True,
+        least=0, most=1000, labelling=True,
+        changeable=True, effect=
+        "At once, for the open batch too: items that have enough votes then need no more, others wait for more. "
+        "Decisions so far stay.",
     )  # fmt: skip
     suggestion_votes: bool = _option(
         False, bool, "The suggestion is one more voter",
         "Count the suggestion as one more vote; the selector must suggest labels.", labelling=True,
+        changeable=True, effect="At once: votes of the open batch are counted with or without it. Decisions so far stay.",
     )  # fmt: skip
     stop_at_majority: bool = _option(
         False, bool, "No votes that change nothing",
         "Give an item to further people only while their votes can change the majority.", labelling=True,
+        changeable=True, effect="From the next vote on, for the open batch too. Decisions so far stay.",
     )  # fmt: skip
     ahead: int = _option(
         0, int, "Work ahead", "Items of the next ranks for people who finish a batch early.",
-        least=0, most=2**53, changeable=True, labelling=True,
+        least=0, most=2**53, labelling=True,
+        changeable=True, effect="From the next batch on; the open batch keeps what it has.",
     )  # fmt: skip
     blind_share: float = _option(
         0.0, float, "Share shown blind",
         "Share of the items shown without the suggestion, to measure how much it influences people.",
-        least=0, most=1, changeable=True, labelling=True,
+        least=0, most=1, labelling=True,
+        changeable=True, effect="From the next batch on; the open batch keeps what it has.",
     )  # fmt: skip
     blind: bool = _option(
-        False, bool, "Blind: hide every suggestion", "Show no suggestion at all.", changeable=True, labelling=True
+        False,
+        bool,
+        "Blind: hide every suggestion",
+        "Show no suggestion at all.",
+        labelling=True,
+        changeable=True,
+        effect="From the next batch on; the open batch keeps what it has.",
     )
     lease_minutes: float = _option(
         15.0, float, "Minutes an item is held", "How long an item is reserved for the person it was given to.",
-        above=0, most=1e6, changeable=True, labelling=True,
+        above=0, most=1e6, labelling=True,
+        changeable=True, effect="For items that are given out from now on; items that people hold keep their time.",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -307,7 +431,8 @@ class Settings:
         allowed = [name for name, option in OPTIONS.items() if option.changeable]
         if others := sorted(set(changes) - set(allowed)):
             raise InvalidInputError(
-                f"{others[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}",
+                f"{others[0]!r} cannot change once a campaign exists; expected one of: {', '.join(allowed)}. To use another "
+                "value, copy the campaign: `labelchef copy NAME --set SETTING=VALUE`",
                 code="settings",
             )
         return replace(self, **changes)
@@ -317,14 +442,21 @@ class Settings:
         return asdict(self)
 
     def lasting(self) -> dict[str, Any]:
-        """What may not change within a campaign: two campaigns that differ here are not the same one."""
+        """What may not change within a campaign of `labelchef clean`: two that differ here are not the same one."""
         return {
             name: getattr(self, name)
             for name, option in OPTIONS.items()
-            if not (option.changeable or option.labelling or name in ("engine", "feature_dtype"))
+            if not (name in _WHEN_TO_STOP or option.labelling or name in ("engine", "feature_dtype"))
         }
 
+    def built_with(self) -> dict[str, Any]:
+        """What a session is built with: where one of these has changed, the session is built again from the ledger."""
+        kept = {*_WHEN_TO_STOP, *(name for name, option in OPTIONS.items() if option.labelling)}
+        kept -= {"target_metric", "suggestion_votes"}
+        return {name: value for name, value in self.as_dict().items() if name not in kept}
 
+
+_WHEN_TO_STOP = ("batch_size", "budget", "target", "target_metric", "stop")
 OPTIONS: Mapping[str, Option] = {f.name: f.metadata["option"] for f in fields(Settings)}
 """Name → option, in the order of the fields."""
 
@@ -353,11 +485,12 @@ def fixed(value: float | str) -> float | None:
 
 def options_table() -> str:
     """The settings as a table in Markdown: what docs/settings.md must hold."""
-    lines = ["| setting | meaning | allowed | default | may change |", "|---|---|---|---|---|"]
+    lines = ["| setting | meaning | allowed | default | what a change does |", "|---|---|---|---|---|"]
     for one in fields(Settings):
         option = OPTIONS[one.name]
-        default = "none" if one.default is None else str(one.default).lower() if option.kind is bool else one.default
-        changes = "yes" if option.changeable else "no"
+        default = (
+            "none" if one.default in (None, ()) else str(one.default).lower() if option.kind is bool else one.default
+        )
         meaning, allowed = (text.replace("|", "\\|") for text in (option.help, option.expected))
-        lines.append(f"| `{one.name}` | {meaning} | {allowed} | `{default}` | {changes} |")
+        lines.append(f"| `{one.name}` | {meaning} | {allowed} | `{default}` | {option.effect} |")
     return "\n".join(lines)

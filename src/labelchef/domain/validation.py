@@ -290,6 +290,15 @@ class Comparison:
     standings: tuple[Standing, ...]
     notes: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        """For a file or a page: the fields, and of each selector the verdict."""
+        found = asdict(self)
+        for one, standing in zip(found["standings"], self.standings, strict=True):
+            one["verdict"], gain = standing.verdict, standing.difference
+            if gain is not None:
+                one["difference"] |= {"change": gain.change, "doubt": gain.doubt}
+        return found
+
 
 @dataclass(frozen=True)
 class Forecast:

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from labelchef.domain.intake import ColumnRole, Finding
+from labelchef.sources.rules import Rule
 
 ID = "id"
 """The column of every frame of rows that names the item."""
@@ -52,6 +53,8 @@ class Raw:
     media: Path | None = None
     """The folder that image columns are relative to."""
     findings: tuple[Finding, ...] = field(default=())
+    rules: tuple[Rule, ...] = ()
+    """Rules whose votes are among `votes`."""
 
     def columns(self, role: ColumnRole) -> tuple[str, ...]:
         """The content columns of this role."""

@@ -50,7 +50,8 @@ def _found_nothing(kind: str) -> Finding:
 
 def with_rules(raw: Raw, rules: Sequence[Rule]) -> Raw:
     """The same rows with the votes of rules."""
-    return with_votes(raw, apply_rules(rules, rows_of(raw)), [rule.name for rule in rules])
+    voted = with_votes(raw, apply_rules(rules, rows_of(raw)), [rule.name for rule in rules])
+    return replace(voted, rules=(*raw.rules, *rules))
 
 
 def with_functions(

@@ -17,6 +17,7 @@ from labelchef.domain.records import (
     Batch,
     ConstructionDiagnostics,
     Decisions,
+    Heard,
     Metrics,
     RoundRecord,
     SelectionDiagnostics,
@@ -59,6 +60,7 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
         },
         "believed": record.believed.tolist(),
         "audit": None if record.audit is None else asdict(record.audit),
+        "heard": record.heard.as_json(),
     }
 
 
@@ -100,6 +102,7 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
         },
         believed=np.array(believed, dtype=np.float64) if (believed := entry.get("believed")) else np.empty((0, 0)),
         audit=None if entry.get("audit") is None else _audit_from_json(entry["audit"]),
+        heard=Heard.from_json(entry.get("heard")),
     )
 
 

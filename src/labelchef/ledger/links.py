@@ -146,7 +146,18 @@ def check_links(connection: sa.Connection, campaign_id: int) -> LinkState:
             if not ground:
                 return LinkState(linked, unlinked, row.number, ground)
         previous, linked = row.link["sha256"], linked + 1
+    if linked and not _versions_hold(connection, campaign_id):
+        return LinkState(linked, unlinked, 0, ground=False)
     return LinkState(linked, unlinked, None, ground)
+
+
+def _versions_hold(connection: sa.Connection, campaign_id: int) -> bool:
+    """Whether the arrays that edits of rules stored are those that the changes name."""
+    arrays = campaign_table.arrays_of(connection, campaign_id)
+    named: dict[str, str] = {}
+    for _, body in chain_table.rows_after(connection, campaign_id, "change", 0):
+        named |= dict(body["what"].get("rules", {})).get("arrays", {})
+    return all(name in arrays and arrays[name].sha256 == sha256 for name, sha256 in named.items())
 
 
 class _Rows:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from labelchef.aggregation import Aggregator
 from labelchef.domain.campaigns import RoundKind, RoundState
-from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.records import Batch, Decisions, Heard, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import Settings
-from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing
+from labelchef.ledger.protocol import NO_BATCH, NO_ITEMS, Answered, Model, PastRound, Selected, Standing
 
 
 @dataclass
@@ -32,7 +32,8 @@ class MemoryLedger:
             state = RoundState.SELECTED if self._decisions is None else RoundState.AGGREGATED
         spent = self.history[-1].spent if self.history else 0
         complete, running = self._votes is not None, self.ended is None
-        return Standing(self.settings, len(self.history), spent, state, complete, pending=False, running=running)
+        pending = state is None and bool(self.history) and self.history[-1].heard != Heard(self.settings.muted)
+        return Standing(self.settings, len(self.history), spent, state, complete, pending=pending, running=running)
 
     def begin(self, record: RoundRecord, model: Model) -> bool:  # noqa: ARG002 (nothing but the record is kept)
         """Write round 0."""
@@ -72,8 +73,9 @@ class MemoryLedger:
         self._votes, self._decisions, self._seconds = votes, decisions, seconds
 
     def answered(self) -> Answered:
-        """The decisions on the open batch."""
-        assert self.selected is not None, "a batch is open"
+        """The decisions on the open batch; none where only other sources are heard from now on."""
+        if self.selected is None:
+            return Answered(NO_BATCH, Votes.of([]), Decisions.sure(NO_ITEMS, NO_ITEMS))
         assert self._votes is not None, "it has its votes"
         assert self._decisions is not None, "they were counted"
         return Answered(self.selected.batch, self._votes, self._decisions, self._seconds)

@@ -114,13 +114,22 @@ def sealed(lines: Iterable[bytes], at: float, key: SigningKey | None) -> Iterato
     yield canonical({**line, "hash": hashed, "signature": None if key is None else key.sign(hashed)}) + b"\n"
 
 
+def is_given(array: str) -> bool:
+    """Whether an array came with the data: neither computed by labelchef, nor a later version of the votes.
+
+    >>> is_given("votes_indices"), is_given("votes-2_indices"), is_given("model")
+    (True, False, False)
+    """
+    return array not in DERIVED and "-" not in array
+
+
 class GroundDigest:
     """What a campaign is about, as its first link covers it: SHA-256 over a line for the classes, one for the arrays given with
     the data (name, type, shape, SHA-256), and one for each item: split, position, key, label given, digest of what people saw.
     What labelchef computes itself (`DERIVED`) and how often an item was asked change with time, and are not covered."""
 
     def __init__(self, classes: Iterable[str], arrays: Iterable[dict[str, Any]]) -> None:
-        given = sorted((one for one in arrays if one["name"] not in DERIVED), key=lambda one: str(one["name"]))
+        given = sorted((one for one in arrays if is_given(str(one["name"]))), key=lambda one: str(one["name"]))
         self._digest = hashlib.sha256(canonical(list(classes)) + b"\n" + canonical(given) + b"\n")
 
     def add(self, split: str, position: int, key: str, label: int | None, content: str) -> None:

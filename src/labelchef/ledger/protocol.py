@@ -24,7 +24,7 @@ import numpy as np
 from labelchef.aggregation import Aggregator
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import RoundKind, RoundState
-from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
+from labelchef.domain.records import Batch, Decisions, Heard, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import CalibrationError, Figure, Gain
 
@@ -70,7 +70,7 @@ class Standing:
     complete: bool
     """Whether that batch has the votes it needs."""
     pending: bool
-    """Whether a decision outside of a batch waits for the model."""
+    """Whether a decision outside of a batch, or another choice of sources, waits for the model."""
     running: bool
     """Whether a batch may be put to people: not paused, stopped, finished or failed."""
     reopened: Ints = field(default_factory=lambda: NO_ITEMS)
@@ -79,6 +79,13 @@ class Standing:
     """Whether the campaign met an error: nothing is due until a lead resumes it."""
     mark: tuple[int, ...] = ()
     """Which state of the ledger this describes; an implementation compares it before it writes."""
+    version: int = 0
+    """Of the votes of sources, see `domain.records.Heard`."""
+
+    @property
+    def heard(self) -> Heard:
+        """Which votes of sources the next model is made of."""
+        return Heard(self.settings.muted, self.version)
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,10 @@ class PastRound:
     labels_hash: str | None = None
     model_hash: str | None = None
     """None where this ledger keeps no such hash."""
+    opened_with: Settings | None = None
+    """The settings when it was opened; None where they are those of the campaign."""
+    closed_with: Settings | None = None
+    """The settings when it was closed."""
 
 
 class Model(Protocol):

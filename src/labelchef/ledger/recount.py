@@ -158,6 +158,9 @@ class Recount:
         body = line.body
         if not isinstance(body["who"], str) or not isinstance(body["what"], dict):
             raise AlteredError(line.number, "a change by nobody, or of nothing")
+        for name, sha256 in dict(body["what"].get("rules", {})).get("arrays", {}).items():
+            if self._arrays.get(name, {}).get("sha256") != sha256:
+                raise AlteredError(line.number, f"the array {name!r} is not the one that this edit of the rules stored")
 
     def _vote(self, line: Line) -> None:
         body = line.body

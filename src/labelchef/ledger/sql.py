@@ -18,7 +18,16 @@ import sqlalchemy as sa
 from labelchef.aggregation import Aggregator, votes_needed
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
-from labelchef.domain.records import UNRESOLVED, Batch, Decisions, RoundRecord, SelectionDiagnostics, StopReason, Votes
+from labelchef.domain.records import (
+    UNRESOLVED,
+    Batch,
+    Decisions,
+    Heard,
+    RoundRecord,
+    SelectionDiagnostics,
+    StopReason,
+    Votes,
+)
 from labelchef.domain.settings import Settings
 from labelchef.ledger.conversion import (
     diagnostics_as_json,
@@ -80,17 +89,21 @@ class SqlLedger:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             batch = last.state if last is not None and last.is_open else None
+            version = campaign_table.votes_version(connection, campaign.id)
+            heard = Heard.from_json((last.outcome or {}).get("heard")) if last is not None and batch is None else None
+            others = heard is not None and heard != Heard(campaign.settings.muted, version)
             return Standing(
                 settings=campaign.settings,
                 closed=0 if last is None else last.number + (batch is None),
                 spent=campaign.spent,
                 batch=batch,
                 complete=last is not None and _complete(connection, campaign, last),
-                pending=decision_table.has_pending(connection, campaign.id),
+                pending=others or decision_table.has_pending(connection, campaign.id),
                 running=campaign.state in _ACTIVE,
                 failed=campaign.state is CampaignState.FAILED,
                 reopened=np.array(decision_table.positions_to_ask(connection, campaign.id), dtype=np.int64),
                 mark=(0 if last is None else last.id,),
+                version=version,
             )
 
     def begin(self, record: RoundRecord, model: Model) -> bool:
@@ -100,7 +113,9 @@ class SqlLedger:
         with self._moving((0,)) as at:
             if at is None:
                 return False
-            round_id = at.insert_round(RoundKind.INITIAL, **_closed(record, model))
+            closed = _closed(record, model)
+            closed["settings"] = at.campaign.settings
+            round_id = at.insert_round(RoundKind.INITIAL, **closed)
             self._link(at, links, round_id)
             for facts in arrays:
                 campaign_table.put_array(at.connection, at.campaign.id, facts)
@@ -127,6 +142,7 @@ class SqlLedger:
                 selection_hash=selected.hash,
                 diagnostics=diagnostics_as_json(selected.batch.diagnostics),
                 rebuilt=SELECT if selected.rebuilt else "",
+                settings=at.campaign.settings,
                 seconds={"select": selected.seconds},
             )
             selections = _new_selections(at, selected, round_id, shown, nearest)
@@ -203,6 +219,7 @@ class SqlLedger:
             if at.last.is_open:
                 round_table.update_round(at.connection, round_id, **closed)
             else:
+                closed["settings"] = at.campaign.settings
                 round_id = at.insert_round(RoundKind.CORRECTION, **closed)
             pending = decision_table.pending_decisions(at.connection, at.campaign.id)
             known = [row.id for row in pending if row.id <= decisions_up_to]
@@ -405,9 +422,9 @@ def _past(row: RoundRow, selections: Sequence[SelectionBrief]) -> PastRound:
         record = record_from_json(row.outcome)
         if row.kind is not RoundKind.INITIAL:
             answered = Answered(batch, record.votes, record.decisions, rebuilt=CLOSE in row.rebuilt)
-    return PastRound(
-        row.number, row.kind, selected, answered, record, row.selection_hash, row.labels_hash, row.model_hash
-    )
+    hashes = row.selection_hash, row.labels_hash, row.model_hash
+    closed = None if row.link is None else Settings.of(row.link["settings"])
+    return PastRound(row.number, row.kind, selected, answered, record, *hashes, row.settings, closed or row.settings)
 
 
 def _batch_of(rows: Sequence[SelectionBrief | SelectedItem], diagnostics: SelectionDiagnostics | None = None) -> Batch:

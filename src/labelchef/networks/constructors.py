@@ -177,7 +177,7 @@ class NetworkSession(Session):
             raise
 
     @property
-    def _judges(self) -> dict[str, Split]:
+    def judges(self) -> dict[str, Split]:
         """A network is judged on samples that neither trained nor stopped it, or not at all."""
         parts = {"validation": self.judging, "test": self.test}
         return {name: part for name, part in parts.items() if part is not None}

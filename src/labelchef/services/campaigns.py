@@ -1,20 +1,20 @@
 """Make campaigns, look at them, and steer them."""
 
-import re
 import shutil
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from labelchef.campaign.choice import hint_of
 from labelchef.campaign.data import CampaignData, find_files, read_files
+from labelchef.campaign.hearing import check_names
 from labelchef.campaign.metrics import check_metric
-from labelchef.campaign.start import check, with_strengths
-from labelchef.campaign.steps import Rules
+from labelchef.campaign.start import check, check_choices, with_strengths
 from labelchef.domain.campaigns import (
     SUGGESTION,
     CampaignFiles,
@@ -24,23 +24,26 @@ from labelchef.domain.campaigns import (
     ItemProgress,
     Notice,
     OpenRound,
+    Role,
     RoundSummary,
+    Shelf,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
-from labelchef.services.people.access import changing, find, looking, takes_part
+from labelchef.services.naming import check_name, free_slug
+from labelchef.services.people.access import changing, find, leads, looking, takes_part
 from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
+from labelchef.services.trained import source_names
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow, new_public_id
 
-_LONGEST_NAME = 200
 _FROM = {
     CampaignState.PAUSED: (CampaignState.RUNNING, CampaignState.PREPARING),
     CampaignState.RUNNING: (CampaignState.PAUSED, CampaignState.STOPPED, CampaignState.FAILED, CampaignState.FINISHED),
@@ -58,15 +61,16 @@ def create_campaign(
     *,
     encoder: bytes | None = None,
     guidelines: str | None = None,
+    more: Mapping[str, NDArray[Any]] | None = None,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
     `encoder` is what made the features, as a file holds it; it goes with the final model. `guidelines` is a Markdown text
-    for people, with sections about classes (`services.guidelines.split`).
+    for people, with sections about classes (`services.guidelines.split`). `more` are further arrays to keep, by name: rules
+    (`campaign_rules`).
     """
-    if not 0 < len(name.strip()) <= _LONGEST_NAME or not name.isprintable():
-        why = f"{name!r} is no name of a campaign; expected 1 to {_LONGEST_NAME} printable characters"
-        raise InvalidInputError(why, code="name")
+    with ws.reading() as connection:
+        check_name(connection, name)
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
     data.contents.check(len(data.X), len(y_val), 0 if y_test is None else len(y_test))
@@ -81,15 +85,15 @@ def create_campaign(
         with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
             unfinished.mkdir(mode=PRIVATE_FOLDER)
             with locked_folder(unfinished):
-                arrays = _store(data, unfinished, encoder)
+                arrays = _store(data, unfinished, encoder, more or {})
                 unfinished.rename(folder)
             sync_folder(folder.parent)
         with ws.writing() as connection:
             campaign_id = campaign_table.insert_campaign(
                 connection,
                 public_id=public_id,
-                slug=_free_slug(connection, name),
-                name=name.strip(),
+                slug=free_slug(connection, name),
+                name=check_name(connection, name),
                 settings=settings,
                 by=by,
                 classes=classes,
@@ -98,7 +102,7 @@ def create_campaign(
                 arrays=arrays,
             )
             written.store(connection, campaign_id, by, texts, classes)
-            made = _summary(ws, connection, campaign_table.find_campaign(connection, public_id))
+            made = summary_of(ws, connection, campaign_table.find_campaign(connection, public_id))
     except BaseException:
         for one in (unfinished, folder):
             shutil.rmtree(one, ignore_errors=True)
@@ -107,9 +111,11 @@ def create_campaign(
     return made
 
 
-def _store(data: CampaignData, folder: Path, encoder: bytes | None) -> list[ArrayFacts]:
+def _store(
+    data: CampaignData, folder: Path, encoder: bytes | None, more: Mapping[str, NDArray[Any]]
+) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
-    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
+    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
     if encoder is not None:
         arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.test is not None:
@@ -145,19 +151,25 @@ def selector_choices() -> list[tuple[str, str, bool]]:
     return [(name, hint_of(name), bool(getattr(made, "suggests", False))) for name, made in SELECTORS.items()]
 
 
-def list_campaigns(ws: Workspace, person: str | None = None) -> list[CampaignSummary]:
-    """All campaigns, or those that a person may see."""
+def list_campaigns(ws: Workspace, person: str | None = None, shelf: Shelf = Shelf.OPEN) -> list[CampaignSummary]:
+    """The campaigns of a shelf: those in use, those in the archive, or those that are deleted and can be restored.
+
+    With `person`, those that they may see; of deleted ones, those that they lead.
+    """
     with ws.reading() as connection:
         account = None if person is None else account_table.account_by_name(connection, person)
-        found = campaign_table.all_campaigns(connection)
-        seen = [row for row in found if account is None or takes_part(connection, row, account)]
-        return [_summary(ws, connection, row) for row in seen]
+        found = campaign_table.all_campaigns(connection, deleted=shelf is Shelf.DELETED)
+        if shelf is not Shelf.DELETED:
+            found = [row for row in found if (row.archived_at is not None) == (shelf is Shelf.ARCHIVED)]
+        allowed = leads if shelf is Shelf.DELETED else takes_part
+        seen = [row for row in found if account is None or allowed(connection, row, account)]
+        return [summary_of(ws, connection, row) for row in seen]
 
 
 def summary(ws: Workspace, campaign: str, person: str | None = None) -> CampaignSummary:
     """A campaign in one line; with `person`, only if they may see it."""
     with looking(ws, campaign, person) as (connection, row):
-        return _summary(ws, connection, row)
+        return summary_of(ws, connection, row)
 
 
 def status(ws: Workspace, campaign: str) -> CampaignStatus:
@@ -166,13 +178,14 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
         turns = round_table.rounds_of(connection, row.id)
         classes = campaign_table.classes_of(connection, row.id)
         return CampaignStatus(
-            summary=_summary(ws, connection, row),
+            summary=summary_of(ws, connection, row),
             settings=row.settings,
             classes=classes,
             rounds=tuple(_round(r) for r in turns),
             open_round=_open_round(connection, turns[-1] if turns else None, row.settings),
             people=stats_of(vote_table.live_votes_of_campaign(connection, row.id)),
             members=tuple(account_table.member_names(connection, row.id)),
+            leads=tuple(account_table.member_names(connection, row.id, role=Role.LEAD)),
             conflicts=len(decision_table.unresolved_items(connection, row.id)),
             pending=len(decision_table.pending_decisions(connection, row.id)),
             audit=audit_of(turns, row.settings.audit, len(classes)),
@@ -207,16 +220,17 @@ def settings(ws: Workspace, campaign: str) -> Settings:
 
 
 def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
-    """Change budget, batch size, target, work ahead or blind share; it counts from the next selection on.
+    """Change settings; from when each change holds is its option's `effect`.
 
-    Another number of people counts at once, for the open batch too. A finished campaign goes on if the change
-    leaves something to do.
+    A finished campaign goes on if the change leaves something to do.
     """
     with changing(ws, campaign) as (connection, row):
         before = row.settings
         after = before.changed(**changes)
-        Rules.of(after)  # a rule that cannot be read is refused here
+        check_choices(after)  # a selector or rule that cannot be used is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
+        if "muted" in changes:
+            _check_muted(ws, connection, row, after)
         old = {name: getattr(before, name) for name in changes}
         different = {name: value for name, value in changes.items() if old[name] != value}
         if not different:
@@ -228,6 +242,15 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
         campaign_table.note_change(connection, row.id, by, noted)
         campaign_table.update_campaign(connection, row.id, **moved)
         return after
+
+
+def _check_muted(ws: Workspace, connection: Connection, row: CampaignRow, after: Settings) -> None:
+    """Refuse to mute what is no source, or where nothing is learned about sources."""
+    if after.muted and after.trusted != TRAIN:
+        why = "muted: nothing is learned about sources where trusted samples only steer, so none can be muted"
+        raise InvalidInputError(why, code="muted")
+    version = campaign_table.votes_version(connection, row.id)
+    check_names(after.muted, source_names(connection, require_folder(ws, row), row.id, version))
 
 
 def pause(ws: Workspace, campaign: str, by: str) -> CampaignSummary:
@@ -258,15 +281,21 @@ def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState
             message = f"{'resumed' if state == CampaignState.RUNNING else state} by the lead"
             campaign_table.note_change(connection, row.id, by, {verb: row.state})
             campaign_table.update_campaign(connection, row.id, state=state, message=message)
-        return _summary(ws, connection, campaign_table.find_campaign(connection, row.public_id))
+        return summary_of(ws, connection, campaign_table.find_campaign(connection, row.public_id))
 
 
-def _summary(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
+def summary_of(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
+    """A campaign in one line, from its row."""
     last = round_table.last_round(connection, row.id)
-    values = common(CampaignSummary, row) | {"id": row.public_id, "created_at": moment(row.created_at)}
+    values = common(CampaignSummary, row) | {"id": row.public_id}
+    values |= {one: _moment(getattr(row, one)) for one in ("created_at", "archived_at", "deleted_at", "purge_at")}
     values["notices"] = notices = tuple(_notices(ws, connection, row))
     values["message"] = next((one.message for one in notices if one.code == "folder"), row.message)
     return CampaignSummary(**values, budget=row.settings.budget, round=0 if last is None else last.number)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(seconds)
 
 
 def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterator[Notice]:
@@ -303,13 +332,3 @@ def _open_round(connection: Connection, row: RoundRow | None, settings: Settings
         for s in round_table.batch_of(connection, row.id)
     )
     return OpenRound(row.number, row.state, items)
-
-
-def _free_slug(connection: Connection, name: str) -> str:
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    base = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "campaign"
-    slug, k = base, 1
-    while campaign_table.slug_taken(connection, slug):
-        k += 1
-        slug = f"{base}-{k}"
-    return slug

@@ -170,11 +170,12 @@ def _thumbnails(folder: Path, items: Iterable[ItemRow]) -> dict[int, Thumbnail]:
     return found
 
 
-def export_report(ws: Workspace, campaign: str, path: Path) -> Path:
-    """Write the HTML report of a campaign as it stands."""
+def export_report(ws: Workspace, campaign: str, path: Path, *, shared: bool = True) -> Path:
+    """Write the HTML report of a campaign as it stands; not `shared`, it can be stopped without others who wait for it."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"{path} ends in {path.suffix!r}; expected .html for a report", code="out")
-    page = report(ws, campaign)
+    require_report()
+    page = report(ws, campaign) if shared else _report(ws, campaign)
     with writing_to(path, "make room or name another file"):
         write_text(path, page)
     return path

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.intake import Plan, Preview, Progress, no_progress
+from labelchef.domain.intake import ColumnRole, Plan, Preview, Progress, no_progress
 from labelchef.domain.settings import Settings
 from labelchef.encoders.specs import AUTO, EncoderSpecs
 from labelchef.intake.assembling import assemble
@@ -15,6 +15,7 @@ from labelchef.intake.looking import preview
 from labelchef.intake.raw import Raw
 from labelchef.intake.voting import with_sources
 from labelchef.io.queries import SqlQuery
+from labelchef.services.campaign_rules import arrays_to_keep, kept_of
 from labelchef.services.campaigns import create_campaign
 from labelchef.services.workspace import Workspace
 
@@ -61,4 +62,6 @@ def start_campaign(
     made = assemble(raw, settings, specs, cache=ws.home / CACHE, progress=progress)
     progress("storing", 0, 0)
     encoder = made.encoder.to_bytes()
-    return create_campaign(ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines)
+    kept = kept_of(raw.rules, raw.columns(ColumnRole.TEXT))
+    more = arrays_to_keep(kept, (raw.train.frame, raw.trusted.frame))
+    return create_campaign(ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines, more=more)

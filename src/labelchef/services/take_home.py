@@ -1,6 +1,7 @@
 """What people take home beside labels and votes: the whole data set and the model's predictions, as they stand after the last
 closed round. The session is one of its own, so a worker may go on meanwhile."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def export_dataset(ws: Workspace, campaign: str, path: Path, format: str | None 
             return FORMATS[format].write(suggesting(records(ws, campaign)), path)
         tables.check_format(path, format)
         return tables.write_table(dataset(ws, campaign), path, format)
+
+
+def export_packed(ws: Workspace, campaign: str, folder: Path, stem: str, format: str) -> Path:
+    """Write the data set into a folder as one file: a table, the file of another tool, or a zip where that has several."""
+    if format not in FORMATS:
+        return export_dataset(ws, campaign, folder / f"{stem}.{format}", format)
+    tool = FORMATS[format]
+    inside, stem = folder / "parts" / f"{stem}-{tool.name}", f"{stem}-{tool.name}"
+    with writing_to(inside, "make room or name another file"):
+        inside.mkdir(parents=True)
+        path = export_dataset(ws, campaign, inside / f"{stem}{tool.endings[0].strip('/')}", format)
+        if path.is_dir() or len(list(inside.iterdir())) > 1:
+            path = Path(shutil.make_archive(str(folder / stem), "zip", inside))
+        else:
+            path = path.rename(folder / path.name)
+        shutil.rmtree(folder / "parts")
+    return path
 
 
 def records(ws: Workspace, campaign: str) -> RecordSet:

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,11 +20,12 @@ from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.campaign.start import judges_of
 from labelchef.campaign.steps import Step, Stepper, due
+from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
-from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.records import UNRESOLVED, Heard
 from labelchef.domain.settings import Settings
 from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
@@ -68,8 +69,10 @@ class Trained:
         return self._hash[1]
 
     def weak(self, position: int) -> Sequence[float]:
-        """The weak label of an item."""
-        return [float(p) for p in self.data.weak[position]]
+        """The weak label of an item, by the sources that are heard."""
+        learner = self.session.learner
+        weak = self.data.weak if learner is None or self.session.heard == Heard() else learner.given
+        return [float(p) for p in weak[position]]
 
     def nearest(self, positions: Ints) -> list[list[tuple[int, float]]]:
         """The validation items that are most like each item by cosine: (position, similarity).
@@ -114,7 +117,28 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         test=(data["test_features"], labels[SplitName.TEST]) if "test_features" in data else None,
         votes=_votes_of(folder, arrays, "votes", len(classes)),
         votes_val=_votes_of(folder, arrays, "val_votes", len(classes)),
+        edited=partial(_edited_votes, ws, campaign, len(classes)),
     )
+
+
+def _edited_votes(ws: Workspace, campaign: CampaignRow, C: int, version: int) -> tuple[SourceVotes, SourceVotes]:
+    """The votes of a later version, on training and on validation items."""
+    with ws.reading() as connection:
+        arrays = campaign_table.arrays_of(connection, campaign.id)
+    found = [
+        _votes_of(require_folder(ws, campaign), arrays, f"{split}-{version}", C) for split in ("votes", "val_votes")
+    ]
+    train, val = found
+    assert train is not None, "an edit stores both"
+    assert val is not None, "an edit stores both"
+    return train, val
+
+
+def source_names(connection: Connection, folder: Path, campaign_id: int, version: int = 0) -> tuple[str, ...]:
+    """What the sources of a campaign are called, muted ones too."""
+    arrays = campaign_table.arrays_of(connection, campaign_id)
+    facts = arrays.get(f"votes-{version}_sources" if version else "votes_sources")
+    return (WEAK_SOURCE,) if facts is None else tuple(map(str, read_array(folder, facts, mapped=False).tolist()))
 
 
 def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_classes: int) -> SourceVotes | None:
@@ -128,7 +152,7 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
 
 def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
     """The ledger of a campaign."""
-    shown = lambda: trained_now(ws, campaign)  # noqa: E731
+    shown = lambda: trained_now(ws, find(ws, campaign.public_id))  # noqa: E731
     signer = Signer(labelchef.__version__, link_signer(ws))
     return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
 
@@ -142,6 +166,7 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
     stamp = _stamp_of(ws, campaign)
     if (
         found is None
+        or found.settings.built_with() != campaign.settings.built_with()
         or found.stamp != stamp  # the files are mapped into memory: their digests are compared again
         or len(found.session.rounds) != max(1, len(closed))
         or (closed and found.labels_hash != closed[-1].labels_hash)
@@ -159,7 +184,7 @@ def _stamp_of(ws: Workspace, campaign: CampaignRow) -> Stamp:
     """What tells a change of the files of the data; one that is missing has no entry."""
     stamp: Stamp = {}
     for path in folder_of(ws, campaign).glob("*.npy"):
-        if path.stem in _READ or path.stem.startswith(("votes_", "val_votes_")):
+        if path.stem in _READ or path.stem.startswith(("votes", "val_votes")):
             with contextlib.suppress(OSError):
                 seen = path.stat()
                 stamp[path.name] = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
@@ -185,11 +210,14 @@ def step(ws: Workspace, campaign: str) -> bool:
     """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
     row = find(ws, campaign)
     ledger = ledger_of(ws, row)
-    if due(ledger.standing()) is None:
+    if row.archived_at is not None or due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
     began = time.perf_counter()
-    taken = Stepper(ledger, lambda: trained_now(ws, row).session, lambda: ws.forget(row.id), MajorityVote()).step()
+    # the settings are read again after the standing: if they changed meanwhile, the ledger refuses what was made with them
+    taken = Stepper(
+        ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: ws.forget(row.id), MajorityVote()
+    ).step()
     seconds = time.perf_counter() - began
     ws.signal.notify()
     if taken in (Step.FIT, Step.CLOSE, Step.SELECT):
@@ -215,8 +243,9 @@ def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
 
 
 def due_step(ws: Workspace, campaign: str) -> Step | None:
-    """The step that a worker should take now, if any."""
-    return due(ledger_of(ws, find(ws, campaign)).standing())
+    """The step that a worker should take now, if any; none in the archive."""
+    row = find(ws, campaign)
+    return None if row.archived_at is not None else due(ledger_of(ws, row).standing())
 
 
 def is_due(ws: Workspace, campaign: str) -> bool:

@@ -16,9 +16,10 @@ from typing import Self
 
 from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import LabelchefError, StoreError
+from labelchef.domain.errors import LabelchefError, NotFoundError, StoreError
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
-from labelchef.services import charts, trained
+from labelchef.services import care, charts, trained
+from labelchef.services.jobs import JobRunner
 from labelchef.services.people.access import changing, find
 from labelchef.services.workspace import Workspace, clear_leftovers
 from labelchef.store import campaign_table
@@ -26,6 +27,7 @@ from labelchef.store.rows import CampaignRow
 
 _log = logging.getLogger("labelchef")
 _POLL_SECONDS = 1.0
+_PURGE_SECONDS = 60.0
 PARALLEL = 2
 """Campaigns whose models are trained side by side, unless another number is asked for; one more may take its next step."""
 
@@ -106,6 +108,9 @@ class Worker:
         """Campaigns that ran when the worker started, and whose models are not rebuilt yet."""
         self._not_before: dict[str, float] = {}
         """When a campaign is tried again after an error, by the monotonic clock."""
+        self._purge_at = 0.0
+        """When deleted campaigns are looked for next, by the monotonic clock."""
+        self._runner = JobRunner(ws)
         self._served: dict[str, int] = {}
         """When each campaign had its last step, counted in steps: who waited longest is next."""
         self.refusal: BaseException | None = None
@@ -134,6 +139,7 @@ class Worker:
     def stop(self, timeout: float | None = 30.0) -> None:
         """End; steps in hand are broken off at their next sweep, without a trace."""
         self._halt.set()
+        self._runner.stop(0.0)
         self._ws.signal.notify()
         if self._thread is not None:
             self._thread.join(timeout)
@@ -150,13 +156,22 @@ class Worker:
             with self._ws.worker_lock.holding(patience=2.0):
                 self._ready.set()
                 self._tidy()
+                self._purge()
                 self._cold = {row.public_id for row in self._campaigns() if row.state == CampaignState.RUNNING}
-                with ThreadPoolExecutor(self._parallel + 1, thread_name_prefix="labelchef-step") as pool:
+                with (
+                    contextlib.ExitStack() as held,
+                    ThreadPoolExecutor(self._parallel + 1, thread_name_prefix="labelchef-step") as pool,
+                ):
+                    with self._retrying():
+                        self._runner.start()
+                    held.callback(self._runner.stop)
                     try:
                         while not self._halt.is_set():
                             tick = self._ws.signal.ticks()
                             if not self._round_trip(pool):
                                 self._draw_maps()
+                            if time.monotonic() >= self._purge_at or self._ws.purge_soon.is_set():
+                                self._purge()
                             self._ws.signal.sleep(_POLL_SECONDS, tick)
                     finally:
                         for job in list(self._jobs.values()):
@@ -178,6 +193,13 @@ class Worker:
             return
         if found:
             _log.warning("%d unfinished files or folders of processes that were killed were deleted", found)
+
+    def _purge(self) -> None:
+        """Remove the deleted campaigns whose grace period is over, and what earlier removals have left on the disk."""
+        self._purge_at = time.monotonic() + _PURGE_SECONDS
+        self._ws.purge_soon.clear()
+        with self._retrying():
+            care.purge(self._ws)
 
     @contextlib.contextmanager
     def _retrying(self) -> Iterator[None]:
@@ -277,11 +299,13 @@ class Worker:
             return
         try:
             _fail(self._ws, campaign, message)
+        except NotFoundError:
+            self._ws.signal.notify()  # it was deleted meanwhile
         except Exception as again:
             _log.error("%s", again)
 
     def _campaigns(self) -> list[CampaignRow]:
         found: list[CampaignRow] = []
         with self._retrying(), self._ws.reading() as connection:
-            found = campaign_table.all_campaigns(connection)
+            found = [row for row in campaign_table.all_campaigns(connection) if row.archived_at is None]
         return found

@@ -18,6 +18,7 @@ from labelchef.services.shared import writing_to
 if TYPE_CHECKING:
     from labelchef.services.browsing.standing import Standing
     from labelchef.services.intake.jobs import Job
+    from labelchef.services.jobs import Working
     from labelchef.services.trained import Trained
     from labelchef.store.database import AdvisoryLock, Database
     from labelchef.store.rows import CampaignRow
@@ -47,12 +48,16 @@ class Workspace:
         self.reading, self.writing = database.reading, database.writing
         self.signal = Signal()
         self.worker_lock = WorkerLock(home, database)
+        self.purge_soon = threading.Event()
+        """Set when a campaign was deleted without a grace period: the worker removes it at its next turn."""
         self.writable_until = 0.0
         """Until when `check_writable` need not look again."""
         self.trained: dict[int, Trained] = {}
         """Trained states by campaign: a cache, used by the process that holds the worker's lock, one thread a campaign."""
         self.intakes: dict[str, Job] = {}
         """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
+        self.jobs: dict[str, Working] = {}
+        """Jobs that run in this process, by id; used by `services.jobs` only."""
 
         self.standings: dict[str, Standing] = {}
         """Where items stand, by public id of the campaign; used by `services.browsing` only."""

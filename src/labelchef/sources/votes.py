@@ -99,6 +99,16 @@ class SourceVotes:
         table.eliminate_zeros()
         return SourceVotes(self.names, self.n_classes, table, self.shown)
 
+    def only(self, which: Bools) -> "SourceVotes":
+        """The sources among `which` (J,) alone, in their order.
+
+        >>> SourceVotes.hard(np.array([[0, 1], [1, -1]]), 2, ("a", "b")).only(np.array([False, True])).table.toarray().tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+        """
+        columns = np.flatnonzero(np.repeat(which, self.n_classes))
+        names = tuple(name for name, kept in zip(self.names, which.tolist(), strict=True) if kept)
+        return SourceVotes(names, self.n_classes, csr_array(self.table[:, columns]), self.shown)
+
     def beside(self, other: "SourceVotes") -> "SourceVotes":
         """These sources and the other ones, on the same samples."""
         names = (*self.names, *other.names)

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Role
 from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row, storable
-from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership, Vote
+from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership, OldSlug, Vote
 
 _ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
 _BY_NAME = sa.select(Account).where(Account.c.name == bindparam("name"))
@@ -141,15 +141,29 @@ def failures(connection: sa.Connection, name: str, address: str, since: float, u
 
 _OWN_MEMBERSHIP = sa.select(Membership.c.id).where(Membership.c.account_id == bindparam("account_id"))
 _MEMBER = _OWN_MEMBERSHIP.where(Membership.c.campaign_id == bindparam("campaign_id"))
-_TAKES_PART = _OWN_MEMBERSHIP.join(Campaign).where(
-    (Campaign.c.slug == bindparam("campaign")) | (Campaign.c.public_id == bindparam("campaign"))
+_ROLE = _MEMBER.with_only_columns(Membership.c.role)
+_OWN_ROLE = _OWN_MEMBERSHIP.with_only_columns(Membership.c.role, Campaign.c.deleted_at).join(Campaign)
+_ROLE_BY_NAME = _OWN_ROLE.where(
+    (Campaign.c.slug == bindparam("campaign"))
+    | (Campaign.c.public_id == bindparam("campaign"))
+    | Campaign.c.id.in_(sa.select(OldSlug.c.campaign_id).where(OldSlug.c.slug == bindparam("campaign")))
 )
 
 
-def takes_part(connection: sa.Connection, campaign: str, account_id: int) -> bool:
-    """Whether an account is a member of a campaign, named by its slug or id."""
-    given = {"campaign": campaign, "account_id": account_id}
-    return storable(campaign) and connection.execute(_TAKES_PART, given).first() is not None
+def membership(connection: sa.Connection, campaign: str, account_id: int) -> Role | None:
+    """What an account is in a campaign, named by its slug or id; None for no member. Of a deleted one only leads are left."""
+    if not storable(campaign):
+        return None
+    row = connection.execute(_ROLE_BY_NAME, {"campaign": campaign, "account_id": account_id}).first()
+    if row is None or (row.deleted_at is not None and row.role is not Role.LEAD):
+        return None
+    return Role(row.role)
+
+
+def role_in(connection: sa.Connection, campaign_id: int, account_id: int) -> Role | None:
+    """What an account is in a campaign; None for no member."""
+    found = connection.execute(_ROLE, {"campaign_id": campaign_id, "account_id": account_id}).scalar()
+    return None if found is None else Role(found)
 
 
 def is_member(connection: sa.Connection, campaign_id: int, account_id: int) -> bool:
@@ -157,31 +171,34 @@ def is_member(connection: sa.Connection, campaign_id: int, account_id: int) -> b
     return connection.execute(_MEMBER, {"campaign_id": campaign_id, "account_id": account_id}).first() is not None
 
 
-def member_names(connection: sa.Connection, campaign_id: int) -> list[str]:
-    """Names of the accounts that take part."""
+def member_names(connection: sa.Connection, campaign_id: int, *, role: Role | None = None) -> list[str]:
+    """Names of the accounts that take part; with `role`, of those that have it in this campaign."""
     found = sa.select(Account.c.name).join(Membership).where(Membership.c.campaign_id == campaign_id)
+    if role is not None:
+        found = found.where(Membership.c.role == role)
     return list(connection.execute(found.order_by(Account.c.name)).scalars())
 
 
 def names_that_take_part(connection: sa.Connection, campaign_id: int) -> set[str]:
-    """Names of the active accounts that vote in a campaign: its members, and the leads who have voted; if none, every lead.
+    """Names of the active accounts that vote in a campaign: its annotators, and the leads who have voted; if none, every lead.
 
-    Every lead may vote, but most do not: an item must not wait for them.
+    Every lead of the workspace or of the campaign may vote, but most do not: an item must not wait for them.
     """
-    members = sa.select(Membership.c.account_id).where(Membership.c.campaign_id == campaign_id)
+    here = sa.select(Membership.c.account_id).where(Membership.c.campaign_id == campaign_id)
+    members = here.where(Membership.c.role == Role.ANNOTATOR)
     voted = sa.select(Vote.c.account_id).where(Vote.c.campaign_id == campaign_id, Vote.c.account_id.is_not(None))
-    active, lead = sa.select(Account.c.name).where(Account.c.active), Account.c.role == Role.LEAD
+    active = sa.select(Account.c.name).where(Account.c.active)
+    lead = (Account.c.role == Role.LEAD) | Account.c.id.in_(here.where(Membership.c.role == Role.LEAD))
     found = set(
         connection.execute(active.where(Account.c.id.in_(members) | (lead & Account.c.id.in_(voted)))).scalars()
     )
     return found or set(connection.execute(active.where(lead)).scalars())
 
 
-def set_member(connection: sa.Connection, campaign_id: int, account_id: int, *, member: bool) -> None:
-    """Put an account on a campaign, or take it off."""
+def set_member(connection: sa.Connection, campaign_id: int, account_id: int, role: Role | None) -> None:
+    """Put an account on a campaign in a role, or take it off."""
     here = (Membership.c.campaign_id == campaign_id) & (Membership.c.account_id == account_id)
-    connection.execute(
-        sa.insert(Membership).values(campaign_id=campaign_id, account_id=account_id)
-        if member
-        else sa.delete(Membership).where(here)
-    )
+    connection.execute(sa.delete(Membership).where(here))
+    if role is not None:
+        values = {"campaign_id": campaign_id, "account_id": account_id, "role": role}
+        connection.execute(sa.insert(Membership).values(**values))

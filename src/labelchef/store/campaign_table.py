@@ -27,7 +27,10 @@ from labelchef.store.rows import (
     storable,
     values_of,
 )
-from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, SettingChange
+from labelchef.store.tables import ArrayFile, Campaign, ClassName, Item, OldSlug, SettingChange
+
+RULES = "rules"
+"""The array that holds the rules of a campaign as text; `rules-1`, … are those after each edit."""
 
 
 def insert_campaign(
@@ -58,6 +61,7 @@ def insert_campaign(
         spent=0,
         created_at=time.time(),
         created_by=by,
+        purging=False,
     )
     connection.execute(
         sa.insert(ClassName), [{"campaign_id": campaign_id, "position": k, "name": c} for k, c in enumerate(classes)]
@@ -85,27 +89,75 @@ def arrays_of(connection: sa.Connection, campaign_id: int) -> dict[str, ArrayFac
     return {r.name: ArrayFacts(r.name, r.path, r.dtype, tuple(r.shape), r.sha256) for r in rows}
 
 
-_CAMPAIGN_BY_NAME = sa.select(Campaign).where(
-    (Campaign.c.slug == bindparam("name")) | (Campaign.c.public_id == bindparam("name"))
+_VERSIONS = sa.select(ArrayFile.c.name).where(
+    ArrayFile.c.campaign_id == bindparam("campaign_id"), ArrayFile.c.name.like(f"{RULES}-%")
 )
 
 
-def find_campaign(connection: sa.Connection, campaign: str) -> CampaignRow:
-    """A campaign by its slug or id."""
-    row = first_row(connection, _CAMPAIGN_BY_NAME, CampaignRow, name=campaign) if storable(campaign) else None
-    if row is None:
-        raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
-    return row
+def votes_version(connection: sa.Connection, campaign_id: int) -> int:
+    """Of the votes of sources: 0 as they came with the data; each edit of the rules stores the next one."""
+    names = connection.execute(_VERSIONS, {"campaign_id": campaign_id}).scalars()
+    return max((int(name.removeprefix(f"{RULES}-")) for name in names), default=0)
 
 
-def all_campaigns(connection: sa.Connection) -> list[CampaignRow]:
-    """Every campaign, oldest first."""
-    return all_rows(connection, sa.select(Campaign).order_by(Campaign.c.id), CampaignRow)
+_CAMPAIGN_BY_NAME = sa.select(Campaign).where(
+    (Campaign.c.slug == bindparam("name")) | (Campaign.c.public_id == bindparam("name"))
+)
+_BY_OLD_NAME = sa.select(Campaign).join(OldSlug).where(OldSlug.c.slug == bindparam("name"))
+
+
+def find_campaign(connection: sa.Connection, campaign: str, *, deleted: bool = False) -> CampaignRow:
+    """A campaign by its slug, an earlier slug or its id; with `deleted`, one that is deleted, and no other."""
+    row = None
+    if storable(campaign):
+        row = first_row(connection, _CAMPAIGN_BY_NAME, CampaignRow, name=campaign)
+        if row is None:
+            row = first_row(connection, _BY_OLD_NAME, CampaignRow, name=campaign)
+    if row is not None and (row.deleted_at is not None) == deleted:
+        return row
+    if deleted:
+        why = f"there is no deleted campaign {campaign!r}; `labelchef list --deleted` lists them"
+        raise NotFoundError(why, code="campaign")
+    raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
+
+
+def all_campaigns(connection: sa.Connection, *, deleted: bool = False) -> list[CampaignRow]:
+    """Every campaign that is not deleted, archived ones too, oldest first; with `deleted`, those that are."""
+    found = sa.select(Campaign).order_by(Campaign.c.id)
+    gone = Campaign.c.deleted_at.is_not(None) if deleted else Campaign.c.deleted_at.is_(None)
+    return all_rows(connection, found.where(gone), CampaignRow)
 
 
 def slug_taken(connection: sa.Connection, slug: str) -> bool:
-    """Whether a campaign has this slug or id."""
-    return connection.execute(_CAMPAIGN_BY_NAME, {"name": slug}).first() is not None
+    """Whether a campaign has or had this slug or id; deleted ones count as long as they can be restored."""
+    given = {"name": slug}
+    return any(connection.execute(one, given).first() is not None for one in (_CAMPAIGN_BY_NAME, _BY_OLD_NAME))
+
+
+def owner_of_slug(connection: sa.Connection, slug: str) -> int:
+    """The id of the campaign that has or had this slug."""
+    row = first_row(connection, _CAMPAIGN_BY_NAME, CampaignRow, name=slug)
+    row = row or first_row(connection, _BY_OLD_NAME, CampaignRow, name=slug)
+    assert row is not None, "it is taken"
+    return row.id
+
+
+def keep_old_slug(connection: sa.Connection, campaign_id: int, slug: str) -> None:
+    """Let a slug that a campaign gives up lead to it still."""
+    connection.execute(sa.insert(OldSlug).values(campaign_id=campaign_id, slug=slug))
+
+
+def drop_old_slug(connection: sa.Connection, campaign_id: int, slug: str) -> None:
+    """A campaign takes a slug again that it had before."""
+    connection.execute(sa.delete(OldSlug).where(OldSlug.c.campaign_id == campaign_id, OldSlug.c.slug == slug))
+
+
+def named(connection: sa.Connection, name: str, *, but: int | None = None) -> CampaignRow | None:
+    """A campaign of this name that is not deleted, compared without regard to case; not the one of id `but`."""
+    for row in all_campaigns(connection):
+        if row.id != but and row.name.casefold() == name.strip().casefold():
+            return row
+    return None
 
 
 def update_campaign(connection: sa.Connection, campaign_id: int, **values: Unpack[CampaignValues]) -> None:

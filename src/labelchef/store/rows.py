@@ -23,6 +23,7 @@ from labelchef.domain.campaigns import (
     RoundState,
     SplitName,
 )
+from labelchef.domain.jobs import JobKind, JobState
 from labelchef.domain.settings import Settings
 
 Kind = TypeVar("Kind")
@@ -44,6 +45,64 @@ class CampaignRow:
     spent: int
     created_at: float
     created_by: str
+    archived_at: float | None
+    """Since when it is archived: read-only, hidden from lists, no work for the worker."""
+    deleted_at: float | None
+    """Since when it is deleted: nothing finds it but `restore` and the list of deleted campaigns."""
+    deleted_by: str | None
+    purge_at: float | None
+    """When the worker removes a deleted campaign for good."""
+    purging: bool
+    """True only inside the transaction that removes it: the triggers of the ledger let its rows go then."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedCampaign:
+    """A campaign that was removed for good: what is left of it. Its folder, if it is still there, is a leftover."""
+
+    id: int
+    public_id: str
+    slug: str
+    name: str
+    created_at: float
+    deleted_at: float
+    deleted_by: str
+    removed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """Work in the background that a lead has started (`services.jobs`)."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    kind: JobKind
+    options: dict[str, Any]
+    person: str
+    state: JobState
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    file: str | None
+    """Name of the file it gave, in the folder of the job."""
+    bytes: int
+    """Size of what it left on the disk."""
+    result: dict[str, Any] | None
+    """What it found, where that is no file."""
+    problem: str | None
+
+
+class JobValues(TypedDict, total=False):
+    """Columns of a job that change."""
+
+    state: JobState
+    started_at: float | None
+    ended_at: float | None
+    file: str | None
+    bytes: int
+    result: dict[str, Any] | None
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +160,8 @@ class RoundRow:
     seconds: dict[str, float]
     opened_at: float
     closed_at: float | None
+    settings: Settings | None
+    """Those with which the round was opened; None for a round of an earlier version."""
     link: dict[str, Any] | None
     """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
     closed."""
@@ -126,6 +187,7 @@ class RoundValues(TypedDict, total=False):
     rebuilt: str
     seconds: dict[str, float]
     closed_at: float | None
+    settings: Settings | None
     link: dict[str, Any] | None
 
 
@@ -136,6 +198,13 @@ class CampaignValues(TypedDict, total=False):
     message: str
     settings: Settings
     spent: int
+    name: str
+    slug: str
+    archived_at: float | None
+    deleted_at: float | None
+    deleted_by: str | None
+    purge_at: float | None
+    purging: bool
 
 
 @dataclass(frozen=True, slots=True)

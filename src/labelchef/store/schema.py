@@ -1,10 +1,9 @@
 """Bring a database to the schema of this version.
 
-A new one is made from `store.tables`; the steps in `migrations` are for those that an earlier version made.
+A new one is made from `store.tables`; the steps in `migrations` are for those that an earlier version made. The triggers of
+the ledger are made anew after both, so a step need not make those of a new table.
 """
 
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -16,7 +15,8 @@ from alembic.script import ScriptDirectory
 from labelchef.domain.errors import StoreError
 from labelchef.store import search
 from labelchef.store.database import Database
-from labelchef.store.tables import LEDGER_TABLES, METADATA
+from labelchef.store.removal import guards
+from labelchef.store.tables import METADATA
 
 _OLD = "0001"  # labelchef 0.1
 _STEPS = Path(__file__).parent / "migrations"
@@ -59,33 +59,9 @@ def migrate(database: Database) -> None:
             MigrationContext.configure(connection).get_current_revision() is not None
         ):  # another process may have made it
             command.upgrade(config, "head")
-            return
-        METADATA.create_all(connection)
-        for statement in _guards(connection.dialect.name):
+        else:
+            METADATA.create_all(connection)
+            search.create(connection)
+            command.stamp(config, "head")
+        for statement in guards(connection.dialect.name):
             connection.execute(sa.text(statement))
-        search.create(connection)
-        command.stamp(config, "head")
-
-
-def _guards(dialect: str) -> Iterator[str]:
-    """Triggers that keep the ledger append-only."""
-    if dialect == "postgresql":
-        yield (
-            "CREATE FUNCTION labelchef_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$"
-        )
-        for table in LEDGER_TABLES:
-            for name, event, each in (
-                ("append_only", "UPDATE OR DELETE", "ROW"),
-                ("no_truncate", "TRUNCATE", "STATEMENT"),
-            ):
-                yield (
-                    f"CREATE TRIGGER {table}_{name} BEFORE {event} ON {table} "
-                    f"FOR EACH {each} EXECUTE FUNCTION labelchef_append_only()"
-                )
-        return
-    for table, verb in itertools.product(LEDGER_TABLES, ("UPDATE", "DELETE")):
-        yield (
-            f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-            "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        )

@@ -2,7 +2,8 @@
 
 A whole number `x_id` refers to the table x, and `supersedes` to a row of the same table. Facts are appended; what can be
 rebuilt from them says so. vote, decision, application, setting_change, guideline and comment are a ledger: triggers of the
-database refuse to change or delete a row. Times are seconds since 1970 (UTC).
+database refuse to change or delete a row, except while a whole campaign is removed (`store.removal`). Times are seconds
+since 1970 (UTC).
 """
 
 import functools
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import sqlalchemy as sa
 
+from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.store import rows
 from labelchef.store.arrays import ArrayFacts
@@ -60,7 +62,11 @@ class SettingsColumn(sa.TypeDecorator[Settings]):
 
     def process_result_value(self, value: dict[str, Any] | None, _dialect: sa.Dialect) -> Settings | None:
         """The settings; checking them costs more than reading them, so known ones are kept."""
-        return None if value is None else _settings(tuple(value.items()))
+        return (
+            None
+            if value is None
+            else _settings(tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in value.items()))
+        )
 
 
 @functools.lru_cache(maxsize=256)
@@ -144,7 +150,14 @@ ThreadSeen = _table(
 )
 """The last comment of an item's thread that a person has seen."""
 Account = _table("account", rows.AccountRow, unique=["name"])
-Membership = _table("membership", {"id": int, "campaign_id": int, "account_id": int}, unique=["account_id campaign_id"])
+Membership = _table(
+    "membership", {"id": int, "campaign_id": int, "account_id": int, "role": Role}, unique=["account_id campaign_id"]
+)
+"""Who takes part in a campaign, as annotator or as lead of this one campaign."""
+OldSlug = _table("old_slug", {"id": int, "campaign_id": int, "slug": str}, unique=["slug"])
+"""Short names that a campaign had before: they still lead to it."""
+RemovedCampaign = _table("removed_campaign", rows.RemovedCampaign, unique=["public_id"])
+Job = _table("job", rows.JobRow, unique=["public_id"], indexes=["campaign_id id", "state"])
 LoginSession = _table(
     "login_session",
     {"id": int, "account_id": int, "token_hash": str, "created_at": float, "expires_at": float},

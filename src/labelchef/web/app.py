@@ -69,7 +69,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         hosts=options.allowed_hosts,
         https=options.https,
         max_upload=options.max_upload_mb * 2**20,
-        admit=policies.lead,
+        admit=policies.admit_upload,
     )
     return app
 

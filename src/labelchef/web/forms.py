@@ -28,6 +28,7 @@ from labelchef.domain.browsing import Action
 from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, Role
 from labelchef.domain.guidance import LONGEST_COMMENT, LONGEST_TEXT
 from labelchef.domain.intake import ColumnRole, FileRole
+from labelchef.domain.jobs import JobKind
 from labelchef.domain.settings import AUTO, OPTIONS, Option, Settings
 from labelchef.services.intake.steps import Correction
 
@@ -38,12 +39,15 @@ CampaignPath = Annotated[str, Path(description="Slug or id of the campaign.", ma
 ItemPath = Annotated[str, Path(description="Key of the item; it may hold slashes.", max_length=500)]
 AccountPath = Annotated[str, Path(description="Name of the account.", max_length=200)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+CampaignName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 RequestId = Annotated[str, StringConstraints(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Password = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 NewPassword = Annotated[str, StringConstraints(min_length=10, max_length=1000)]
 
 
+MOST_NAMES = 10_000
+"""Names in a setting that holds several."""
 _MOST_UNKNOWN = 20
 """Unknown names of one record that are told one by one; with more, the record is refused as a whole."""
 
@@ -99,6 +103,9 @@ def _type(option: Option) -> Any:
     found: Any = option.kind
     if option.choices:
         found = Literal[option.choices]
+    elif option.kind is tuple:
+        name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+        found = Annotated[list[name], Field(max_length=MOST_NAMES)]
     elif option.kind is str:
         found = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     elif option.kind is not bool:
@@ -262,6 +269,51 @@ class HideForm(Form):
     """Whether annotators see a comment."""
 
     hidden: bool
+
+
+class RenameForm(Form):
+    """Another name."""
+
+    name: CampaignName
+    slug: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = Field(
+        None, description="Another short name for the address; left out: it stays."
+    )
+
+
+class DeleteForm(Form):
+    """A campaign to delete."""
+
+    confirm: CampaignName = Field(description="The campaign's name, typed by the person who deletes it.")
+    now: bool = Field(False, description="Remove it at once and for good, without a grace period.")
+
+
+class RestoreForm(Form):
+    """A campaign to restore."""
+
+    name: CampaignName | None = Field(None, description="Another name, where its own was taken meanwhile.")
+
+
+class CopyForm(Form):
+    """A copy of a campaign."""
+
+    name: CampaignName | None = Field(None, description="Left out: its name with the next free number.")
+    settings: NewSettings = Field(
+        default_factory=NewSettings, description="Those that differ; the others are as in the campaign that is copied."
+    )
+    answers: bool = Field(False, description="What was decided goes along, as labels known from the start.")
+
+
+class JobForm(Form):
+    """Long work to start."""
+
+    kind: JobKind = Field(strict=False)
+    format: Annotated[str, StringConstraints(min_length=1, max_length=50)] | None = Field(
+        None, description="Of a file; left out: csv, of a model npz."
+    )
+    selectors: Annotated[list[Name], Field(min_length=1, max_length=30)] | None = Field(
+        None, description="Of a comparison; left out: the campaign's own selector and a few others."
+    )
+    batch_size: int | None = Field(None, ge=1, le=100000, description="Of a comparison; left out: the campaign's.")
 
 
 class CompareForm(Form):

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from labelchef.domain.campaigns import GRACE_DAYS
 from labelchef.domain.errors import ForbiddenError, InvalidInputError
 from labelchef.web.connections import Limits
 
@@ -34,6 +35,8 @@ class ServeOptions(BaseSettings):
     """Campaigns may be made from folders below this one. None: on a laptop any folder, for a team no folder."""
     parallel: int = Field(2, ge=1, le=64)
     """Campaigns whose models are trained at the same time; one more, that has a model, may take its next step meanwhile."""
+    grace_days: float = Field(GRACE_DAYS, ge=0, le=36500)
+    """Days in which a deleted campaign can be restored."""
     max_upload_mb: int = Field(4096, ge=1)
     max_connections: int = Field(1000, ge=10)
     """Connections at one time; fewer where the process may open fewer files."""

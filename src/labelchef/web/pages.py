@@ -8,25 +8,26 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from labelchef.domain.campaigns import Account, SplitName
+from labelchef.domain.campaigns import Account, Shelf, SplitName
 from labelchef.domain.errors import LabelchefError, StoreError
 from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
 from labelchef.services import campaigns as service
-from labelchef.services import charts, exchange
+from labelchef.services import charts, exchange, jobs
 from labelchef.services import progress as measuring
 from labelchef.services.browsing import actions, items
 from labelchef.services.compare import comparing
 from labelchef.services.labelling import decisions
+from labelchef.services.naming import free_name
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
 from labelchef.web.api.exchange import TableFormat, installed_formats
 from labelchef.web.api.items import FILTER_NAMES, Filters, shown, shown_detail
 from labelchef.web.forms import ENCODERS, ItemPath
-from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, set_cookie
+from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, WorkspaceLead, set_cookie
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
 from labelchef.web.views import shown_to
@@ -76,10 +77,14 @@ def sign_in(request: Request, who: Anyone, then: str = "/") -> Response:
 
 
 @routes.get("/")
-def campaigns(request: Request, who: SignedIn, ws: Store, after: str | None = None) -> Response:
-    """The campaigns this person may see."""
-    page = list_campaigns(who, ws, after)
-    return render(request, "campaigns.html", campaigns=page.entries, next=page.next)
+def campaigns(
+    request: Request, who: SignedIn, ws: Store, after: str | None = None, shelf: Shelf = Shelf.OPEN
+) -> Response:
+    """The campaigns this person may see: those in use, in the archive, or deleted."""
+    page = list_campaigns(who, ws, after, shelf=shelf)
+    person = None if who.is_lead else who.name
+    shelves = [one for one in Shelf if one in (Shelf.OPEN, shelf) or service.list_campaigns(ws, person, one)]
+    return render(request, "campaigns.html", campaigns=page.entries, next=page.next, shelf=shelf, shelves=shelves)
 
 
 @routes.get("/new")
@@ -95,7 +100,7 @@ def new(
         encoders=ENCODERS,
         import_root=options.import_root,
         selectors=service.selector_choices(),
-        options=list(OPTIONS.items()),
+        options=[(name, option) for name, option in OPTIONS.items() if option.kind is not tuple],
         defaults=Settings().as_dict(),
     )
 
@@ -132,7 +137,7 @@ def label(campaign: str, request: Request, who: Member, ws: Store) -> Response:
 def progress(campaign: str, request: Request, who: Member, ws: Store) -> Response:
     """Progress of the campaign."""
     summary = shown_to(who, service.summary(ws, campaign))
-    found = measuring.progress(ws, campaign) if who.is_lead else measuring.progress_for(ws, campaign, who.name)
+    found = measuring.progress(ws, campaign) if who.may_lead else measuring.progress_for(ws, campaign, who.name)
     return render(
         request,
         "progress.html",
@@ -148,10 +153,15 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
     )
 
 
-def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -> Response:
+def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, options: Options) -> Response:
     values: dict[str, Any] = {}
     if part == "settings":
-        values["changeable"] = [(name, option) for name, option in OPTIONS.items() if option.changeable]
+        values["selectors"] = service.selector_choices()
+        values["grace_days"] = f"{options.grace_days:g}"
+        fields = {
+            name: option for name, option in OPTIONS.items() if option.kind is not tuple
+        }  # muted sources have a page
+        values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
         values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
     elif part == "compare":
         usual = values["usual"] = comparing.usual_selectors(service.settings(ws, campaign))
@@ -165,6 +175,8 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store) -
         values["about_sources"] = ABOUT_SOURCES
     elif part == "members":
         values["accounts"] = _accounts(ws)
+    elif part == "jobs":
+        values["kept_days"], values["most_bytes"] = jobs.KEPT_DAYS, f"{jobs.MOST_BYTES / 2**30:g} GiB"
     return _lead(request, ws, campaign, part, **values)
 
 
@@ -179,8 +191,18 @@ for _part in (
     "receipts",
     "guidelines",
     "discussions",
+    "jobs",
 ):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
+
+
+@routes.get("/c/{campaign}/lead/copy")
+def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Response:
+    """Make a copy with other settings."""
+    with ws.reading() as connection:
+        free = free_name(connection, service.summary(ws, campaign).name)
+    values = {"options": list(OPTIONS.items()), "selectors": service.selector_choices(), "free": free}
+    return _lead(request, ws, campaign, "copy", **values)
 
 
 def _accounts(ws: Workspace) -> list[Account]:
@@ -271,7 +293,7 @@ def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) 
         metric=status.settings.target_metric,
         tab="lead",
         part=part,
-        watch=part not in ("settings", "compare", "sources", "receipts", "guidelines", "discussions"),
+        watch=part in ("", "conflicts", "export", "members", "ledger"),
         about_baselines=ABOUT_BASELINES,
         **values,
     )

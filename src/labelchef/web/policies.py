@@ -7,6 +7,7 @@ import base64
 import functools
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ class Policy(StrEnum):
     PUBLIC = "anyone"
     SIGNED_IN = "anyone signed in"
     MEMBER = "members of the campaign, and leads"
-    LEAD = "leads"
+    LEAD = "leads; of a campaign in the path, its own leads too"
+    WORKSPACE_LEAD = "leads of the workspace"
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Who:
     account: Account
     session: str | None
     """The session's secret; None with an API token."""
-    takes_part: bool
-    """Whether they may see the campaign of the request."""
+    here: Role | None
+    """What they are in the campaign of the request; None where they may not see it, or where there is none."""
 
     @property
     def name(self) -> str:
@@ -57,8 +59,13 @@ class Who:
 
     @property
     def is_lead(self) -> bool:
-        """Whether they have the role of a lead."""
+        """Whether they lead the workspace."""
         return self.account.role == Role.LEAD
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether they lead the campaign of the request: its own leads, and those of the workspace."""
+        return self.is_lead or self.here is Role.LEAD
 
     @property
     def csrf(self) -> str | None:
@@ -74,7 +81,10 @@ class Guard:
 
     def __call__(self, request: Request) -> Who | None:
         """Check before the route runs."""
-        campaign = request.path_params.get("campaign")
+        return self.check(request, request.path_params.get("campaign"))
+
+    def check(self, request: Request, campaign: str | None) -> Who | None:
+        """The same for the campaign of a request that has not found its route yet."""
         who = request.state.who = _identify(request, campaign)
         if request.method not in _SAFE:
             _check_csrf(request, who)
@@ -83,18 +93,30 @@ class Guard:
         if who is None:
             told = "sign in first, or send an API token as 'Authorization: Bearer …'"
             raise WebError(401, told, code="sign_in", headers=_CHALLENGE)
-        if self.policy is Policy.LEAD and not who.is_lead:
+        if self.policy is Policy.LEAD and not who.may_lead:
             raise WebError(403, "only leads may do this", code="role")
-        if self.policy is Policy.MEMBER and not who.takes_part:
+        if self.policy is Policy.WORKSPACE_LEAD and not who.is_lead:
+            raise WebError(403, "only leads of the workspace may do this", code="role")
+        if self.policy is Policy.MEMBER and who.here is None:
             raise NotFoundError(f"there is no campaign {campaign!r}, or you are not a member of it", code="campaign")
         return who
 
 
 lead = Guard(Policy.LEAD)
+_OF_CAMPAIGN = re.compile(r"/api/campaigns/([^/]+)/.+")
+
+
+def admit_upload(request: Request) -> Who | None:
+    """Check who sends a large body before any of it is read: a lead, or a lead of the campaign in the path."""
+    found = _OF_CAMPAIGN.fullmatch(request.scope["path"])
+    return lead.check(request, None if found is None else found[1])
+
+
 Anyone = Annotated[Who | None, Depends(Guard(Policy.PUBLIC))]
 SignedIn = Annotated[Who, Depends(Guard(Policy.SIGNED_IN))]
 Member = Annotated[Who, Depends(Guard(Policy.MEMBER))]
 Lead = Annotated[Who, Depends(lead)]
+WorkspaceLead = Annotated[Who, Depends(Guard(Policy.WORKSPACE_LEAD))]
 
 
 def _identify(request: Request, campaign: str | None) -> Who | None:
@@ -102,15 +124,15 @@ def _identify(request: Request, campaign: str | None) -> Who | None:
     ws, session = request.app.state.workspace, request.cookies.get(request.app.state.options.cookie)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        account, part = accounts.visitor(ws, token=secret.strip(), campaign=campaign)
+        account, here = accounts.visitor(ws, token=secret.strip(), campaign=campaign)
         if account is None:
             told = "this API token is unknown or was revoked; make a new one under Account"
             raise WebError(401, told, code="token", headers=_CHALLENGE)
-        return Who(account, None, part)
+        return Who(account, None, here)
     if not session:
         return None
-    account, part = accounts.visitor(ws, session=session, campaign=campaign)
-    return None if account is None else Who(account, session, part)
+    account, here = accounts.visitor(ws, session=session, campaign=campaign)
+    return None if account is None else Who(account, session, here)
 
 
 def _check_csrf(request: Request, who: Who | None) -> None:
@@ -167,6 +189,7 @@ Options = Annotated[ServeOptions, Depends(_state("options"))]
 Changes = Annotated[Hub, Depends(_state("hub"))]
 
 ITEM = (404, "item", "no such item in this campaign")
+NAME_TAKEN = (409, "name_taken", "a campaign of this name exists: `campaign`; `suggestion` is a name that is free")
 ACCOUNT = (404, "account", "no such account")
 GUIDELINES = (422, "guidelines", "a text of the guidelines that is too long")
 SETTINGS: tuple[Case, ...] = (
@@ -179,6 +202,7 @@ SETTINGS: tuple[Case, ...] = (
     (422, "metric", "no such metric, or not one of these classes"),
     (422, "stop", "a stopping rule that cannot be read"),
     (422, "audit", "a stopping rule that reads the audit, without an audit"),
+    (422, "muted", "no such source, or nothing is learned about sources"),
 )
 """Settings that do not fit each other."""
 _ALWAYS: list[Case] = [
@@ -217,13 +241,15 @@ def _known_cases(method: str, path: str, endpoint: Callable[..., object]) -> Ite
     hints = list(get_type_hints(endpoint, include_extras=True).values())
     if Anyone not in hints:
         yield 401, "sign_in", "no session and no API token"
-    if Lead in hints:
+    if Lead in hints or WorkspaceLead in hints:
         yield 403, "role", "this needs the role of a lead"
     if method not in _SAFE:
         yield 403, "csrf", "a change by cookie without the CSRF token, or from another site"
         yield 400, "request", "a body that is not JSON or a form"
     if "{campaign}" in path:
         yield 404, "campaign", "no such campaign, or you are not a member of it"
+        if method not in _SAFE:
+            yield 409, "archived", "the campaign is in the archive; reopen it first"
     if "{item:path}" in path:
         yield ITEM
     if Cursor in hints:

@@ -61,6 +61,8 @@ class Problem(BaseModel):
     status: int
     detail: str
     code: str = Field(description="Stable name of the problem, for programs.", examples=["campaign"])
+    suggestion: str | None = Field(None, description="With `name_taken`: a name that is free.")
+    campaign: str | None = Field(None, description="With `name_taken`: the campaign that has the name.")
     errors: list[FieldProblem] = Field(
         default_factory=list, description="The parts of the input, where there are several."
     )
@@ -76,7 +78,14 @@ class WebError(errors.LabelchefError):
 
 
 def problem(
-    status: int, detail: str, code: str, *, headers: Mapping[str, str] | None = None, parts: Sequence[FieldProblem] = ()
+    status: int,
+    detail: str,
+    code: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    parts: Sequence[FieldProblem] = (),
+    suggestion: str | None = None,
+    campaign: str | None = None,
 ) -> Response:
     """A problem as a response."""
     body = Problem(
@@ -86,9 +95,11 @@ def problem(
         detail=detail,
         code=code,
         errors=list(parts),
+        suggestion=suggestion,
+        campaign=campaign,
     )
     kept = {"Cache-Control": "no-store", **(headers or {})}
-    return JSONResponse(body.model_dump(), status_code=status, media_type=MEDIA_TYPE, headers=kept)
+    return JSONResponse(body.model_dump(exclude_none=True), status_code=status, media_type=MEDIA_TYPE, headers=kept)
 
 
 STORE = {
@@ -128,6 +139,8 @@ def of_error(request: Request, error: errors.LabelchefError) -> Response:
         return problem(error.status, str(error), error.code, headers=error.headers)
     status = 401 if error.code == "credentials" else next(s for kind, s in STATUSES if isinstance(error, kind))
     headers = {"Retry-After": str(math.ceil(error.retry_after))} if isinstance(error, errors.ThrottledError) else None
+    if isinstance(error, errors.NameTakenError):
+        return problem(status, str(error), error.code, suggestion=error.suggestion, campaign=error.campaign)
     return problem(status, sentence_for(request, error), error.code, headers=headers)
 
 

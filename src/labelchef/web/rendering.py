@@ -8,15 +8,18 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from labelchef.domain.campaigns import CampaignSummary
 from labelchef.web.policies import Who
 from labelchef.web.texts import COOKIE, LANGUAGES, language_of, texts_for, told_for
 
@@ -85,8 +88,14 @@ def environment() -> Environment:
     return found
 
 
-def render(request: Request, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
-    """A page for the person who asks."""
+def render(request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
+    """A page for the person who asks; a campaign that is asked for by an earlier address leads to its present one."""
+    campaign: CampaignSummary | None = values.get("campaign")
+    asked = request.path_params.get("campaign")
+    if campaign is not None and asked not in (None, campaign.slug, campaign.id):
+        rest = request.url.path.removeprefix("/c/").partition("/")[2]
+        there = f"/c/{quote(campaign.slug)}/{rest}".rstrip("/")
+        return RedirectResponse(f"{there}?{request.url.query}" if request.url.query else there, status_code=308)
     who: Who | None = getattr(request.state, "who", None)
     language = language_of(request)
     shown = {
@@ -96,15 +105,23 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
         "languages": LANGUAGES,
         "language_cookie": COOKIE,
         "me": None if who is None else who.account,
+        "may_lead": who is not None and who.may_lead,
         "csrf": (who and who.csrf) or "",
         "team": request.app.state.options.team,
         "static": f"/static/{static_digest()}",
         "campaign": None,
+        "time_tag": time_tag,
         "tab": "",
         "watch": False,
         **values,
     }
     return HTMLResponse(environment().get_template(template).render(shown), status_code=code)
+
+
+def time_tag(moment: datetime) -> Markup:
+    """A time that the page shows in the reader's zone."""
+    iso = moment.isoformat(timespec="seconds")
+    return Markup('<time datetime="{}">{}</time>').format(iso, iso)
 
 
 def thousands(number: int) -> str:

@@ -26,6 +26,7 @@ from labelchef.domain.intake import (
     WaitingFiles,
     Working,
 )
+from labelchef.domain.jobs import Job
 from labelchef.domain.learning import InUse
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
 from labelchef.domain.validation import (
@@ -51,7 +52,7 @@ _OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values(), *vars(browsing).
 _RECORDS = {one: None for one in _OF_DOMAIN if is_dataclass(one) and isinstance(one, type)}
 _FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
-for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, ReplayOutcome, ReplayedRound):
+for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -377,7 +378,7 @@ NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
-    if who.is_lead:
+    if who.may_lead:
         return summary
     message = FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
@@ -408,7 +409,7 @@ def task_view(campaign: str, task: domain.Task) -> domain.Task:
 def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) -> NextView:
     """Tasks, or why there is none."""
     if isinstance(answer, Waiting):
-        if answer.reason is WaitReason.FAILED and not who.is_lead:
+        if answer.reason is WaitReason.FAILED and not who.may_lead:
             answer = replace(answer, message=FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)

@@ -245,18 +245,11 @@ def compare(
     """
     row = find(ws, campaign)
     settings = row.settings
-    names = _wanted(selectors, settings)
+    names, answers = check(ws, row, selectors)
     size = settings.batch_size if batch_size is None else batch_size
     for value, what in ((repeats, "repeats"), (size, "batch_size")):
         if value < 1:
             raise InvalidInputError(f"{what} is {value}; expected at least 1", code=what)
-    answers = known_answers(ws, row)
-    if len(answers) < FEWEST_LABELS:
-        raise ConflictError(
-            f"the campaign has {len(answers)} decided items; expected {FEWEST_LABELS} or more to tell orders apart. "
-            "Compare again when more are labelled",
-            code="few_labels",
-        )
     if not _one.acquire(blocking=False):
         raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
     try:
@@ -264,6 +257,19 @@ def compare(
         return _compared(orders, row.slug, names, repeats, on_cell or (lambda _: None))
     finally:
         _one.release()
+
+
+def check(ws: Workspace, row: CampaignRow, selectors: Sequence[str] | None) -> tuple[tuple[str, ...], Answers]:
+    """The selectors to replay and the answers there are; refused where a name is not known, or answers are too few."""
+    names = _wanted(selectors, row.settings)
+    answers = known_answers(ws, row)
+    if len(answers) < FEWEST_LABELS:
+        raise ConflictError(
+            f"the campaign has {len(answers)} decided items; expected {FEWEST_LABELS} or more to tell orders apart. "
+            "Compare again when more are labelled",
+            code="few_labels",
+        )
+    return names, answers
 
 
 def usual_selectors(settings: Settings) -> tuple[str, ...]:

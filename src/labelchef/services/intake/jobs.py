@@ -4,7 +4,6 @@ A new piece of work supersedes what another thread still does for the same intak
 next, and what came of it is dropped. Joined rows stay in memory for a few intakes; the others are read again when needed.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.errors import LabelchefError
 from labelchef.domain.intake import IntakeState, Preview, Progress, Working
 from labelchef.intake.raw import Raw
+from labelchef.services.background import problem_of
 from labelchef.services.workspace import Workspace
 from labelchef.sources.interactive import Proposals
 from labelchef.sources.rules import RuleBoard
@@ -24,7 +23,6 @@ PATIENCE = 0.7
 _GRACE = 5.0
 """Seconds that a thread gets to end."""
 _IN_MEMORY = 2
-_log = logging.getLogger("labelchef.intake")
 _turn = threading.Lock()
 
 
@@ -128,15 +126,8 @@ def _run(ws: Workspace, job: Job, turn: int, work: Work) -> None:
         outcome = work(progress)
     except SupersededError:
         return
-    except LabelchefError as error:
-        problem = str(error)
-    except MemoryError:
-        problem = "the files need more memory than the server has; leave out rows or columns, or use a larger machine"
-    except OSError as error:
-        problem = f"a file cannot be read or written: {error}; check the server's disk and its rights"
-    except Exception:
-        _log.exception("the work on an intake failed")
-        problem = "the server failed with an unexpected error; the details are in its log"
+    except Exception as error:
+        problem = problem_of(error, "the work on these files")
     with _turn:
         if job.turn == turn:
             _keep(ws, job, outcome, problem)

@@ -4,6 +4,7 @@ Rules are tried on training and trusted rows together: n rows, of which the trus
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.intake.raw import Raw
@@ -43,7 +44,7 @@ def with_rules(read: Read, raw: Raw, rules: Sequence[Rule]) -> Raw:
     with read.bench.lock:
         board = _board(read, raw)
         votes = apply_rules(rules, board.frame, board=board)
-    return with_votes(raw, votes, [rule.name for rule in rules])
+    return replace(with_votes(raw, votes, [rule.name for rule in rules]), rules=(*raw.rules, *rules))
 
 
 def rules_of(values: Sequence[RuleValues], classes: Sequence[str]) -> tuple[Rule, ...]:

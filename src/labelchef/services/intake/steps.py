@@ -36,6 +36,7 @@ from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
 from labelchef.services.intake.jobs import Read
 from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
+from labelchef.services.naming import check_name
 from labelchef.services.shared import below, moment, told_below, writing_to
 from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
@@ -171,6 +172,8 @@ def create(
     """Begin to make the campaign. `look` says how far it is and, at last, the campaign's slug."""
     _changeable(ws, intake)
     check_choices(settings)
+    with ws.reading() as connection:
+        check_name(connection, name)
     job = jobs.find(ws, intake)
     shown = None if job is None or job.state is not IntakeState.READY or job.read is None else job.read.preview
     if shown is None:

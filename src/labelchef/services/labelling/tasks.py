@@ -20,6 +20,7 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.people.access import Part, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
@@ -32,6 +33,7 @@ SENTENCES = {
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
     WaitReason.PAUSED: "the lead has paused the campaign",
     WaitReason.STOPPED: "the lead has stopped the campaign",
+    WaitReason.ARCHIVED: "the campaign is in the archive",
 }
 
 
@@ -40,10 +42,10 @@ def next_tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Ta
     check_n(n)
     with looking(ws, campaign, person) as (connection, row):
         found = hand_out(Part(connection, row, person), n, lease=False)
-    if found:
-        return found
-    with taking_part(ws, campaign, person, lasting=False) as part:
-        return hand_out(part, n)
+    if not found:
+        with taking_part(ws, campaign, person, lasting=False) as part:
+            found = hand_out(part, n)
+    return found if isinstance(found, Waiting) else highlighted(ws, campaign, found)
 
 
 def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
@@ -51,6 +53,8 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
     connection, row, person, _ = part
     settings, at = row.settings, vote_table.Moment.of(row.settings.lease_minutes)
     turn = round_table.last_round(connection, row.id)
+    if row.archived_at is not None:
+        return _wait(row, WaitReason.ARCHIVED, 60.0)
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:
@@ -94,7 +98,8 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
             and vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person) is None
         ):
             raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
-        return tasks_of(part, place.turn, [place.selection])[0]
+        found = tasks_of(part, place.turn, [place.selection])
+    return highlighted(ws, campaign, found)[0]
 
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:

@@ -8,6 +8,7 @@ from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, Task
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.ledger.sql import needed_by
 from labelchef.services.labelling.decisions import class_of, reconsider
+from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
 from labelchef.services.people.access import Part, taking_part
 from labelchef.services.shared import common
@@ -54,12 +55,16 @@ def vote_and_next(
         after = hand_out(part, n)
     if receipt.batch_complete:
         ws.signal.notify()
-    return receipt, after
+    return receipt, after if isinstance(after, Waiting) else highlighted(ws, campaign, after)
 
 
 def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | None = None) -> Task:
     """Take back this person's latest vote that counts, and hand the item out to them again."""
     _check({"request_id": request_id})
+    return highlighted(ws, campaign, [_undone(ws, campaign, person, request_id)])[0]
+
+
+def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -> Task:
     with taking_part(ws, campaign, person) as part:
         connection, row, _, account_id = part
         undone = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import SUGGESTION, Role
-from labelchef.domain.errors import ForbiddenError, InvalidInputError, NotFoundError
+from labelchef.domain.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table
 from labelchef.store.rows import AccountRow, CampaignRow
@@ -40,10 +40,16 @@ def looking(ws: Workspace, campaign: str, person: str | None = None) -> Iterator
 
 
 @contextlib.contextmanager
-def changing(ws: Workspace, campaign: str) -> Iterator[tuple[Connection, CampaignRow]]:
-    """A transaction in which no one else writes to the campaign; afterwards those who wait for a change are woken."""
+def changing(ws: Workspace, campaign: str, *, archived: bool = False) -> Iterator[tuple[Connection, CampaignRow]]:
+    """A transaction in which no one else writes to the campaign; afterwards those who wait for a change are woken.
+
+    A campaign in the archive is refused, unless `archived` says that this may be done to it.
+    """
     with ws.writing() as connection:
-        yield connection, _locked(ws, connection, campaign, None)[0]
+        row = _locked(ws, connection, campaign, None)[0]
+        if not archived:
+            _refuse_archived(row)
+        yield connection, row
     ws.signal.notify()
 
 
@@ -52,12 +58,25 @@ def taking_part(ws: Workspace, campaign: str, person: str, *, lasting: bool = Tr
     """The same for a person who takes part; no one is woken."""
     with ws.writing(lasting=lasting) as connection:
         row, account_id = _locked(ws, connection, campaign, person)
+        _refuse_archived(row)
         yield Part(connection, row, person, account_id)
 
 
 def takes_part(connection: Connection, campaign: CampaignRow, account: AccountRow) -> bool:
     """Whether an account may label in a campaign: members, and every lead."""
     return account.role == Role.LEAD or account_table.is_member(connection, campaign.id, account.id)
+
+
+def leads(connection: Connection, campaign: CampaignRow, account: AccountRow) -> bool:
+    """Whether an account may do what leads of a campaign do: its own leads, and every lead of the workspace."""
+    own = account_table.role_in(connection, campaign.id, account.id)
+    return account.role == Role.LEAD or own is Role.LEAD
+
+
+def _refuse_archived(row: CampaignRow) -> None:
+    if row.archived_at is not None:
+        why = f"the campaign {row.name!r} is in the archive, where nothing changes; a lead can reopen it first"
+        raise ConflictError(why, code="archived")
 
 
 def check_person(person: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from labelchef.domain.campaigns import Account, Role
+from labelchef.domain.campaigns import Account, Member, Role
 from labelchef.domain.errors import (
     ConflictError,
     ForbiddenError,
@@ -215,10 +215,10 @@ def revoke_api_token(ws: Workspace, name: str, token: str | None = None) -> None
 
 def visitor(
     ws: Workspace, *, session: str | None = None, token: str | None = None, campaign: str | None = None
-) -> tuple[Account | None, bool]:
-    """Who a session or an API token belongs to, and whether they take part in a campaign: read in one transaction.
+) -> tuple[Account | None, Role | None]:
+    """Who a session or an API token belongs to, and what they are in a campaign: read in one transaction.
 
-    A campaign that does not exist is one they do not take part in; leads take part in all.
+    None: no member, as of a campaign that does not exist. Leads of the workspace lead all campaigns.
     """
     with ws.reading() as connection:
         if token is not None:
@@ -226,26 +226,40 @@ def visitor(
         else:
             row = account_table.account_of_session(connection, _digest(session or ""), time.time())
         if row is None:
-            return None, False
-        member = campaign is not None and account_table.takes_part(connection, campaign, row.id)
-        return account_of(row), member or row.role == Role.LEAD
+            return None, None
+        if row.role == Role.LEAD:
+            return account_of(row), Role.LEAD
+        return account_of(row), None if campaign is None else account_table.membership(connection, campaign, row.id)
 
 
-def members(ws: Workspace, campaign: str) -> list[Account]:
+def members(ws: Workspace, campaign: str) -> list[Member]:
     """The accounts that take part in a campaign, by name."""
     with looking(ws, campaign) as (connection, row):
-        return [account_of(row_of(connection, name)) for name in account_table.member_names(connection, row.id)]
+        found = [account_of(row_of(connection, name)) for name in account_table.member_names(connection, row.id)]
+        own = set(account_table.member_names(connection, row.id, role=Role.LEAD))
+    return [Member(**vars(one), here=Role.LEAD if one.name in own else Role.ANNOTATOR) for one in found]
 
 
-def set_member(ws: Workspace, campaign: str, name: str, by: str = "lead", *, member: bool = True) -> None:
-    """Let an account label in a campaign, or take it off; its votes stay."""
+def set_member(
+    ws: Workspace, campaign: str, name: str, by: str = "lead", *, member: bool = True, role: Role | None = None
+) -> None:
+    """Let an account label in a campaign, or take it off; its votes stay. With `role`, as annotator or as lead of it.
+
+    Leads of the workspace lead every campaign, and one of them always remains (`set_active`); so does a lead of every campaign.
+    """
     with changing(ws, campaign) as (connection, row):
         account = row_of(connection, name)
-        if account_table.is_member(connection, row.id, account.id) != member:
-            account_table.set_member(connection, row.id, account.id, member=member)
-            campaign_table.note_change(connection, row.id, by, {"member_added" if member else "member_removed": name})
-            if not takes_part(connection, row, account):
-                _free_leases(connection, row.id, name)
+        before = account_table.role_in(connection, row.id, account.id)
+        after = (role or before or Role.ANNOTATOR) if member else None
+        if before is after:
+            return
+        account_table.set_member(connection, row.id, account.id, after)
+        noted: dict[str, object] = {"member_removed": name} if after is None else {"member_added": name}
+        if after is Role.LEAD or before is Role.LEAD:
+            noted["role"] = after
+        campaign_table.note_change(connection, row.id, by, noted)
+        if not takes_part(connection, row, account):
+            _free_leases(connection, row.id, name)
 
 
 def _begin(connection: Connection, row: AccountRow) -> SignedIn:

@@ -1,6 +1,17 @@
 """Routes of the API, by what they are about."""
 
-from labelchef.web.api import campaigns, exchange, guidance, intake, items, labelling, lead, sessions
+from labelchef.web.api import (
+    campaigns,
+    care,
+    exchange,
+    guidance,
+    intake,
+    items,
+    jobs,
+    labelling,
+    lead,
+    sessions,
+)
 
-_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, exchange)
+_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, care, exchange, jobs)
 ROUTERS = (sessions.server.router, *(module.routes.router for module in _MODULES), sessions.people.router)

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Form, Path, Query, Request, Response
 
 from labelchef.campaign.forecast import LABELS, WORTH
-from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary
+from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary, Shelf
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.services import campaigns as service
@@ -15,7 +15,18 @@ from labelchef.services import receipts as receipt_service
 from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import GUIDELINES, SETTINGS, Api, Changes, Lead, Member, Options, SignedIn, Store
+from labelchef.web.policies import (
+    GUIDELINES,
+    NAME_TAKEN,
+    SETTINGS,
+    Api,
+    Changes,
+    Lead,
+    Member,
+    Options,
+    SignedIn,
+    Store,
+)
 from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
@@ -28,6 +39,7 @@ _REFUSED: tuple[Case, ...] = (
     (422, "same_name", "a part or the name of a file came twice"),
     (422, "memory", "a file that needs more memory than one may take"),
     (422, "name", "a name with characters that cannot be printed"),
+    NAME_TAKEN,
     (422, "features", "features that are no table of finite numbers"),
     (422, "weak_labels", "weak labels that are no probabilities, one for each sample and class"),
     (422, "votes", "votes of sources that do not fit each other or the classes"),
@@ -51,9 +63,16 @@ class Theme(StrEnum):
 
 
 @routes.get("")
-def list_campaigns(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[CampaignSummary]:
+def list_campaigns(
+    who: SignedIn,
+    ws: Store,
+    after: Cursor = None,
+    limit: Limit = 50,
+    shelf: Annotated[Shelf, Query(description="Those in use, in the archive, or deleted (for leads).")] = Shelf.OPEN,
+) -> Page[CampaignSummary]:
     """The campaigns this person may see, newest first."""
-    found = [shown_to(who, one) for one in service.list_campaigns(ws, person=None if who.is_lead else who.name)]
+    person = None if who.is_lead else who.name
+    found = [shown_to(who, one) for one in service.list_campaigns(ws, person, shelf)]
     return part_of(found, lambda one: (one.created_at.timestamp(), one.id), after, limit, falling=True)
 
 
@@ -119,7 +138,7 @@ def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
 
     Annotators see it after every tenth item only.
     """
-    return service.audit(ws, campaign, person=None if who.is_lead else who.name)
+    return service.audit(ws, campaign, person=None if who.may_lead else who.name)
 
 
 @routes.get("/{campaign}/forecast", (422, "metric", "no such metric"))
@@ -179,7 +198,7 @@ def chart(
     theme: Annotated[Theme, Query(description="For a light or a dark page.")] = Theme.LIGHT,
 ) -> Response:
     """A chart of the campaign, drawn once per round; annotators see those that are not made of votes."""
-    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.is_lead else who.name)
+    drawn = charts.draw(ws, campaign, chart, theme.value, person=None if who.may_lead else who.name)
     tag = f'"{drawn.digest}"'
     headers = {"Cache-Control": "private, no-cache", "ETag": tag, "Content-Security-Policy": FILE_POLICY}
     if request.headers.get("if-none-match") == tag:

@@ -1,7 +1,6 @@
 """Export of labels, votes and the model, import of votes, report, replay, comparison of selectors."""
 
 import contextlib
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -188,20 +187,20 @@ def export_model(
 
 def _tool_file(ws: Workspace, campaign: str, tool: ToolFormat) -> FileResponse:
     """The data set as another tool reads it: one file as it is, several as a zip."""
-    stem, ending = f"{campaigns.summary(ws, campaign).slug}-{tool.name}", tool.endings[0].strip("/")
+    slug = campaigns.summary(ws, campaign).slug
     with contextlib.ExitStack() as stack:
         with told_as_store_errors():
             folder = stack.enter_context(folder_for_a_while(ws.home, EXPORTING))
-            (folder / stem).mkdir()
         with few_at_a_time():
-            path = take_home.export_dataset(ws, campaign, folder / stem / f"{stem}{ending}", tool.name)
-        types = {f".{one}": kind for one, kind in _TYPES.items()}
-        kind = {".json": _JSON_TYPE, **types}.get(path.suffix, _MODEL_TYPE)
-        if path.is_dir() or len(list(path.parent.iterdir())) > 1:
-            with told_as_store_errors():
-                path, kind = Path(shutil.make_archive(str(folder / "all"), "zip", folder / stem)), _ZIP_TYPE
+            path = take_home.export_packed(ws, campaign, folder, slug, tool.name)
         delete = BackgroundTask(stack.pop_all().close)  # after the file was sent
-    return MadeFile(path, media_type=kind, filename=f"{stem}{path.suffix}", background=delete)
+    return MadeFile(path, media_type=media_type_of(path), filename=path.name, background=delete)
+
+
+def media_type_of(path: Path) -> str:
+    """The type of a file that is exported, by its ending."""
+    known = {".json": _JSON_TYPE, ".zip": _ZIP_TYPE, ".html": "text/html"}
+    return (known | {f".{one}": kind for one, kind in _TYPES.items()}).get(path.suffix, _MODEL_TYPE)
 
 
 def _file(

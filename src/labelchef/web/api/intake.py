@@ -12,7 +12,7 @@ from labelchef.services.intake import rules, steps, suggesting
 from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import GUIDELINES, SETTINGS, Api, Lead, Options, Store
+from labelchef.web.policies import GUIDELINES, NAME_TAKEN, SETTINGS, Api, Lead, Options, Store
 from labelchef.web.problems import Case
 from labelchef.web.uploads import UploadRoute, told_as_store_errors
 from labelchef.web.views import IntakeView, RulesView, SuggestionView
@@ -145,6 +145,8 @@ def answer_suggestion(intake: IntakePath, form: UsefulForm, _: Lead, ws: Store) 
     _STATE,
     (409, "not_ready", "the files are not read yet, or something in them must be mended first"),
     GUIDELINES,
+    NAME_TAKEN,
+    (422, "name", "a name with characters that cannot be printed"),
     *SETTINGS,
     status_code=202,
 )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from labelchef.domain.campaigns import Account, CampaignStatus, CampaignSummary, ConflictItem, LedgerEntry, Page
+from labelchef.domain.campaigns import CampaignStatus, CampaignSummary, ConflictItem, LedgerEntry, Member, Page, Role
 from labelchef.services import campaigns as service
 from labelchef.services.labelling import decisions
 from labelchef.services.people import accounts
@@ -87,15 +87,23 @@ def ledger(
 
 
 @routes.get("/members")
-def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[Account]:
-    """The members of a campaign, by name."""
+def members(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50) -> Page[Member]:
+    """The members of a campaign, by name; `here` says who leads it."""
     return part_of(accounts.members(ws, campaign), lambda one: (one.name,), after, limit)
 
 
 @routes.put("/members/{name:path}", ACCOUNT, status_code=204)
-def add_member(campaign: CampaignPath, name: AccountPath, who: Lead, ws: Store) -> None:
-    """Let an account label in this campaign."""
-    accounts.set_member(ws, campaign, name, who.name)
+def add_member(
+    campaign: CampaignPath,
+    name: AccountPath,
+    who: Lead,
+    ws: Store,
+    role: Annotated[
+        Role | None, Query(description="In this campaign; left out: as it is, of a new member annotator.")
+    ] = None,
+) -> None:
+    """Let an account label in this campaign, or lead it: all of its lead pages, and no other campaign's."""
+    accounts.set_member(ws, campaign, name, who.name, role=role)
 
 
 @routes.delete("/members/{name:path}", ACCOUNT, status_code=204)

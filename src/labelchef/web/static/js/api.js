@@ -5,6 +5,8 @@ export class Problem extends Error {
     super(body?.detail ?? "The server cannot be reached.");
     this.status = status;
     this.code = body?.code ?? "offline";
+    this.suggestion = body?.suggestion;
+    this.campaign = body?.campaign;
   }
 }
 

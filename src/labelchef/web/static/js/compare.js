@@ -1,6 +1,6 @@
 // Selectors compared on a campaign's own labels: asks for the replays, shows curves and a table.
-import { call, campaignPath } from "./api.js";
 import { $, $$, el } from "./dom.js";
+import { resume, run } from "./jobs.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 640, HEIGHT = 280, LEFT = 52, BELOW = 34, ABOVE = 12, COLOURS = 8;
@@ -63,16 +63,18 @@ function show(found) {
     el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, note))));
 }
 
+const box = $(".job", form);
+const done = (job) => { if (job.result) show(job.result); };
+
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const button = $("button", form);
-  const selectors = $$("input[name=selectors]:checked", form).map((box) => box.value);
+  const button = $("button[type=submit]", form);
+  const selectors = $$("input[name=selectors]:checked", form).map((tick) => tick.value);
   told.className = "told";
-  told.textContent = "Replaying the selectors; with many labels this takes minutes. Keep this page open…";
+  told.textContent = "";
   button.disabled = true;
   try {
-    show(await call("POST", campaignPath(form.dataset.campaign, "/compare"), selectors.length ? { selectors } : {}));
-    told.textContent = "";
+    await run(form.dataset.campaign, { kind: "compare", ...(selectors.length ? { selectors } : {}) }, box, done);
   } catch (problem) {
     told.textContent = problem.message;
     told.className = "told bad";
@@ -80,3 +82,4 @@ form.addEventListener("submit", async (event) => {
     button.disabled = false;
   }
 });
+resume(form.dataset.campaign, [box], done).catch(() => null);

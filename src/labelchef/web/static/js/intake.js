@@ -1,6 +1,7 @@
 // A new campaign from files: upload, see how they are used, correct it, create.
 import { call, Problem, sleep } from "./api.js";
 import { $, $$, el } from "./dom.js";
+import { askName } from "./names.js";
 import { values } from "./page.js";
 import { startRules } from "./rules.js";
 import { number, t, when } from "./texts.js";
@@ -288,7 +289,8 @@ create.addEventListener("submit", async (event) => {
     const encoders = $$(".encoders select", create).filter((select) => !select.closest(".field").hidden && select.value).map((select) => select.value);
     await follow(await call("POST", path(now.id, "/create"), { name, settings, ...(encoders.length ? { encoders } : {}) }));
   } catch (problem) {
-    tell(told, problem.message, "bad");
+    if (problem.code === "name_taken") askName(create, problem);
+    else tell(told, problem.message, "bad");
   }
 });
 

@@ -2,6 +2,7 @@
 import { call } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
+import { askName } from "./names.js";
 import { t, when, whenExactly } from "./texts.js";
 
 $("#theme")?.addEventListener("click", () => {
@@ -109,7 +110,6 @@ const AFTER = {
     const more = read > answer.lines.length ? el("p", { class: "soft small" }, t("The first {shown} of {n} lines are shown.", { shown: answer.lines.length, n: read })) : null;
     $("#imported").replaceChildren(...[...answer.notes.map((note) => el("p", { class: "soft small" }, note)), el("div", { class: "scroll rows", tabindex: "0", role: "region", "aria-label": t("What became of each line") }, table), more].filter(Boolean));
   },
-  replay: (form, answer) => tell(form, answer.message, answer.agrees ? "good" : "bad"),
 };
 
 let left = null; // the place in a live part where the focus was when its form was sent
@@ -136,6 +136,7 @@ document.addEventListener("submit", async (event) => {
     tell(form, "", "");
     AFTER[form.dataset.then ?? "reload"](form, answer);
   } catch (problem) {
+    if (problem.code === "name_taken") { askName(form, problem); return; }
     tell(form, problem.message, "bad");
   } finally {
     buttons.forEach((button) => { button.disabled = false; });

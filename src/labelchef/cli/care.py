@@ -1,0 +1,172 @@
+"""`labelchef list, rename, archive, unarchive, delete, restore, copy`: care of campaigns in a workspace."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labelchef.cli.options import console, plain_table, takes, workspace_options
+from labelchef.cli.workspace import AsJson, Campaign, Person, move_on, who_is
+from labelchef.domain.campaigns import CampaignSummary, Shelf
+from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.settings import OPTIONS
+
+if TYPE_CHECKING:
+    from labelchef.services.workspace import Workspace
+
+_DELETED = Annotated[str, typer.Argument(help="A deleted campaign; `labelchef list --deleted` lists them.")]
+_GRACE = "Days in which it can be restored."
+_CONFIRM = "The campaign's name in full; it is asked for if left out."
+_SET = "SETTING=VALUE: another value than in the campaign that is copied; repeatable."
+
+
+@takes(ws=workspace_options())
+def list_campaigns(
+    ws: "Workspace",
+    deleted: Annotated[bool, typer.Option("--deleted", help="Those that can be restored.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="Those in the archive.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List campaigns: those in use, in the archive, or deleted."""
+    from labelchef.services import campaigns as service
+
+    if deleted and archived:
+        raise InvalidInputError("--deleted and --archived together; give one of them", code="shelf")
+    shelf = Shelf.DELETED if deleted else Shelf.ARCHIVED if archived else Shelf.OPEN
+    found = service.list_campaigns(ws, shelf=shelf)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False, default=str))
+        return
+    if not found:
+        console.print(
+            {Shelf.DELETED: "nothing is deleted", Shelf.ARCHIVED: "the archive is empty"}.get(shelf, "no campaign")
+        )
+        return
+    rows = [(one.slug, one.name, one.state, one.spent, one.budget or "∞", _until(one)) for one in found]
+    console.print(plain_table(("campaign", "name", "state", "asked", "of", "until" if deleted else ""), rows))
+
+
+@takes(ws=workspace_options())
+def rename(
+    campaign: Campaign,
+    name: Annotated[str, typer.Argument(help="The new name.")],
+    ws: "Workspace",
+    slug: Annotated[str | None, typer.Option(help="A new short name too; the old one still works.")] = None,
+    person: Person = None,
+) -> None:
+    """Give a campaign another name."""
+    from labelchef.services import care
+
+    made = care.rename(ws, campaign, who_is(person), name, slug=slug)
+    console.print(f"{made.slug} is called {made.name!r} now")
+
+
+@takes(ws=workspace_options())
+def archive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
+    """Put a campaign away: hidden from lists, read-only, no work for the server."""
+    from labelchef.services import care
+
+    console.print(
+        f"{care.archive(ws, campaign, who_is(person)).slug} is in the archive; `labelchef unarchive` reopens it"
+    )
+
+
+@takes(ws=workspace_options())
+def unarchive(campaign: Campaign, ws: "Workspace", person: Person = None) -> None:
+    """Take a campaign out of the archive."""
+    from labelchef.services import care
+
+    console.print(f"{care.reopen(ws, campaign, who_is(person)).slug} is open again")
+    move_on(ws, campaign)
+
+
+@takes(ws=workspace_options())
+def delete(
+    campaign: Campaign,
+    ws: "Workspace",
+    confirm: Annotated[str | None, typer.Option(help=_CONFIRM)] = None,
+    grace_days: Annotated[float, typer.Option(min=0, max=36500, help=_GRACE)] = 30.0,
+    now: Annotated[bool, typer.Option("--now", help="Remove it at once and for good, with all votes.")] = False,
+    person: Person = None,
+) -> None:
+    """Delete a campaign; it can be restored for 30 days unless you say otherwise."""
+    from labelchef.services import campaigns, care
+
+    found = campaigns.summary(ws, campaign)
+    if confirm is None:
+        if not sys.stdin.isatty():
+            raise InvalidInputError(f"type the name to delete it: --confirm {found.name!r}", code="confirm")
+        confirm = str(typer.prompt(f"type the name of the campaign to delete it ({found.name})"))
+    made = care.delete(ws, campaign, who_is(person), confirm=confirm, grace_days=grace_days, now=now)
+    if not now:
+        console.print(f"{made.name!r} is deleted; `labelchef restore {made.slug}` brings it back until {_until(made)}")
+        return
+    try:
+        with ws.worker_lock.holding():
+            care.purge(ws)
+    except ConflictError:
+        console.print(f"{made.name!r} is deleted; the server that runs removes it within a minute")
+        return
+    console.print(f"{made.name!r} is removed for good")
+
+
+@takes(ws=workspace_options())
+def restore(
+    campaign: _DELETED,
+    ws: "Workspace",
+    name: Annotated[str | None, typer.Option(help="Another name, if its own is taken now.")] = None,
+    person: Person = None,
+) -> None:
+    """Take the deletion of a campaign back."""
+    from labelchef.services import care
+
+    made = care.restore(ws, campaign, who_is(person), name=name)
+    console.print(f"{made.name!r} ({made.slug}) is back")
+
+
+@takes(ws=workspace_options())
+def copy(
+    campaign: Campaign,
+    ws: "Workspace",
+    name: Annotated[str | None, typer.Option(help="Name of the copy; the default is the next free one.")] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", help=_SET)] = None,
+    answers: Annotated[bool, typer.Option("--answers", help="What was decided goes along as known labels.")] = False,
+    person: Person = None,
+) -> None:
+    """Make a new campaign of the same data, with other settings."""
+    from labelchef.services import care
+
+    made = care.copy(ws, campaign, who_is(person), name=name, changes=_changes(change or []), answers=answers)
+    console.print(f"{made.name!r} ({made.slug}): {made.n_items} items")
+    move_on(ws, made.slug)
+
+
+def _changes(given: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        option = OPTIONS.get(name.replace("-", "_"))
+        if not equals or option is None:
+            why = f"--set is {one!r}; expected SETTING=VALUE with one of: {', '.join(OPTIONS)}"
+            raise InvalidInputError(why, code="settings")
+        value: Any = text
+        if option.none and text in ("", "none"):
+            value = None
+        elif option.kind is bool:
+            value = {"true": True, "false": False, "yes": True, "no": False}.get(text.lower(), text)
+        elif option.kind is not str and text != "auto":
+            try:
+                value = option.kind(text)
+            except ValueError:
+                value = text  # refused by the setting, with what it expects
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def _until(one: CampaignSummary) -> str:
+    return "" if one.purge_at is None else f"{one.purge_at:%Y-%m-%d %H:%M} UTC"
+
+
+COMMANDS = (list_campaigns, rename, archive, unarchive, delete, restore, copy)

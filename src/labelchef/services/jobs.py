@@ -1,0 +1,357 @@
+"""Long work that leads start: comparisons, replays and files to take home. It runs in the background, one at a time.
+
+A job is a row of the database, so it is still there after a restart: one that waited is done then, one that ran is marked as
+interrupted and can be started again. How far a job is stays in memory: it changes many times a second, and votes should not
+wait for it. Results stay: a file in the folder of the campaign, or what was found as JSON. The worker's process runs one job
+at a time, in one thread of low priority, beside the steps of the campaigns. Cancelling stops it at its next sweep over the
+data (`domain.stopping_work`).
+"""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from labelchef.campaign.rebuild import ReplayedRound
+from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, StoreError, ThrottledError
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
+from labelchef.domain.jobs import Job, JobKind, JobState
+from labelchef.domain.stopping_work import StoppedWorkError, stoppable
+from labelchef.domain.validation import Cell
+from labelchef.exchange.formats import FORMATS
+from labelchef.io import tables
+from labelchef.services import exchange, receipts, take_home, trained
+from labelchef.services.background import give_way, problem_of
+from labelchef.services.compare import comparing
+from labelchef.services.people.access import find, looking
+from labelchef.services.shared import common, moment, writing_to
+from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
+from labelchef.store import job_table, round_table
+from labelchef.store.rows import CampaignRow, JobRow, JobValues
+
+KEPT_DAYS = 30
+"""Days after which a job and its result are removed."""
+MOST_BYTES = 2 * 2**30
+"""Of all results in a workspace; beyond it, the oldest files are removed."""
+MOST_WAITING = 20
+"""Jobs of a workspace that may wait."""
+FOLDER = "jobs"
+"""The folder of a campaign that holds the results."""
+_POLL_SECONDS = 1.0
+_DAY = 86400.0
+
+
+@dataclass
+class Working:
+    """A job that runs in this process."""
+
+    done: float | None = None
+    sentence: str = "it begins"
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, done: float | None, sentence: str) -> None:
+        """Say how far it is."""
+        self.done, self.sentence = done, sentence
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job."""
+
+    file: Path | None = None
+    result: Mapping[str, Any] | None = None
+
+
+Work: TypeAlias = Callable[[Workspace, CampaignRow, Mapping[str, Any], Path, Working], Outcome]
+
+
+def start(ws: Workspace, campaign: str, kind: JobKind, by: str, options: Mapping[str, Any]) -> Job:
+    """Begin a job; it runs when those before it are done. What can be checked now is refused now."""
+    kept = _checked(kind, options)
+    with looking(ws, campaign) as (connection, row):
+        if kind is not JobKind.REPLAY:
+            trained.require_model(connection, row)
+        if len(job_table.jobs_in(connection, [JobState.WAITING])) >= MOST_WAITING:
+            why = f"{MOST_WAITING} jobs wait already; try again when some of them are done, or cancel one"
+            raise ThrottledError(why, retry_after=30.0, code="busy")
+    if kind is JobKind.COMPARE:
+        comparing.check(ws, row, kept.get("selectors"))
+    with ws.writing() as connection:
+        job = job_table.insert_job(connection, row.id, kind, kept, by)
+    ws.signal.notify()
+    return look(ws, campaign, job)
+
+
+def again(ws: Workspace, campaign: str, job: str, by: str) -> Job:
+    """Begin the same work anew."""
+    row = _row(ws, campaign, job)
+    return start(ws, campaign, row.kind, by, row.options)
+
+
+def jobs(ws: Workspace, campaign: str) -> list[Job]:
+    """The jobs of a campaign, newest first, without what they found."""
+    with looking(ws, campaign) as (connection, row):
+        return [_shown(ws, one, short=True) for one in job_table.jobs_of(connection, row.id)]
+
+
+def look(ws: Workspace, campaign: str, job: str) -> Job:
+    """A job as it stands."""
+    return _shown(ws, _row(ws, campaign, job))
+
+
+def file_of(ws: Workspace, campaign: str, job: str) -> Path:
+    """The file that a job gave."""
+    with looking(ws, campaign) as (connection, row):
+        made = job_table.job_by_id(connection, row.id, job)
+    folder = _folder(ws, row.public_id, job)
+    if made is None or made.file is None or not (folder / made.file).is_file():
+        raise NotFoundError("this job has no file, or no longer; start it again", code="job")
+    return folder / made.file
+
+
+def cancel(ws: Workspace, campaign: str, job: str) -> Job:
+    """Stop a job: at once if it waits, at its next sweep over the data if it runs. Nothing of it stays."""
+    row = _row(ws, campaign, job)
+    with ws.writing() as connection:
+        ended: JobValues = {"state": JobState.CANCELLED, "ended_at": time.time()}
+        waited = job_table.move_job(connection, row.id, JobState.WAITING, **ended)
+    working = ws.jobs.get(job)
+    if not waited and working is not None:
+        working.stop.set()
+        working.tell(working.done, "it is being cancelled")
+    return look(ws, campaign, job)
+
+
+def remove(ws: Workspace, campaign: str, job: str) -> None:
+    """Forget a job that is over, with its result."""
+    row, found = _row(ws, campaign, job), find(ws, campaign)
+    if not row.state.over:
+        raise ConflictError("the job is not over; cancel it first", code="running")
+    with ws.writing() as connection:
+        job_table.delete_job(connection, row.id)
+    shutil.rmtree(_folder(ws, found.public_id, job), ignore_errors=True)
+
+
+def _row(ws: Workspace, campaign: str, job: str) -> JobRow:
+    with looking(ws, campaign) as (connection, row):
+        found = job_table.job_by_id(connection, row.id, job)
+    if found is None:
+        raise NotFoundError(f"there is no job {job!r} in this campaign", code="job")
+    return found
+
+
+def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
+    working = ws.jobs.get(row.public_id) if row.state is JobState.RUNNING else None
+    sentences = {
+        JobState.WAITING: "it waits for its turn",
+        JobState.RUNNING: "it begins",
+        JobState.DONE: "it is done",
+        JobState.FAILED: row.problem or "it failed",
+        JobState.CANCELLED: "it was cancelled",
+        JobState.INTERRUPTED: "the server ended while it ran; start it again",
+    }
+    times = {
+        name: None if getattr(row, name) is None else moment(getattr(row, name)) for name in ("started_at", "ended_at")
+    }
+    values = common(Job, row) | times | {"created_at": moment(row.created_at)}
+    if short:
+        values["result"] = None
+    return Job(
+        **values,
+        id=row.public_id,
+        by=row.person,
+        done=1.0 if row.state is JobState.DONE else None if working is None else working.done,
+        sentence=sentences[row.state] if working is None else working.sentence,
+    )
+
+
+def _folder(ws: Workspace, campaign: str, job: str) -> Path:
+    return ws.home / CAMPAIGNS / campaign / FOLDER / job
+
+
+class JobRunner:
+    """Does the jobs of a workspace, one at a time, oldest first; owned by the worker, whose lock it relies on."""
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+        self._halt = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Mark what a process before left running, and begin."""
+        self._halt.clear()
+        with self._ws.writing() as connection:
+            for row, _ in job_table.jobs_in(connection, [JobState.RUNNING]):
+                job_table.update_job(connection, row.id, state=JobState.INTERRUPTED, ended_at=time.time())
+        self._thread = threading.Thread(target=self._run, name="labelchef-jobs", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float | None = 30.0) -> None:
+        """End; the job in hand is broken off at its next sweep, and marked as interrupted."""
+        self._halt.set()
+        for working in list(self._ws.jobs.values()):
+            working.stop.set()
+        self._ws.signal.notify()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        give_way()
+        while not self._halt.is_set():
+            tick = self._ws.signal.ticks()
+            try:
+                busy = self._next()
+            except StoreError:
+                busy = False  # the worker tells of a database that does not answer
+            if not busy:
+                self._ws.signal.sleep(_POLL_SECONDS, tick)
+
+    def _next(self) -> bool:
+        """Do the oldest job that waits; whether there was one."""
+        with self._ws.reading() as connection:
+            waiting = job_table.jobs_in(connection, [JobState.WAITING])
+        if not waiting:
+            return False
+        row, campaign = waiting[0]
+        working = self._ws.jobs[row.public_id] = Working()
+        try:
+            with self._ws.writing() as connection:
+                begun: JobValues = {"state": JobState.RUNNING, "started_at": time.time()}
+                taken = job_table.move_job(connection, row.id, JobState.WAITING, **begun)
+            if taken:  # else it was cancelled meanwhile
+                self._work(row, campaign, working)
+        finally:
+            del self._ws.jobs[row.public_id]
+        tidy(self._ws)
+        return True
+
+    def _work(self, row: JobRow, campaign: str, working: Working) -> None:
+        folder = _folder(self._ws, campaign, row.public_id)
+        ended: JobValues
+        try:
+            with stoppable(working.stop.is_set):
+                found = find(self._ws, campaign)
+                require_folder(self._ws, found)
+                with writing_to(folder, "make room or check the rights", code="folder"):
+                    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+                    folder.parent.chmod(PRIVATE_FOLDER)
+                made = WORK[row.kind](self._ws, found, row.options, folder, working)
+            size = 0
+            if made.file is not None:
+                made.file.chmod(PRIVATE_FILE)
+                size = made.file.stat().st_size
+            ended = {
+                "state": JobState.DONE,
+                "file": None if made.file is None else made.file.name,
+                "bytes": size,
+                "result": None if made.result is None else dict(made.result),
+            }
+        except StoppedWorkError:
+            ended = {"state": JobState.INTERRUPTED if self._halt.is_set() else JobState.CANCELLED}
+        except Exception as error:
+            ended = {"state": JobState.FAILED, "problem": problem_of(error, f"the job {row.kind}")}
+        if ended.get("file") is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        ended["ended_at"] = time.time()
+        with self._ws.writing() as connection:
+            job_table.update_job(connection, row.id, **ended)
+
+
+def tidy(ws: Workspace, *, most_bytes: int = MOST_BYTES, kept_days: float = KEPT_DAYS) -> int:
+    """Remove jobs that are old, and the oldest files where there are too many bytes; how many were touched."""
+    over = [state for state in JobState if state.over]
+    with ws.reading() as connection:
+        ended = job_table.jobs_in(connection, over)
+    old = [(row, where) for row, where in ended if (row.ended_at or row.created_at) < time.time() - _DAY * kept_days]
+    young = [one for one in ended if one not in old]
+    total, heavy = 0, []
+    for row, where in reversed(young):
+        total += row.bytes
+        if row.file is not None and total > most_bytes:
+            heavy.append((row, where))
+    with ws.writing() as connection:
+        for row, _ in old:
+            job_table.delete_job(connection, row.id)
+        for row, _ in heavy:
+            job_table.update_job(connection, row.id, file=None, bytes=0)
+    for row, where in (*old, *heavy):
+        shutil.rmtree(_folder(ws, where, row.public_id), ignore_errors=True)
+    return len(old) + len(heavy)
+
+
+def _checked(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a job, those that it does not have left out; a format that there is not is refused."""
+    if kind is JobKind.COMPARE:
+        return {name: options[name] for name in ("selectors", "batch_size") if options.get(name) is not None}
+    if kind in (JobKind.REPLAY, JobKind.REPORT):
+        return {}
+    known: tuple[str, ...] = exchange.model_formats() if kind is JobKind.MODEL else tuple(tables.FORMATS)
+    if kind is JobKind.DATASET:
+        known = (*known, *FORMATS)
+    format = options.get("format") or known[0]
+    if format not in known:
+        raise InvalidInputError(f"format is {format!r}; expected one of: {', '.join(known)}", code="format")
+    return {"format": format}
+
+
+def _compare(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], _folder: Path, working: Working) -> Outcome:
+    names = options.get("selectors") or comparing.usual_selectors(row.settings)
+    seen: list[str] = []
+
+    def tell(cell: Cell) -> None:
+        if cell.selector not in seen:
+            seen.append(cell.selector)
+        within = (cell.repeat - 1 + cell.asked / max(cell.labels, 1)) / cell.repeats
+        done = (len(seen) - 1 + within) / (len(set(names)) + 1)
+        working.tell(min(done, 1.0), f"{cell.selector}: {cell.asked} of {cell.labels} labels")
+
+    found = comparing.compare(ws, row.public_id, options.get("selectors"), options.get("batch_size"), on_cell=tell)
+    return Outcome(result=found.as_json())
+
+
+def _replay(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], _folder: Path, working: Working) -> Outcome:
+    with ws.reading() as connection:
+        total = max(1, len(round_table.rounds_of(connection, row.id)))
+
+    def tell(one: ReplayedRound) -> None:
+        working.tell(min(1.0, (one.number + 1) / total), f"round {one.number} of {total - 1}")
+
+    working.tell(0.0, "the first model is trained again")
+    found = trained.replay(ws, row.public_id, tell)
+    return Outcome(result=asdict(found))
+
+
+def _dataset(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], folder: Path, working: Working) -> Outcome:
+    working.tell(None, "the final model is trained, then the file is written")
+    return Outcome(take_home.export_packed(ws, row.public_id, folder, f"{row.slug}-dataset", options["format"]))
+
+
+def _written(what: str, write: Callable[..., Path], sentence: str) -> Work:
+    def work(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], folder: Path, working: Working) -> Outcome:
+        working.tell(None, sentence)
+        format = options["format"]
+        return Outcome(write(ws, row.public_id, folder / f"{row.slug}-{what}.{format}", format=format))
+
+    return work
+
+
+def _report(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], folder: Path, working: Working) -> Outcome:
+    working.tell(None, "charts and tables are made")
+    return Outcome(exchange.export_report(ws, row.public_id, folder / f"{row.slug}-report.html", shared=False))
+
+
+WORK: Mapping[JobKind, Work] = {
+    JobKind.COMPARE: _compare,
+    JobKind.REPLAY: _replay,
+    JobKind.DATASET: _dataset,
+    JobKind.PREDICTIONS: _written(
+        "predictions", take_home.export_predictions, "the final model is trained, then the file is written"
+    ),
+    JobKind.MODEL: _written("model", exchange.export_model, "the final model is trained from scratch"),
+    JobKind.RECEIPTS: _written("receipts", receipts.export_receipts, "what each answer did is computed"),
+    JobKind.REPORT: _report,
+}
+"""What each kind of job does."""

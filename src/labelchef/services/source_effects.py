@@ -1,0 +1,407 @@
+"""What other votes of sources would change, computed before it is applied: in a thread of its own, one for each campaign.
+
+A proposal is a list of muted sources, and, if rules are edited, all rules. Its effect is computed on a session of its own
+(`sources.study`), outside of any transaction, so that votes and rounds go on; it can be cancelled, and ends by itself when
+its time is up. Nothing is stored until `apply` is called; then the model of the campaign follows, when
+`campaigns.change_settings` says.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from labelchef.campaign.hearing import AllVotes, check_names
+from labelchef.campaign.source_effect import SourceEffect, effect_of
+from labelchef.campaign.start import judges_of
+from labelchef.campaign.votes import WEAK_SOURCE
+from labelchef.domain.arrays import Ints
+from labelchef.domain.campaigns import CampaignState, ItemContent, SplitName
+from labelchef.domain.errors import ConflictError, LabelchefError, NotFoundError
+from labelchef.domain.records import Heard
+from labelchef.domain.stopping_work import StoppedWorkError, stoppable
+from labelchef.services import campaign_rules, sources
+from labelchef.services.campaign_rules import Edited, Kept, checked, kept_rules
+from labelchef.services.labelling.tasks import content_of
+from labelchef.services.people.access import changing, find, looking
+from labelchef.services.trained import data_of, source_names
+from labelchef.services.workspace import Workspace, require_folder
+from labelchef.sources import SourceVotes
+from labelchef.sources.rules import RuleBoard, RuleSetFacts, facts_of, rule_values
+from labelchef.store import campaign_table, decision_table
+from labelchef.store.rows import CampaignRow, CampaignValues
+
+MOST_SECONDS = 600.0
+"""After which an effect is given up."""
+_log = logging.getLogger("labelchef")
+RuleValues = Mapping[str, object]
+
+
+class EffectState(StrEnum):
+    """How far the computation of an effect is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Which votes should be heard."""
+
+    muted: tuple[str, ...]
+    rules: tuple[RuleValues, ...] | None = None
+    """All rules of the campaign as they should be; None to leave them as they are."""
+
+
+@dataclass(frozen=True)
+class ShownBelief:
+    """An item of which another class would be believed."""
+
+    item: str
+    content: ItemContent
+    before: str
+    after: str
+    p_before: float
+    p_after: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An effect that is being computed, or was."""
+
+    proposal: Proposal
+    state: EffectState
+    stage: str
+    """What is being computed, in words."""
+    seconds: float
+    problem: str | None = None
+    effect: SourceEffect | None = None
+    shown: tuple[ShownBelief, ...] = ()
+    stale: bool = False
+    """Whether the campaign has moved on since: another round, other settings or rules."""
+
+
+@dataclass
+class _Job:
+    proposal: Proposal
+    began: float = field(default_factory=time.monotonic)
+    stop: threading.Event = field(default_factory=threading.Event)
+    state: EffectState = EffectState.RUNNING
+    stage: str = "waiting"
+    ended: float | None = None
+    problem: str | None = None
+    effect: SourceEffect | None = None
+    shown: tuple[ShownBelief, ...] = ()
+    edited: Edited | None = None
+    key: tuple[object, ...] = ()
+    thread: threading.Thread | None = None
+
+
+_jobs: dict[tuple[str, str], _Job] = {}
+_turn = threading.Lock()
+
+
+def begin(ws: Workspace, campaign: str, proposal: Proposal, *, patience: float = 0.3) -> Progress:
+    """Begin to compute an effect, in the place of one that is being computed for this campaign."""
+    row = find(ws, campaign)
+    sources.study(ws, campaign)  # refuses where there is no model, or nothing is learned
+    classes = _classes(ws, campaign)
+    kept, version = kept_rules(ws, row)
+    names = _names(ws, row, version)
+    if proposal.rules is not None:
+        made = checked(proposal.rules, classes, sorted(set(names) - {one.name for one in kept.rules}))
+        rules = {one.name for one in kept.rules}
+        names = tuple(name for name in names if name not in rules) + tuple(one.name for one in made)
+    check_names(proposal.muted, names)
+    job = _Job(proposal)
+    with _turn:
+        old = _jobs.get((str(ws.home), row.public_id))
+        if old is not None:
+            old.stop.set()
+        _jobs[str(ws.home), row.public_id] = job
+    job.thread = threading.Thread(target=_run, args=(ws, campaign, job), name="labelchef-effect", daemon=True)
+    job.thread.start()
+    job.thread.join(patience)
+    return _told(ws, row, job)
+
+
+def look(ws: Workspace, campaign: str) -> Progress:
+    """The effect that was asked for last."""
+    row = find(ws, campaign)
+    return _told(ws, row, _job(ws, row))
+
+
+def cancel(ws: Workspace, campaign: str) -> Progress:
+    """Give up an effect that is being computed."""
+    row = find(ws, campaign)
+    job = _job(ws, row)
+    job.stop.set()
+    if job.thread is not None:
+        job.thread.join(1.0)
+    return _told(ws, row, job)
+
+
+def close(ws: Workspace) -> None:
+    """End all computations of a workspace."""
+    with _turn:
+        mine = [_jobs.pop(key) for key in list(_jobs) if key[0] == str(ws.home)]
+    for job in mine:
+        job.stop.set()
+    for job in mine:
+        if job.thread is not None:
+            job.thread.join(5.0)
+
+
+def _job(ws: Workspace, row: CampaignRow) -> _Job:
+    with _turn:
+        job = _jobs.get((str(ws.home), row.public_id))
+    if job is None:
+        raise NotFoundError("no effect was asked for since the server started; ask for one first", code="effect")
+    return job
+
+
+def _told(ws: Workspace, row: CampaignRow, job: _Job) -> Progress:
+    seconds = (job.ended or time.monotonic()) - job.began
+    stale = job.effect is not None and job.key != _key(ws, row)
+    return Progress(job.proposal, job.state, job.stage, seconds, job.problem, job.effect, job.shown, stale)
+
+
+def _key(ws: Workspace, row: CampaignRow) -> tuple[object, ...]:
+    """What an effect was computed for."""
+    row, _, closed = sources.standing(ws, row.public_id)
+    with ws.reading() as connection:
+        version = campaign_table.votes_version(connection, row.id)
+    return closed[-1].number, closed[-1].model_hash, row.settings.muted, version
+
+
+def _run(ws: Workspace, campaign: str, job: _Job) -> None:
+    late = job.began + MOST_SECONDS
+    try:
+        with stoppable(lambda: job.stop.is_set() or time.monotonic() > late):
+            _compute(ws, campaign, job)
+        job.state = EffectState.DONE
+    except StoppedWorkError:
+        job.state = EffectState.CANCELLED
+        if not job.stop.is_set():
+            job.state, job.problem = EffectState.FAILED, f"it was not computed within {MOST_SECONDS:.0f} seconds"
+    except LabelchefError as error:
+        job.state, job.problem = EffectState.FAILED, str(error)
+    except Exception:
+        _log.exception("the effect of other sources could not be computed")
+        job.state, job.problem = (
+            EffectState.FAILED,
+            "the server failed with an unexpected error; its log has the details",
+        )
+    finally:
+        job.ended, job.stage = time.monotonic(), ""
+
+
+def _compute(ws: Workspace, campaign: str, job: _Job) -> None:
+    job.stage = "rebuilding the campaign's model"
+    row = find(ws, campaign)
+    job.key = _key(ws, row)
+    studied = sources.study(ws, campaign)
+    while not studied.lock.acquire(timeout=0.2):  # somebody else computes with it
+        if job.stop.is_set():
+            raise StoppedWorkError
+    try:
+        data, session = studied.made(ws)
+        with ws.reading() as connection:
+            version = campaign_table.votes_version(connection, row.id)
+        votes, every = session.sources, session.sources
+        assert every is not None, "trusted samples train"
+        heard = Heard(job.proposal.muted, version)
+        if job.proposal.rules is not None:
+            job.stage = "letting the rules vote on all items"
+
+            def told(done: int, total: int) -> None:
+                job.stage = f"letting the rules vote on all items: {done} of {total}"
+
+            job.edited = edited(ws, row, job.proposal.rules, told)
+            heard = Heard(job.proposal.muted, version + 1)
+            session.sources = _with_version(
+                every, job.edited, heard.version, np.flatnonzero(~judges_of(data, row.settings))
+            )
+        try:
+            job.effect = effect_of(session, heard, lambda stage: setattr(job, "stage", stage))
+        finally:
+            session.sources = votes
+    finally:
+        studied.lock.release()
+    job.shown = _shown(ws, campaign, job.effect, studied.classes)
+
+
+def _with_version(every: AllVotes, made: Edited, version: int, steering: Ints) -> AllVotes:
+    """All votes, and those of an edit as a version of them."""
+
+    def later(number: int) -> SourceVotes:
+        return made.votes.above(made.val_votes.rows(steering)) if number == version else every.version(number)
+
+    return replace(every, edited=later)
+
+
+def _shown(ws: Workspace, campaign: str, effect: SourceEffect, classes: Sequence[str]) -> tuple[ShownBelief, ...]:
+    with looking(ws, campaign) as (connection, row):
+        places = [one.position for one in effect.shown]
+        items = campaign_table.items_at(connection, row.id, SplitName.TRAIN, places)
+    return tuple(
+        ShownBelief(
+            items[one.position].key,
+            content_of(items[one.position]),
+            classes[one.before],
+            classes[one.after],
+            one.p_before,
+            one.p_after,
+        )
+        for one in effect.shown
+    )
+
+
+# --- rules ---
+
+
+@dataclass(frozen=True)
+class RulesNow:
+    """The rules of a campaign, and what rules may name."""
+
+    rules: tuple[dict[str, object], ...]
+    version: int
+    columns: tuple[str, ...]
+    texts: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+def rules_now(ws: Workspace, campaign: str) -> RulesNow:
+    """The rules that the campaign has."""
+    row = find(ws, campaign)
+    kept, version = kept_rules(ws, row)
+    columns = tuple(campaign_rules.columns_of(ws, row, kept))
+    values = tuple(rule_values(one) for one in kept.rules)
+    return RulesNow(
+        values, version, columns, tuple(one for one in kept.texts if one in columns), _classes(ws, campaign)
+    )
+
+
+_boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], threading.Lock]] = {}
+
+
+def try_rules(ws: Workspace, campaign: str, rules: Sequence[RuleValues]) -> RuleSetFacts:
+    """Where rules would vote, how often they are right on clean items, and where they differ; nothing is kept."""
+    row = find(ws, campaign)
+    kept, version = kept_rules(ws, row)
+    classes, names = _classes(ws, campaign), _names(ws, row, version)
+    made = checked(rules, classes, sorted(set(names) - {one.name for one in kept.rules}))
+    board, given, lock = _board(ws, row, kept)
+    with ws.reading() as connection:
+        decided = {one.position: one.label for one in decision_table.last_decisions(connection, row.id).values()}
+    labels = [decided.get(k, one) if k < row.n_items else one for k, one in enumerate(given)]
+    with lock:
+        return facts_of(made, board.frame, [None if one is None else classes[one] for one in labels], board=board)
+
+
+def _board(ws: Workspace, row: CampaignRow, kept: Kept) -> tuple[RuleBoard, list[int | None], threading.Lock]:
+    key = (str(ws.home), row.public_id)
+    with _turn:
+        found = _boards.get(key)
+    if found is None:
+        parts = list(campaign_rules.rows_of(ws, row, kept))
+        frame = pd.concat([one.frame for one in parts], ignore_index=True)
+        found = RuleBoard(frame), [label for one in parts for label in one.labels], threading.Lock()
+        with _turn:
+            _boards.clear()  # one campaign at a time: its texts are in memory
+            _boards[key] = found
+    return found
+
+
+def edited(
+    ws: Workspace,
+    row: CampaignRow,
+    rules: Sequence[RuleValues],
+    told: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Edited:
+    """The votes of all sources with these rules; nothing is stored."""
+    kept, version = kept_rules(ws, row)
+    classes, names = _classes(ws, row.public_id), _names(ws, row, version)
+    made = checked(rules, classes, sorted(set(names) - {one.name for one in kept.rules}))
+    data = data_of(ws, row)
+    if version:
+        assert data.edited is not None, "there are versions"
+        votes = data.edited(version)
+    else:
+        train = SourceVotes.soft(data.weak, WEAK_SOURCE) if data.votes is None else data.votes
+        n = len(data.validation[1])
+        val = SourceVotes.nothing(train.names, train.n_classes, n) if data.votes_val is None else data.votes_val
+        votes = train, val
+    return campaign_rules.edit(ws, row, made, votes, classes, told)
+
+
+def apply(ws: Workspace, campaign: str, proposal: Proposal, by: str) -> int:
+    """Use other sources from the next model on; the version of the votes then.
+
+    With rules, they vote on all items again, and their votes are stored beside those before.
+    """
+    row = find(ws, campaign)
+    sources.study(ws, campaign)  # refuses where there is no model, or nothing is learned
+    made = _known(ws, row, proposal) if proposal.rules is not None else None
+    if proposal.rules is not None and made is None:
+        made = edited(ws, row, proposal.rules)
+    folder = require_folder(ws, row)
+    names = _names(ws, row, kept_rules(ws, row)[1]) if made is None else made.votes.names
+    check_names(proposal.muted, names)
+    facts = [] if made is None else campaign_rules.store(folder, made)
+    with changing(ws, campaign) as (connection, row):
+        version = campaign_table.votes_version(connection, row.id)
+        if made is not None and made.base != version:
+            raise ConflictError("somebody else has edited the rules meanwhile; load the page again", code="edited")
+        before, muted = row.settings, tuple(dict.fromkeys(proposal.muted))
+        noted: dict[str, object] = {}
+        if muted != before.muted:
+            noted |= {"settings": {"muted": muted}, "before": {"muted": before.muted}}
+        if made is not None:
+            for one in facts:
+                campaign_table.put_array(connection, row.id, one)
+            arrays = {one.name: one.sha256 for one in facts}
+            noted["rules"] = {
+                "version": version + 1,
+                "changed": made.changed,
+                "removed": made.removed,
+                "arrays": arrays,
+            }
+        if noted:
+            moved: CampaignValues = {"settings": before.changed(muted=muted)}
+            if row.state == CampaignState.FINISHED:
+                moved["state"], moved["message"] = CampaignState.RUNNING, "sources changed; checking what is left"
+            campaign_table.note_change(connection, row.id, by, noted)
+            campaign_table.update_campaign(connection, row.id, **moved)
+        return version + (made is not None)
+
+
+def _known(ws: Workspace, row: CampaignRow, proposal: Proposal) -> Edited | None:
+    """The votes of the rules, if their effect was computed just before."""
+    with _turn:
+        job = _jobs.get((str(ws.home), row.public_id))
+    version = kept_rules(ws, row)[1]
+    same = (
+        job is not None
+        and job.edited is not None
+        and job.proposal.rules == proposal.rules
+        and job.edited.base == version
+    )
+    return job.edited if same and job is not None else None
+
+
+def _classes(ws: Workspace, campaign: str) -> tuple[str, ...]:
+    with looking(ws, campaign) as (connection, row):
+        return campaign_table.classes_of(connection, row.id)
+
+
+def _names(ws: Workspace, row: CampaignRow, version: int) -> tuple[str, ...]:
+    with ws.reading() as connection:
+        return source_names(connection, require_folder(ws, row), row.id, version)
