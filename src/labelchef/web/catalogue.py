@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jinja2 import nodes
 
-from labelchef.domain.campaigns import CampaignState, Role, RoundState
+from labelchef.domain.campaigns import CampaignState, Role, RoundKind, RoundState
 from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
 from labelchef.domain.settings import OPTIONS
@@ -31,6 +31,12 @@ _SCRIPTS = Path(__file__).with_name("static") / "js"
 _CALL = re.compile(r"""(?<![\w.])t\(\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`$]*`)""")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
+_TOO_FEW = " They are too few to judge by ({doubt})."
+_CROSS_FITTED = (
+    "Validation figures are cross-fitted over {n} trusted samples: they train, and each is judged by the "
+    "model without it."
+)
+_HELD_OUT = "Validation figures are those of {n} samples that the selection never saw; the others steer it."
 COMPOSED = (
     "round {n} is open",
     "the first model is being trained",
@@ -41,6 +47,16 @@ COMPOSED = (
     "there is no vote of yours to take back",
     "this name and password do not belong together; try again",
     "Nothing was answered yet.",
+    "ask: the next {n} labels bring {gain}, at least {worth}",
+    "don't ask: the next {n} labels bring {gain}, less than {worth}",
+    "cannot say: the next {n} labels bring {gain}, perhaps more than {worth}, perhaps less",
+    "cross-fitted over {n} trusted samples",
+    "{n} samples held out",
+    "All of validation steers the selection, so its figures are optimistic; judge by a test set.",
+    _CROSS_FITTED,
+    f"{_CROSS_FITTED}{_TOO_FEW}",
+    _HELD_OUT,
+    f"{_HELD_OUT}{_TOO_FEW}",
 )
 """Sentences of services that people meet every day, beside those of enumerations and tables below."""
 
@@ -79,15 +95,17 @@ def server_texts() -> Iterator[str]:
     for option in OPTIONS.values():
         yield option.title
         yield option.help
+        if option.effect:
+            yield option.effect
         if option.none and not option.none.isdigit():
             yield option.none
-    for states in (CampaignState, Role, RoundState):
-        yield from (state.value for state in states)
+    for names in (CampaignState, Role, RoundKind, RoundState):
+        yield from (name.value for name in names)
     for _, hint, _ in selector_choices():
         yield hint
-    for _, kind, names in ENCODERS:
+    for _, kind, encoders in ENCODERS:
         yield kind
-        yield from (hint for _, hint in names)
+        yield from (hint for _, hint in encoders)
     yield from SENTENCES.values()
     yield from TITLES.values()
     yield from STORE.values()

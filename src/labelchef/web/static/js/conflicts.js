@@ -4,6 +4,7 @@ import { $, $$, el, toast, typing } from "./dom.js";
 import { showItem } from "./item.js";
 import { classKeys, CodeReader } from "./keys.js";
 import { renew } from "./page.js";
+import { t } from "./texts.js";
 
 const list = $("#conflicts");
 const campaign = list.dataset.campaign;
@@ -11,27 +12,27 @@ const codes = new CodeReader(JSON.parse(list.dataset.classes));
 
 function card(conflict, classes, first) {
   const keys = classKeys(classes);
-  const box = el("div", { class: "item", tabindex: "0", "aria-label": `Item ${conflict.item}` });
+  const box = el("div", { class: "item", tabindex: "0", "aria-label": t("Item {item}", { item: conflict.item }) });
   showItem(box, conflict);
   const votes = conflict.votes.map((vote) => el("li", {},
     el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
-    el("b", {}, vote.label === null ? "ambiguous" : classes[vote.label])));
+    el("b", {}, vote.label === null ? t("ambiguous") : classes[vote.label])));
   const buttons = classes.map((name, position) => el("button", {
     type: "button", class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
     onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
   }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `Item ${conflict.item} · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
-    el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
-      conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
-      el("h3", {}, "Decide"), el("div", { class: "classes" }, ...buttons)));
+    el("div", {}, el("h3", {}, `${t("Item {item}", { item: conflict.item })} · ${t("round {n}", { n: conflict.round })}${conflict.asked_again ? ` · ${t("is being asked again")}` : ""}`), box),
+    el("div", {}, el("h3", {}, t("Votes")), el("ul", { class: "votes" }, ...votes),
+      conflict.suggestion === null ? null : el("p", { class: "soft small" }, t("labelchef suggests {label}.", { label: classes[conflict.suggestion] })),
+      el("h3", {}, t("Decide")), el("div", { class: "classes" }, ...buttons)));
 }
 
 async function resolve(item, label, box) {
   for (const button of $$("button", box)) button.disabled = true;
   try {
     await call("POST", campaignPath(campaign, "/decisions"), { item, label });
-    toast("Decided. The model follows with the next round.");
+    toast(t("Decided. The model follows with the next round."));
     await load();
     renew();
   } catch (problem) {
