@@ -14,6 +14,7 @@ NAMES = (
     "look_ahead",
     "constructors",
     "serving",
+    "browse",
     "hostile",
     "restart",
     "receipts",

@@ -6,6 +6,8 @@ import numpy as np
 
 from labelchef.domain.settings import Settings
 from labelchef.intake.detecting import Given
+from labelchef.services.labelling.tasks import next_tasks
+from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.starting import look, start_campaign
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
@@ -31,6 +33,16 @@ def texts(n: int, seed: int = 0) -> tuple[list[str], list[str]]:
         said += [f"word{w}" for w in rng.integers(0, 15, 3)]
         found.append("🎉 " + " ".join(rng.permutation(said)))
     return found, [CLASSES[k] for k in y]
+
+
+def label_batch(ws: Workspace, campaign: str, person: str = "ann", n: int = 120, trusted: int = 40) -> None:
+    """Let a person say the truth until a batch is complete, and the model follow."""
+    y, complete = texts(n + trusted)[1], False
+    while not complete:
+        found = next_tasks(ws, campaign, person)
+        assert isinstance(found, list), found
+        complete = cast_vote(ws, campaign, person, found[0].item, y[int(found[0].item)]).batch_complete
+    advance(ws, campaign)
 
 
 def make(

@@ -13,6 +13,7 @@ import pytest
 
 from labelchef import load_model
 from labelchef.services.campaigns import status
+from labelchef.services.guidelines import guidelines
 from labelchef.services.workspace import open_workspace
 from tests.store_support import CLASSES, small_data, truth_of
 
@@ -43,8 +44,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     home = {"LABELCHEF_HOME": str(tmp_path / "home"), "LABELCHEF_PERSON": "ann"}
     assert "is no workspace" in labelchef("status", check=2, env=home)
-    made = labelchef("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, env=home)
-    assert "campaign: my-mails, 60 items" in made
+    told = tmp_path / "guidelines.md"
+    begun = ("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, "--guidelines", told)
+    assert "guidelines.md cannot be read" in labelchef(*begun, check=2, env=home)
+    told.write_text("Read *all*.\n\n## spam\nAdverts.\n", encoding="utf-8")
+    assert "campaign: my-mails, 60 items" in labelchef(*begun, env=home)
+    with open_workspace(tmp_path / "home") as ws:
+        written = guidelines(ws, "my-mails", "ann")
+    assert (written.text, written.classes[1].text) == ("Read *all*.", "Adverts.")
     assert "round 1 is open" in labelchef("status", env=home)
     shown = labelchef("next", "my-mails", env=home)
     assert "[bold]text" in shown

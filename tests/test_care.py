@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -9,10 +10,11 @@ import sqlalchemy as sa
 from labelchef.campaign import rebuild
 from labelchef.domain.campaigns import CampaignState, Role, Shelf, WaitReason
 from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError
-from labelchef.domain.settings import OPTIONS
-from labelchef.services import campaigns, care, trained
+from labelchef.domain.settings import OPTIONS, Settings
+from labelchef.services import campaigns, care, discussions, guidelines, trained
 from labelchef.services.labelling import decisions, votes
 from labelchef.services.people import accounts
+from labelchef.services.people.access import find
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
 from labelchef.store import removal
@@ -43,6 +45,8 @@ def full_campaign(ws: Workspace, name: str) -> str:
     decisions.resolve(ws, slug, item, 2, "lead")
     decisions.resolve(ws, slug, item, 1, "lead")
     campaigns.change_settings(ws, slug, "lead", budget=40)
+    guidelines.write(ws, slug, "lead", {None: "Read all of it."})
+    discussions.add(ws, slug, "lead", item, "Is it?", lead=True)
     return slug
 
 
@@ -51,7 +55,8 @@ def test_a_deleted_campaign_is_found_by_nothing_but_restore(ws: Workspace) -> No
     with pytest.raises(InvalidInputError, match="expected 'Doomed'"):
         care.delete(ws, slug, "lead", confirm="doomed")
     gone = care.delete(ws, slug, "lead", confirm="Doomed")
-    assert gone.purge_at is not None and gone.deleted_at is not None
+    assert gone.purge_at is not None
+    assert gone.deleted_at is not None
     assert 29.9 < (gone.purge_at - gone.deleted_at).total_seconds() / 86400 < 30.1
     assert [one.slug for one in campaigns.list_campaigns(ws)] == [other]
     assert [one.slug for one in campaigns.list_campaigns(ws, shelf=Shelf.DELETED)] == [slug]
@@ -128,7 +133,7 @@ def test_a_crash_in_the_middle_of_a_removal_loses_nothing(ws: Workspace, monkeyp
 
 
 def test_the_worker_removes_what_is_due_and_leaves_the_archive_alone(ws: Workspace) -> None:
-    away = campaigns.create_campaign(ws, "Away", small_data(), campaigns.Settings(), "lead").slug
+    away = campaigns.create_campaign(ws, "Away", small_data(), Settings(), "lead").slug
     care.archive(ws, away, "lead")
     slug = make(ws, "Doomed")
     public_id = campaigns.summary(ws, slug).id
@@ -204,10 +209,11 @@ def test_a_copy_has_the_data_and_other_settings(ws: Workspace) -> None:
     advance(ws, plain.slug)
     seen = campaigns.status(ws, plain.slug)
     assert (seen.settings.selector, seen.settings.budget) == ("random", 40)
-    assert seen.open_round is not None and len(seen.open_round.items) == 7
+    assert seen.open_round is not None
+    assert len(seen.open_round.items) == 7
     known = care.copy(ws, slug, "lead", name="Known", answers=True)
     advance(ws, known.slug)
-    clean = trained.data_of(ws, trained.find(ws, known.slug)).clean
+    clean = trained.data_of(ws, find(ws, known.slug)).clean
     assert (clean >= 0).sum() == 5  # a batch of four, and one that the lead decided
     care.delete(ws, slug, "lead", confirm="Old", now=True)
     care.purge(ws)
@@ -293,20 +299,22 @@ CHANGED = {
 @pytest.mark.parametrize("setting", sorted(CHANGED))
 def test_restart_and_replay_follow_a_changed_setting(tmp_path: Path, setting: str) -> None:
     """Change → rounds → restart → rounds: a replay gives the same to the last bit."""
-    start = {"selector": "infl"} if setting == "suggestion_votes" else {}
+    start: dict[str, Any] = {"selector": "infl"} if setting == "suggestion_votes" else {}
     with open_workspace(tmp_path) as ws:
         slug = make(ws, budget=40, people=2, **start)
         label_all(ws, slug, "ann", "bob")
         campaigns.change_settings(ws, slug, "lead", **{setting: CHANGED[setting]})
         label_all(ws, slug, "ann", "bob", rounds=2)
         found = trained.replay(ws, slug)
-        assert found.agrees and all(one.exact for one in found.rounds), found
+        assert found.agrees, found
+        assert all(one.exact for one in found.rounds), found
     with open_workspace(tmp_path) as ws:
         label_all(ws, slug, "ann", "bob")
         found = trained.replay(ws, slug)
-        assert found.agrees and all(one.exact for one in found.rounds), found
+        assert found.agrees, found
+        assert all(one.exact for one in found.rounds), found
         if setting == "selector":  # without the settings of each round it would not come out
-            row = trained.find(ws, slug)
+            row = find(ws, slug)
             past = [replace(one, opened_with=None, closed_with=None) for one in trained.ledger_of(ws, row).past()]
             wrong = list(rebuild.replay(trained.data_of(ws, row), row.settings, past))
             assert not all(one.agrees for one in wrong)

@@ -346,6 +346,7 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/tasks/{{item:path}}"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/tasks/{w.held(p)}"),
     ("GET", f"{C}/items/{{item:path}}/image"): _of(f"{C}/items/t1/image"),
     ("GET", f"{C}/items"): _of(f"{C}/items", query={"q": "text", "sort": "doubt", "limit": 5}),
+    ("GET", f"{C}/map"): _of(f"{C}/map"),
     ("GET", f"{C}/items/{{item:path}}/detail"): _of(f"{C}/items/t1/detail"),
     ("GET", f"{C}/items/{{item:path}}/similar"): _of(f"{C}/items/t1/similar", query={"n": 3}),
     ("POST", f"{C}/items/actions"): _of(f"{C}/items/actions", json={"action": "decide", "label": 1, "items": ["t41", "t42"]}),

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, exchange, worker
+from labelchef.services import campaigns, exchange, guidelines, worker
 from labelchef.services.intake import steps
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
@@ -49,6 +49,8 @@ def ws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
                 for number, task in enumerate(given if isinstance(given, list) else ()):
                     votes.cast_vote(opened, made.slug, person, task.item, k if number == 0 else 0, note="sure")
         worker.advance(opened, made.slug)
+        told = "# Mails\n\nRead *all*, see [this](https://example.org).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n## spam\nAdverts."
+        guidelines.write(opened, made.slug, "lead", guidelines.split(told, ["ham", "spam"]))
         accounts.create_api_token(opened, "ann", "a script")
         accounts.create_api_token(opened, "lead", "a script")
         yield opened
@@ -81,6 +83,28 @@ def _help(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
+def _guide(page: Page) -> None:
+    _item(page)
+    page.keyboard.press("g")
+    expect(page.locator("#guide-text h3")).to_be_visible()
+
+
+def _thread(page: Page) -> None:
+    _item(page)
+    page.keyboard.press("c")
+    expect(page.get_by_label("Your comment")).to_be_visible()
+
+
+def _guidelines(page: Page) -> None:
+    page.wait_for_selector("#guidelines[data-ready]")
+    expect(page.locator("#preview h3")).to_be_visible()
+    _open(page)
+
+
+def _discussions(page: Page) -> None:
+    expect(page.locator("#threads .said").first).to_be_visible()
+
+
 def _open(page: Page) -> None:
     """Open every closed box."""
     for box in page.locator("details").all():
@@ -93,6 +117,17 @@ def _conflicts(page: Page) -> None:
 
 def _sources(page: Page) -> None:
     page.locator("table.sources button").first.click()
+
+
+def _source(page: Page) -> None:
+    expect(page.locator("#source-facts .facts")).to_be_visible()
+    page.locator("#mute").click()
+    expect(page.locator("#effect table").first).to_be_visible()
+    _open(page)
+
+
+def _new_rule(page: Page) -> None:
+    expect(page.locator("#rule")).to_be_visible()
 
 
 def _refused(page: Page) -> None:
@@ -125,6 +160,18 @@ def _imported(page: Page) -> None:
     expect(page.locator("#imported td").first).to_be_visible()
 
 
+def _picked(page: Page) -> None:
+    _open(page)
+    expect(page.locator(".item-map circle").first).to_be_attached(timeout=60_000)
+    page.locator(".pick").first.check()
+    page.get_by_role("button", name="Decide", exact=True).click()
+    expect(page.locator("#done p")).to_be_visible()
+
+
+def _similar(page: Page) -> None:
+    expect(page.locator("#similar li").first).to_be_visible()
+
+
 def _nothing(page: Page) -> None:
     page.wait_for_load_state("load")
 
@@ -134,6 +181,8 @@ PAGES: list[tuple[str, str, Step]] = [
     ("ann", "/", _nothing),
     ("ann", "/account", _nothing),
     ("ann", f"{CAMPAIGN}/label", _item),
+    ("ann", f"{CAMPAIGN}/label?guide", _guide),
+    ("ann", f"{CAMPAIGN}/label?thread", _thread),
     ("ann", f"{CAMPAIGN}/progress", _open),
     ("ann", f"{CAMPAIGN}/lead", _nothing),  # refused: the page of an error
     ("lead", "/", _nothing),
@@ -146,11 +195,21 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead", _open),
     ("lead", f"{CAMPAIGN}/lead/conflicts", _conflicts),
     ("lead", f"{CAMPAIGN}/lead/ledger", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/discussions", _discussions),
+    ("lead", f"{CAMPAIGN}/lead/guidelines", _guidelines),
+    ("lead", f"{CAMPAIGN}/lead/items?q=text&state=asked", _picked),
+    ("lead", f"{CAMPAIGN}/lead/items/7", _similar),
     ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
+    ("lead", f"{CAMPAIGN}/lead/source?name=lexicon", _source),
+    ("lead", f"{CAMPAIGN}/lead/source", _new_rule),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),
     ("lead", f"{CAMPAIGN}/lead/export", _imported),
     ("lead", f"{CAMPAIGN}/lead/compare", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/jobs", _nothing),
+    ("lead", f"{CAMPAIGN}/lead/copy", _open),
+    ("lead", "/?shelf=archived", _nothing),
+    ("lead", "/?shelf=deleted", _nothing),
     ("lead", "/nothing-here", _nothing),
 ]
 

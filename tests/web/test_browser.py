@@ -15,6 +15,7 @@ from labelchef.services.labelling import decisions, tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
 from labelchef.web.options import ServeOptions
+from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data
 from tests.web.conftest import NASTY, PASSWORD, live, make_campaign
 from tests.web.raw_files import stored, tweet_files
@@ -300,7 +301,7 @@ def test_the_lead_sets_everything_blind(ws: Workspace, team: str, opened: Open) 
     lead.get_by_label("Blind: hide every suggestion").check()
     lead.get_by_label("Budget").fill("")
     lead.get_by_role("button", name="Save").click()
-    expect(lead.locator(".told")).to_contain_text("Saved")
+    expect(lead.locator("form[data-body] .told")).to_contain_text("Saved")
     assert campaigns.settings(ws, "animals").blind
     assert campaigns.settings(ws, "animals").budget is None
     for person in ("ann", "bob"):
@@ -516,17 +517,78 @@ def test_a_lead_sees_what_is_known_of_sources(ws: Workspace, opened: Open) -> No
         page = opened(base)
         enter(ws, page, f"/c/{made}/lead/sources")
         rows = page.locator("table.sources > tbody > tr")
-        expect(rows.filter(has_text=WRONG).first).to_contain_text("against the class they name")
+        expect(rows.filter(has_text=WRONG)).to_contain_text("turned")
         expect(page.locator("#sources-told")).to_have_text("The source model in use is naive_bayes.")
-        name = page.get_by_role("button", name=WRONG)
-        expect(name).to_have_attribute("aria-expanded", "false")
-        name.focus()
-        page.keyboard.press("Enter")
-        expect(name).to_have_attribute("aria-expanded", "true")
-        expect(page.locator("tr:not([hidden]) > td > div > table")).to_contain_text("votes spam")
         expect(page.locator("svg.interval")).to_have_count(3)
+        page.get_by_role("button", name="Right on clean").click()
+        page.get_by_role("button", name="Right on clean ↓").click()
+        expect(rows.first).to_contain_text(WRONG)
+        page.get_by_label("Find a source").fill("coin")
+        expect(rows).to_have_count(1)
+        page.get_by_label("Find a source").fill("")
+        page.get_by_role("link", name=WRONG).click()
+        expect(page.locator("#source-facts")).to_contain_text("against the class they name")
+        expect(page.locator("#source-no-rule")).to_be_visible()  # votes in a file: it can be muted only
+        page.locator("summary", has_text="Confusion").click()
+        expect(page.get_by_role("region", name="Confusion")).to_contain_text("votes spam")
         page.goto(f"/c/{made}/label")
         expect(page.locator("#why-blind")).to_be_visible()  # audited items come first, without a suggestion
         expect(page.locator(".class.suggested")).to_have_count(0)
         press(page, "1")
         saved(page)
+
+
+def test_a_lead_mutes_a_source_after_seeing_the_effect(ws: Workspace, opened: Open, tmp_path: Path) -> None:
+    made = make_with_rules(ws, tmp_path / "files", sources="naive_bayes", gamma=0.5, l2=0.001, batch_size=20, budget=40)
+    with live(ws, ServeOptions()) as base:
+        page = opened(base)
+        page.set_default_timeout(60_000)
+        enter(ws, page, f"/c/{made}/lead/source?name=wrong")
+        expect(page.locator("#source-examples")).to_contain_text("votes ham, is spam; trusted", timeout=60_000)
+        expect(page.locator(".rule-text")).to_contain_text('words = ["click"]')
+        example = page.locator("#source-examples a").first.get_attribute("href")
+        assert example is not None
+        assert example.startswith(f"/c/{made}/lead/items?item=")
+
+        page.get_by_label("Votes for").select_option("spam")
+        expect(page.locator("#rule-live")).to_contain_text("95 % interval", timeout=60_000)
+        page.get_by_role("button", name="Show the effect of muting it").click()
+        effect = page.locator("#effect")
+        expect(effect.locator("table")).to_contain_text("macro F1", timeout=60_000)
+        expect(effect).to_contain_text("Trusted samples alone")
+        expect(effect).to_contain_text("each judged by a model without it")
+        assert campaigns.settings(ws, made).muted == ()
+        page.get_by_role("button", name="Mute it").click()
+        expect(page.get_by_role("button", name="Show the effect of hearing it again")).to_be_visible(timeout=60_000)
+        assert campaigns.settings(ws, made).muted == ("wrong",)
+        page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+        page.goto(f"/c/{made}/label")
+        page.wait_for_selector(SHOWN)
+        for _ in range(15):
+            marks = page.locator("#item .text mark.lit")
+            if marks.count():
+                break
+            press(page, "s")
+        text = page.locator(SHOWN).text_content() or ""
+        assert text.startswith("🎉 "), "marks behind an emoji are where the words are"
+        words = {
+            "subscribe": "asks votes spam",
+            "free": "asks votes spam",
+            "song": "praise votes ham",
+            "voice": "praise votes ham",
+        }
+        assert {(one.text_content(), one.get_attribute("title")) for one in marks.all()} <= set(words.items())
+        expect(page.locator(".lit-legend li")).not_to_have_count(0)
+        expect(page.locator("mark", has_text="click")).to_have_count(0)  # the muted rule marks nothing
+        overlapping = page.evaluate(
+            """async () => {
+                const script = document.querySelector('script[src$="label.js"]').src;
+                const { marked } = await import(script.replace("label.js", "highlight.js"));
+                const spans = [[0, 5, "a"], [3, 8, "b"], [8, 8, "c"], [9, 99, "d"]]
+                    .map(([start, end, source]) => ({ start, end, source, label: "x" }));
+                return marked("0123456789", spans).map((node) => (node.title ? [node.textContent, node.title] : node));
+            }"""
+        )
+        assert overlapping == [["012", "a votes x"], ["34", "a votes x; b votes x"], ["567", "b votes x"], "89"]

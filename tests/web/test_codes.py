@@ -193,6 +193,13 @@ def _laptop(lab: Lab) -> httpx2.Response:
     return client.post("/api/session", json={"name": "lead", "password": PASSWORD})
 
 
+def _comments(lab: Lab) -> httpx2.Response:
+    where = f"{lab.plain('Talk')}/threads/t1"
+    for k in range(21):
+        answer = lab.lead.post(where, json={"text": f"Comment {k}"})
+    return answer
+
+
 def _no_image(lab: Lab) -> httpx2.Response:
     rows = b"".join(b"t%d,a.png\n" % k for k in range(60))
     made = lab.arrays(items=("items.csv", b"id,image\n" + rows), media=("a.png", b"<script>"))
@@ -215,6 +222,14 @@ def _file_exists(lab: Lab) -> httpx2.Response:
 
 
 PROVOKED: dict[tuple[int, str], Provoke] = {
+    (404, "comment"): lambda lab: lab.lead.patch(f"{CAMPAIGN}/comments/none", json={"hidden": True}),
+    (422, "comment"): lambda lab: lab.lead.post(f"{CAMPAIGN}/threads/t1", json={"text": "  "}),
+    (422, "class_name"): lambda lab: lab.lead.put(f"{CAMPAIGN}/guidelines", json={"about": "none", "text": "x"}),
+    (422, "guidelines"): lambda lab: lab.lead.post(
+        "/api/campaigns/from-folder",
+        json={"name": "Long", "folder": f"{lab.world.options.import_root}/arrays", "guidelines": "x" * 20_000},
+    ),
+    (429, "comments"): _comments,
     (400, "request"): lambda lab: lab.lead.post("/api/campaigns", content=b"x", headers={"Content-Type": "multipart/form-data"}),
     (401, "sign_in"): lambda lab: lab.nobody.get("/api/session"),
     (401, "token"): lambda lab: lab.nobody.get("/api/session", headers=lab.bearer("lc_unknown")),

@@ -1,13 +1,17 @@
 """Sources, baselines and the audit in the API and on the pages."""
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
+from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data
 from tests.store_support import label_all
 from tests.web.conftest import Person
@@ -106,3 +110,51 @@ def test_what_the_next_labels_are_worth(ws: Workspace, as_person: Sign, slug: st
     assert (refused.status_code, refused.json()["code"]) == (422, "metric")
     assert lead.get(path, params={"labels": 0}).status_code == 422
     assert as_person("ann").get(path).status_code == 403
+
+
+def test_muting_and_editing_through_the_api(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:
+    slug = make_with_rules(ws, tmp_path / "files", sources="naive_bayes", gamma=0.5, l2=0.001)
+    lead, path = as_person("lead"), f"/api/campaigns/{slug}"
+    assert lead.get(f"{path}/sources/effect").json()["code"] == "effect"
+    page = lead.get(f"{path}/sources", params={"search": "w", "sort": "clean_accuracy", "falling": False}).json()
+    assert ([one["name"] for one in page["sources"]], page["found"], page["total"]) == (["wrong"], 1, 4)
+    assert lead.get(f"{path}/sources", params={"sort": "colour"}).json()["code"] == "sort"
+    detail = lead.get(f"{path}/source", params={"name": "wrong"}).json()
+    assert (detail["rule"]["words"], detail["muted"]) == (["click"], [])
+    assert detail["wrong"][0]["item"].startswith("g"), "a trusted item"
+    assert lead.get(f"{path}/source", params={"name": "nobody"}).json()["code"] == "source"
+
+    assert lead.post(f"{path}/sources/effect", {"muted": ["nobody"]}).json()["code"] == "muted"
+    began = lead.post(f"{path}/sources/effect", {"muted": ["wrong"]})
+    assert began.status_code == 202, began.text
+    found, deadline = began.json(), time.monotonic() + 60
+    while found["state"] == "running" and time.monotonic() < deadline:
+        time.sleep(0.1)
+        found = lead.get(f"{path}/sources/effect").json()
+    assert found["state"] == "done", found["problem"]
+    gain = found["effect"]["gains"]["validation"]["loss"]
+    assert gain["low"] <= gain["after"] - gain["before"] <= gain["high"]
+    assert found["effect"]["baselines"]["validation"].keys() == {"trusted_only", "no_weak"}
+    assert lead.post(f"{path}/sources/apply", {"muted": ["wrong"]}).json() == {"muted": ["wrong"], "version": 0}
+    assert lead.get(f"{path}/status").json()["settings"]["muted"] == ["wrong"]
+    assert lead.patch(f"{path}/settings", {"muted": []}).status_code == 200
+
+    now = lead.get(f"{path}/rules").json()
+    assert (now["version"], now["texts"], now["classes"]) == (0, ["comment"], ["ham", "spam"])
+    rules = [*now["rules"][:2], {**now["rules"][2], "label": "spam"}]
+    tried = lead.post(f"{path}/rules", {"rules": rules}).json()["rules"][2]
+    assert tried["n_right"] > tried["n_trusted"] / 2
+    assert lead.post(f"{path}/sources/apply", {"muted": [], "rules": rules}).json()["version"] == 1
+    assert len(lead.get(f"{path}/rules").json()["rules"]) == 3
+    again = lead.post(f"{path}/sources/apply", {"muted": [], "rules": rules})
+    assert (again.status_code, again.json()["code"]) == (409, "no_change")
+    kinds = lead.get(f"{path}/ledger", params={"kind": "change"}).json()["entries"]
+    assert any("votes-1_indices" in str(one) for one in kinds)
+    for page_of in ("sources", "source?name=wrong", "source"):
+        assert lead.get(f"/c/{slug}/lead/{page_of}").status_code == 200
+    accounts.set_member(ws, slug, "ann", "lead")
+    ann = as_person("ann")
+    for closed in ("sources", "source?name=wrong", "sources/effect", "rules"):
+        assert ann.get(f"{path}/{closed}").status_code == 403
+    tasks = ann.post(f"{path}/next", {"n": 2}).json()["tasks"]
+    assert all("highlights" in one for one in tasks)

@@ -17,7 +17,7 @@ from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import InUse
 from labelchef.domain.receipts import Receipts
-from labelchef.domain.records import UNRESOLVED, Metrics, RoundRecord
+from labelchef.domain.records import UNRESOLVED, AskedCount, Metrics, RoundRecord
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import (
     ABOUT_BASELINES,
@@ -114,6 +114,8 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         influence=outcome.scores,
         first_selected=first[np.isfinite(first)],
         asked=asked_frame(outcome.rounds, items),
+        counted=str(AskedCount.of(outcome.rounds)),
+        n_samples=len(items.keys),
         target_metric=settings.target_metric,
         target=settings.target,
         notes=notes,

@@ -516,11 +516,16 @@ class Session:
         return True
 
     @contextmanager
-    def supposing(self, heard: Heard) -> Iterator[None]:
-        """In this block, the session is as if its model were made of these votes; then it is as it was."""
-        nothing = Decisions.sure(_NOTHING, _NOTHING)
+    def supposing(self, heard: Heard, *, keep_choice: bool = False) -> Iterator[None]:
+        """In this block, the session is as if its model were made of these votes; then it is as it was.
+
+        With `keep_choice`, source model and strengths are those that are in use; else they are chosen anew.
+        """
+        choice, nothing = None if self.learner is None else self.learner.choice, Decisions.sure(_NOTHING, _NOTHING)
         with suppress(_SupposedError), self._as_one(nothing) as change:
             self._hear(heard)
+            if keep_choice and self.learner is not None:
+                self.learner.choice = choice
             construction = self._follow(change, list(map(_said_in, self.rounds)))
             self._judge(construction, anew=True)
             self._construction = construction

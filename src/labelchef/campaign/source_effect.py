@@ -7,6 +7,10 @@ constructor finds the minimum of F. Then both models are compared on the same sa
     believed      samples without an answer whose most probable class by model and sources is another
     predicted     samples without an answer of which the model predicts another class
 
+Where the choice comes out otherwise, part of the difference is that of another source model: cross-fitted losses of different
+source models are not equally exact, and a choice by cross-validation is noisy. So the difference with the choice as it is
+(`kept`) stands beside it.
+
 `closed_form` is what `source_report.muting` predicts for the sources that are newly muted, added up; the choice stays there.
 """
 
@@ -23,7 +27,7 @@ from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import muting
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.errors import ConflictError
-from labelchef.domain.learning import InUse
+from labelchef.domain.learning import Choice, InUse
 from labelchef.domain.records import Heard, Metrics
 from labelchef.domain.validation import Gain
 
@@ -54,6 +58,8 @@ class SourceEffect:
     after: Heard
     gains: Mapping[str, Mapping[str, Gain]]
     """By split ('validation', 'test') and metric."""
+    kept: Mapping[str, Mapping[str, Gain]]
+    """The same with source model, γ and λ as they are now; empty where these do not change."""
     baselines: Mapping[str, Mapping[str, Metrics]]
     """By split: 'trusted_only' and 'no_weak', which no source changes."""
     unanswered: int
@@ -76,6 +82,7 @@ class SourceEffect:
             "gains": {
                 split: {name: one.as_dict() for name, one in found.items()} for split, found in self.gains.items()
             },
+            "kept": {split: {name: one.as_dict() for name, one in found.items()} for split, found in self.kept.items()},
             "baselines": {
                 split: {name: one.as_dict() for name, one in found.items()} for split, found in self.baselines.items()
             },
@@ -103,12 +110,13 @@ def effect_of(session: Session, heard: Heard, told: Told = lambda _: None) -> So
         told("comparing")
         last = _Seen.of(session)
         assert session.learner is not None, "as before"
-        after, W = InUse.of(session.learner.choice, session.ruling), session.parameters.copy()
-    found = {}
-    for name, part in session.judges.items():
-        fitted = isinstance(part, CrossFitted)
-        one, two = first.judged[name], last.judged[name]
-        found[name] = gains(part.y, one, two, session.labels.n_classes, session.seed, cross_fitted=fitted)
+        other_choice = session.learner.choice
+        after, W = InUse.of(other_choice, session.ruling), session.parameters.copy()
+    found, kept = _gains(session, first, last), dict[str, Mapping[str, Gain]]()
+    if other_choice is not None and not _same(learner.choice, other_choice):
+        told("fitting with the choice as it is")
+        with session.supposing(heard, keep_choice=True):
+            kept = _gains(session, first, _Seen.of(session))
     open_ = ~session.labels.cleaned[: session.n_train]
     old, new = first.Q.argmax(axis=1), last.Q.argmax(axis=1)
     other = np.flatnonzero(open_ & (old != new))
@@ -118,6 +126,7 @@ def effect_of(session: Session, heard: Heard, told: Told = lambda _: None) -> So
         before=now,
         after=heard,
         gains=found,
+        kept=kept,
         baselines=baselines,
         unanswered=int(open_.sum()),
         believed=len(other),
@@ -146,6 +155,20 @@ class _Seen:
         n = slice(session.n_train)
         judged = {name: part.judged(session.parameters) for name, part in session.judges.items()}
         return cls(judged, session.posterior()[n], session.predicted(n))
+
+
+def _gains(session: Session, first: _Seen, last: _Seen) -> dict[str, Mapping[str, Gain]]:
+    """Of every metric on every part that judges."""
+    C, seed = session.labels.n_classes, session.seed
+    return {
+        name: gains(part.y, first.judged[name], last.judged[name], C, seed, cross_fitted=isinstance(part, CrossFitted))
+        for name, part in session.judges.items()
+    }
+
+
+def _same(one: Choice, two: Choice) -> bool:
+    """Whether the learner uses the same source model and strengths."""
+    return (one.model, one.gamma, one.strength) == (two.model, two.gamma, two.strength)
 
 
 def _changed(row: int, old: Float64s, new: Float64s) -> ChangedBelief:

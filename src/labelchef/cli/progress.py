@@ -14,6 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from labelchef.campaign.metrics import value_of
+from labelchef.campaign.source_effect import SourceEffect
 from labelchef.campaign.source_report import SourceReport
 from labelchef.cli.options import PIPED, console, plain_table
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
@@ -221,6 +222,33 @@ def show_sources(found: SourceReport, *, few: bool = False) -> None:
     for use in dict.fromkeys(one.use for one in shown):
         console.print(f"{use}: {ABOUT_USE[use]}", style="dim")
     console.print(ABOUT_SOURCES, style="dim")
+
+
+def show_effect(found: SourceEffect) -> None:
+    """What other sources would change, with the trusted samples alone beside it."""
+    columns = [
+        Column("split"),
+        Column("metric"),
+        *(Column(one, justify="right") for one in ("now", "then", "difference (95 %)")),
+    ]
+    rows = []
+    for split, gains in found.gains.items():
+        alone = found.baselines.get(split, {}).get("trusted_only")
+        for name, one in gains.items():
+            base = "–" if alone is None or name not in alone.as_dict() else f"{alone.as_dict()[name]:.3f}"
+            difference = f"{one.change:+.3f} ({one.low:+.3f} to {one.high:+.3f})"
+            rows.append((split, name, f"{one.before:.3f}", f"{one.after:.3f}", difference, base))
+    console.print(plain_table([*columns, Column("trusted alone", justify="right")], rows))
+    console.print(
+        f"of {found.unanswered} samples without an answer, {found.believed} would be believed to be of another class, and "
+        f"{found.predicted} predicted so"
+    )
+    for split, gains in found.kept.items():
+        shown = ", ".join(
+            f"{name} {one.change:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for name, one in gains.items()
+        )
+        console.print(f"with the present choice of source model and strengths, {split}: {shown}")
+    console.print(f"in use now: {found.in_use_before}; then: {found.in_use_after}", style="dim")
 
 
 def _source_cells(one: SourceFacts) -> tuple[str, ...]:

@@ -322,11 +322,26 @@ def sources(
     ws: "Workspace",
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="File to write: .csv, .jsonl or .parquet.")] = None,
+    mute: Annotated[
+        list[str] | None, typer.Option(help="A source whose votes should not be used; once for each.")
+    ] = None,
+    unmute: Annotated[list[str] | None, typer.Option(help="A muted source that should be heard again.")] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="Rules file that should take the place of the campaign's rules.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Use the other sources, from the next model on.")] = False,
+    person: Person = None,
 ) -> None:
-    """Show what is known of each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change."""
+    """Show what is known of each source of weak labels: coverage, accuracy, conflicts, weight, what muting it would change.
+
+    With --mute, --unmute or --rules, show the effect of that: the model is really made. With --apply, use it.
+    """
     from labelchef.cli.progress import show_sources
     from labelchef.services import sources as service
 
+    if mute or unmute or rules is not None:
+        _other_sources(ws, campaign, mute or [], unmute or [], rules, who_is(person) if apply else None)
+        return
     if out is not None:
         console.print(f"sources: {service.write_sources(ws, campaign, out).resolve()}")
         return
@@ -337,6 +352,28 @@ def sources(
         show_sources(found)
     else:
         console.print(found.notes[0])
+
+
+def _other_sources(
+    ws: "Workspace", campaign: str, mute: list[str], unmute: list[str], rules: Path | None, by: str | None
+) -> None:
+    """Show the effect of other sources, and use them if somebody says so."""
+    from labelchef.cli.progress import show_effect
+    from labelchef.services import campaigns, source_effects
+    from labelchef.services.campaign_rules import kept_of
+    from labelchef.sources.rules import read_rules, rule_values
+
+    muted = [one for one in campaigns.settings(ws, campaign).muted if one not in unmute]
+    wanted = tuple(dict.fromkeys([*muted, *mute]))
+    values = None if rules is None else tuple(map(rule_values, kept_of(read_rules(rules), ()).rules))
+    proposal = source_effects.Proposal(wanted, values)
+    found = source_effects.computed(ws, campaign, proposal)
+    show_effect(found)
+    if by is None:
+        console.print("nothing was changed; with --apply it holds from the next model on", style="dim")
+        return
+    version = source_effects.apply(ws, campaign, proposal, by)
+    console.print(f"muted: {', '.join(wanted) or 'none'}; rules: version {version}. It holds from the next model on")
 
 
 @takes(ws=workspace_options())
@@ -484,8 +521,8 @@ def _show_task(task: Task) -> None:
     content = task.content
     if content.text:
         console.print(content.text)
-    if content.image:
-        console.print(f"image: {content.image}")
+    for image in content.images:
+        console.print(f"image: {image}")
     for key, value in content.fields.items():
         console.print(f"{key}: {value}")
     weak = task.weak or ()
@@ -521,6 +558,8 @@ def _show_status(seen: CampaignStatus) -> None:
     console.print(Text.assemble((summary.name, "bold"), f" ({summary.slug}): {summary.state}, {summary.message}"))
     show_notices(summary)
     console.print(f"asked {summary.spent} of {summary.budget or '∞'}, {summary.n_items} items")
+    if seen.asked.others or seen.asked.audited:
+        console.print(str(seen.asked))
     closed = [one for one in seen.rounds if one.validation is not None]
     beside = [(split, name) for split, found in (closed[-1].baselines if closed else {}).items() for name in found]
     rows = []

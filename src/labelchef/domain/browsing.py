@@ -216,6 +216,25 @@ class SimilarItems:
 
 
 @dataclass(frozen=True)
+class MapPoint:
+    """An item on the map."""
+
+    x: float
+    y: float
+    what: str
+    """'weak', 'cleaned', 'selected' (in the open batch) or 'validation'."""
+    split: SplitName
+    item: str
+
+
+@dataclass(frozen=True)
+class ItemMap:
+    """A sample of the items in two dimensions."""
+
+    points: tuple[MapPoint, ...]
+
+
+@dataclass(frozen=True)
 class Fate:
     """What became of an item in an action."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from labelchef.domain.learning import InUse
+from labelchef.domain.records import AskedCount
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain
 
@@ -186,6 +187,7 @@ class CampaignSummary:
     """Grows with every change that people who wait should hear of."""
     n_items: int
     spent: int
+    """Samples asked, as `domain.records.AskedCount` defines it."""
     budget: int | None
     round: int
     """The open round, or the last one."""
@@ -402,6 +404,8 @@ class CampaignStatus:
     """Items drawn by chance and predicted before they were answered."""
     forecast: Forecast
     """What the next 100 labels are worth."""
+    asked: AskedCount
+    """Samples asked, and decisions without asking."""
 
 
 class LineOutcome(StrEnum):

@@ -1,7 +1,7 @@
 """The records of a round: small frozen dataclasses, with the diagnostics of how they were computed."""
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -347,3 +347,39 @@ class RoundRecord:
     """What the audit knows of this model; None without an audit."""
     heard: Heard = Heard()
     """Which votes of sources this model was made of."""
+
+
+@dataclass(frozen=True)
+class AskedCount:
+    """How many samples were asked: the one number that pages, report, command line and API give.
+
+    A sample is asked when a batch that is closed has put it to people while it had no clean label; each time counts, and each
+    time costs one of the budget. So `asked` is `RoundRecord.spent` of the last closed round, the sum over rounds of what each
+    has spent. Not asked are: samples of the open batch (they count when it closes), work ahead that no batch took up, labels
+    that were imported or that a lead decided or corrected outside of a batch. Those decisions are `others`.
+
+        decisions in the ledger's rounds = asked + others
+
+    >>> print(AskedCount(asked=60, audited=6, others=4))
+    64 decisions: 60 samples asked (6 of them drawn by the audit), 4 imported, decided or corrected without being asked
+    """
+
+    asked: int
+    audited: int
+    """Of those asked, drawn by chance for the audit."""
+    others: int
+
+    @classmethod
+    def of(cls, rounds: Sequence[RoundRecord]) -> "AskedCount":
+        """From the closed rounds."""
+        asked = rounds[-1].spent if rounds else 0
+        decided = sum(len(record.decisions.items) for record in rounds)
+        audited = sum(len(record.batch.diagnostics.audited) for record in rounds)
+        return cls(asked, audited, max(0, decided - asked))
+
+    def __str__(self) -> str:
+        audited = f" ({self.audited} of them drawn by the audit)" if self.audited else ""
+        said = f"{self.asked} {'sample' if self.asked == 1 else 'samples'} asked{audited}"
+        if not self.others:
+            return said
+        return f"{self.asked + self.others} decisions: {said}, {self.others} imported, decided or corrected without being asked"

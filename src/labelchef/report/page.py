@@ -43,7 +43,11 @@ class ReportData:
     """Scores of all training samples at the start, NaN where clean."""
     first_selected: Float64s
     asked: pd.DataFrame
-    """A row a sample asked: round, item, weak, suggested, decided, support, influence and, if there: text, image, truth."""
+    """A row a decision, asked for or not: round, item, weak, suggested, decided, support, influence, text, image, truth."""
+    counted: str = ""
+    """How many samples were asked, and what the other decisions are (`AskedCount`)."""
+    n_samples: int = 0
+    """Training samples."""
     target_metric: str = "f1_macro"
     target: float | None = None
     notes: list[str] = field(default_factory=list)
@@ -75,7 +79,10 @@ def require_report() -> None:
 def render_report(data: ReportData) -> str:
     """The whole page."""
     require_report()
-    figures = "\n".join(f"<figure>{svg}</figure>" for svg in _charts(data))
+    figures = "\n".join(
+        f"<figure>{svg}<figcaption class=note>{html.escape(words)}</figcaption></figure>"
+        for svg, words in _charts(data)
+    )
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in data.notes)
     return _PAGE.format(
         title=html.escape(data.title),
@@ -87,15 +94,29 @@ def render_report(data: ReportData) -> str:
         asked=_table(data.asked.head(200)),
         shown=min(200, len(data.asked)),
         total=len(data.asked),
+        counted=html.escape(data.counted),
         history=_table(data.history.map(lambda v: f"{v:.4g}" if isinstance(v, float) and not np.isnan(v) else v)),
         settings=_table(pd.DataFrame({"setting": list(data.settings), "value": list(data.settings.values())})),
     )
 
 
-def _charts(data: ReportData) -> Iterator[str]:
+def _about_validation(data: ReportData) -> str:
+    """Which samples validation figures are about, in words."""
+    gain = data.gains.get("validation")
+    if gain is None:
+        return "all trusted samples, which steer the selection too: optimistic"
+    if gain.cross_fitted:
+        return f"the {gain.samples} trusted samples, each judged by a model without it (cross-fitted)"
+    return f"the {gain.samples} trusted samples that are held out"
+
+
+def _charts(data: ReportData) -> Iterator[tuple[str, str]]:
+    """Each chart, and which samples it is about."""
     from labelchef.report import charts
 
     history, metric = data.history, data.target_metric
+    every = f"all {data.n_samples or len(data.influence)} training samples"
+    asked = f"the {int(history['spent'].iloc[-1])} samples asked"
     parts = []
     for key, split in (("val", "validation"), ("test", "test"), ("steer", "steering")):
         for part, model in (("", THIS_MODEL), *((f"{name}_", words) for name, words in BASELINES.items())):
@@ -105,29 +126,45 @@ def _charts(data: ReportData) -> Iterator[str]:
                 parts.append(pd.DataFrame(columns))
     levels = pd.concat(parts, ignore_index=True)
     title = f"{charts.METRICS[metric]} as labels are cleaned"
-    yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title)
+    about = f"Validation: {_about_validation(data)}."
+    if "test" in data.gains:
+        about += f" Test: the {data.gains['test'].samples} test samples, used for nothing else."
+    yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title), about
     if not data.audit.empty:
-        yield charts.audit_svg(
+        svg = charts.audit_svg(
             data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
         )
+        many = int(data.audit["items"].iloc[-1])
+        yield svg, f"The {many} samples that were drawn by chance and predicted before people answered them."
     rounds = history.iloc[1:]
     if rounds.empty:
         return
-    yield charts.influence_svg(data.influence, data.first_selected)
+    told = f"{every}: the first model's own belief, before anybody was asked. Ticks: the samples of the first batch."
+    yield charts.influence_svg(data.influence, data.first_selected), told[:1].upper() + told[1:]
     if "truth" in data.asked.columns:
-        yield charts.truth_svg(agreement_by_round(data.asked))
+        yield (
+            charts.truth_svg(agreement_by_round(data.asked)),
+            f"{asked[:1].upper()}{asked[1:]}, beside the known truth.",
+        )
     if rounds["predicted_change"].notna().any():  # not every selector predicts
         kinds = rounds.rename(columns={"predicted_change": "predicted", "realised_change": "realised"})
         changes = kinds.melt("round", ["predicted", "realised"], "kind", "change").dropna()
-        yield charts.change_svg(changes, "report", title="Change of the steering loss, round by round")
+        svg = charts.change_svg(changes, "report", title="Change of the steering loss, round by round")
+        yield (
+            svg,
+            "Loss on the trusted samples that train or steer: what was predicted of each round's answers, and what came.",
+        )
     phases = rounds.set_index("round").filter(regex="^seconds_").rename(columns=lambda c: c.removeprefix("seconds_"))
-    yield charts.phases_svg((1e3 * phases).reset_index().melt("round", var_name="phase", value_name="ms"))
-    yield charts.distance_svg(history[["round"]].assign(distance=np.maximum(history["distance_to_optimum"], 1e-16)))
+    timed = (1e3 * phases).reset_index().melt("round", var_name="phase", value_name="ms")
+    yield charts.phases_svg(timed), f"Time of the server a round, over {every}; without the time of people."
+    far = history[["round"]].assign(distance=np.maximum(history["distance_to_optimum"], 1e-16))
+    yield charts.distance_svg(far), f"The model of each round, on {every} and the trusted ones that train."
     fell_back = rounds["fell_back"].astype(bool)
     if (~fell_back & np.isfinite(rounds["slack"].astype(float))).any():  # else there was nothing to prune
         share = np.maximum(rounds["candidates"], 1) / len(data.influence)
         how = np.where(fell_back, "everything", "what bounds left over")
-        yield charts.candidates_svg(rounds[["round"]].assign(share=share, how=how))
+        svg = charts.candidates_svg(rounds[["round"]].assign(share=share, how=how))
+        yield svg, f"Of {every}: the share whose influence had to be computed in full."
 
 
 def _sources(data: ReportData) -> str:
@@ -268,7 +305,7 @@ summary {{ cursor: pointer; font-weight: 600; margin: 1.25rem 0 .5rem; }}
 <div class=tiles>{tiles}</div>{notes}
 <div class=figures>{figures}</div>
 {sources}
-<h2>Samples asked ({shown} of {total})</h2>{asked}
+<h2>Decisions</h2><p class=note>{counted}; the first {shown} of {total} are shown.</p>{asked}
 <details><summary>Every round</summary>{history}</details>
 <details><summary>Settings</summary>{settings}</details>
 </main>

@@ -36,7 +36,7 @@ from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
 from labelchef.services.naming import check_name, free_slug
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
-from labelchef.services.progress import audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
+from labelchef.services.progress import asked_of, audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.trained import source_names
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
@@ -190,6 +190,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
             pending=len(decision_table.pending_decisions(connection, row.id)),
             audit=audit_of(turns, row.settings.audit, len(classes)),
             forecast=forecast_of(turns, row.settings.target_metric),
+            asked=asked_of(turns),
         )
 
 

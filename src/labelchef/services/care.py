@@ -29,7 +29,7 @@ from labelchef.store.removal import remove_rows, removed_campaigns
 from labelchef.store.rows import CampaignRow, CampaignValues, ItemRow, new_public_id
 
 _DAY = 86400.0
-_MADE_ANEW = ("scores", "model")
+_MADE_ANEW = ("scores", "model", "map")
 """Arrays that the first model of a copy makes."""
 _log = logging.getLogger("labelchef")
 

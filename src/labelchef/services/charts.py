@@ -81,7 +81,7 @@ def _svg(ws: Workspace, campaign: str, name: str, theme: str, person: str | None
     from labelchef.report import charts
 
     if name == "map":
-        return charts.map_svg(map2d(ws, campaign), theme)
+        return charts.map_svg(map2d(ws, campaign)[["x", "y", "what"]], theme)
     found = progress(ws, campaign) if person is None else progress_for(ws, campaign, person)
     frame = frames(found)[name]
     if frame.empty:
@@ -138,7 +138,7 @@ def frames(found: ProgressReport) -> dict[str, pd.DataFrame]:
 
 
 def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
-    """The items in two dimensions, t-SNE of a sample of training and validation rows: columns x, y, what.
+    """The items in two dimensions, t-SNE of a sample of training and validation rows: columns x, y, what, split, item (its key).
 
     `what` is 'weak', 'cleaned', 'selected' (in the open batch) or 'validation', by what was decided when the last round was
     closed: a vote that is changed later does not show. The places are computed once and kept as a file.
@@ -150,19 +150,22 @@ def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
             places = _stored_places(ws, row)  # another thread may have computed them meanwhile
             if places is None:
                 places = _computed_places(ws, row)
-    train = places[places[:, 0] == 0, 1].astype(int).tolist()
+    train, trusted = (places[places[:, 0] == kind, 1].astype(int).tolist() for kind in (0, 1))
     with ws.reading() as connection:
         closed = [one.closed_at for one in round_table.rounds_of(connection, row.id) if one.closed_at is not None]
         until = max(closed, default=0.0)
         made = decision_table.decisions(connection, row.id)
         decided = {one.item_id: one for one in made if one.created_at <= until}
         items = campaign_table.items_at(connection, row.id, SplitName.TRAIN, train)
+        judges = campaign_table.items_at(connection, row.id, SplitName.VALIDATION, trusted)
         turn = round_table.last_round(connection, row.id)
         batch = [] if turn is None or not turn.is_open else round_table.batch_of(connection, turn.id)
     opened = {selection.item_id for selection in batch}
     what = [_state(item, decided.get(item.id), opened) for item in (items[position] for position in train)]
-    what += ["validation"] * (len(places) - len(train))
-    return pd.DataFrame({"x": places[:, 2], "y": places[:, 3], "what": what})
+    what += ["validation"] * len(trusted)
+    keys = [*(items[position].key for position in train), *(judges[position].key for position in trusted)]
+    split = [SplitName.TRAIN] * len(train) + [SplitName.VALIDATION] * len(trusted)
+    return pd.DataFrame({"x": places[:, 2], "y": places[:, 3], "what": what, "split": split, "item": keys})
 
 
 def _state(item: ItemRow, made: DecisionRow | None, opened: set[int]) -> str:

@@ -148,7 +148,7 @@ def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
     sentences = {
         JobState.WAITING: "it waits for its turn",
         JobState.RUNNING: "it begins",
-        JobState.DONE: "it is done",
+        JobState.DONE: str((row.result or {}).get("message", "it is done")),
         JobState.FAILED: row.problem or "it failed",
         JobState.CANCELLED: "it was cancelled",
         JobState.INTERRUPTED: "the server ended while it ran; start it again",
@@ -156,12 +156,11 @@ def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
     times = {
         name: None if getattr(row, name) is None else moment(getattr(row, name)) for name in ("started_at", "ended_at")
     }
-    values = common(Job, row) | times | {"created_at": moment(row.created_at)}
+    values = common(Job, row) | times | {"id": row.public_id, "created_at": moment(row.created_at)}
     if short:
         values["result"] = None
     return Job(
         **values,
-        id=row.public_id,
         by=row.person,
         done=1.0 if row.state is JobState.DONE else None if working is None else working.done,
         sentence=sentences[row.state] if working is None else working.sentence,
@@ -306,7 +305,8 @@ def _compare(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], _folde
             seen.append(cell.selector)
         within = (cell.repeat - 1 + cell.asked / max(cell.labels, 1)) / cell.repeats
         done = (len(seen) - 1 + within) / (len(set(names)) + 1)
-        working.tell(min(done, 1.0), f"{cell.selector}: {cell.asked} of {cell.labels} labels")
+        run = f", run {cell.repeat} of {cell.repeats}" if cell.repeats > 1 else ""
+        working.tell(min(done, 1.0), f"selector {cell.selector}{run}: {cell.asked} of {cell.labels} labels")
 
     found = comparing.compare(ws, row.public_id, options.get("selectors"), options.get("batch_size"), on_cell=tell)
     return Outcome(result=found.as_json())

@@ -11,7 +11,7 @@ suggestion of a blind item is, or how a colleague voted.
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -20,6 +20,7 @@ from labelchef.campaign.audit import audit_report
 from labelchef.campaign.forecast import LABELS, WORTH, forecast
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.learning import Choice, InUse, Ruling
+from labelchef.domain.records import AskedCount
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain, note_on
 from labelchef.ledger.conversion import record_from_json
 from labelchef.services.people.access import looking
@@ -97,6 +98,7 @@ class RoundProgress:
     realised_change: float | None
     """Of that loss, what came of them; None for round 0."""
     asked: int
+    """Samples that this round asked (`AskedCount`): over all rounds they add up to `spent`."""
     resolved: int | None
     """Items that were decided; None, as the next three, for annotators."""
     suggested: int | None
@@ -121,6 +123,8 @@ class ProgressReport:
     suggestion: Pull
     people: tuple[PersonQuality, ...]
     audit: AuditReport
+    asked: AskedCount | None
+    """Samples asked, and decisions without asking; None for annotators, who see `spent` only."""
 
     @property
     def gain(self) -> Gain | None:
@@ -181,15 +185,15 @@ def _progress(ws: Workspace, campaign: str) -> ProgressReport:
         spent=row.spent,
         budget=settings.budget,
         rounds=tuple(
-            _round(turn, settings.target_metric, batches[turn.id], labels, seconds)
-            for turn in rounds
-            if not turn.is_open and turn.outcome is not None
+            _round(turn, before, settings.target_metric, batches[turn.id], labels, seconds)
+            for before, turn in _closed(rounds)
         ),
         pairs=pairs_of(people),
         fleiss_kappa=fleiss_of(people),
         suggestion=pull_of(people),
         people=quality_of(people, labels),
         audit=audit_of(rounds, settings.audit, n_classes),
+        asked=asked_of(rounds),
     )
 
 
@@ -210,9 +214,8 @@ def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
         spent=row.spent,
         budget=settings.budget,
         rounds=tuple(
-            replace(_stored_round(turn, settings.target_metric), predicted_change=None, realised_change=None)
-            for turn in rounds
-            if not turn.is_open and turn.outcome is not None
+            replace(_stored_round(turn, before, settings.target_metric), predicted_change=None, realised_change=None)
+            for before, turn in _closed(rounds)
         ),
         pairs=(),
         fleiss_kappa=None,
@@ -222,6 +225,7 @@ def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
             for one in stats_of(own)
         ),
         audit=in_steps(audit_of(rounds, settings.audit, n_classes)),
+        asked=None,
     )
 
 
@@ -239,15 +243,28 @@ def in_steps(audit: AuditReport, step: int = AUDIT_STEP) -> AuditReport:
     return replace(audit, accuracy=seen, course=course)
 
 
+def _closed(rounds: Sequence[RoundRow]) -> Iterator[tuple[int, RoundRow]]:
+    """The closed rounds, each with the number of samples that were asked before it."""
+    before = 0
+    for turn in rounds:
+        if not turn.is_open and turn.outcome is not None:
+            yield before, turn
+            before = turn.spent
+
+
 def _round(
-    turn: RoundRow, metric: str, batch: list[SelectionBrief], decided: Labels, seconds: Mapping[Any, list[float]]
+    turn: RoundRow,
+    before: int,
+    metric: str,
+    batch: list[SelectionBrief],
+    decided: Labels,
+    seconds: Mapping[Any, list[float]],
 ) -> RoundProgress:
     labels = [decided.get((s.item_id, s.attempt)) for s in batch]
     suggested = [(s.suggested, label) for s, label in zip(batch, labels, strict=True) if s.suggested is not None]
     times = [t for s in batch for t in seconds.get((s.item_id, s.attempt), ())]
     return replace(
-        _stored_round(turn, metric),
-        asked=len(batch),
+        _stored_round(turn, before, metric),
         resolved=sum(label is not None for label in labels),
         suggested=len(suggested),
         followed=sum(said == label for said, label in suggested),
@@ -255,15 +272,15 @@ def _round(
     )
 
 
-def _stored_round(turn: RoundRow, metric: str) -> RoundProgress:
-    """A round as it was stored when it was closed."""
+def _stored_round(turn: RoundRow, before: int, metric: str) -> RoundProgress:
+    """A round as it was stored when it was closed; `before` samples were asked until then."""
     outcome, gains = turn.outcome or {}, gains_of(turn.outcome).get("validation")
     return RoundProgress(
         **common(RoundProgress, turn),
         **{name: outcome[name] for name in _STORED},
         **vars(facts_of(turn.outcome)),
         gain=None if gains is None else gains[metric],
-        asked=turn.size,
+        asked=turn.spent - before,
         resolved=None,
         suggested=None,
         followed=None,
@@ -298,6 +315,11 @@ def facts_of(outcome: Mapping[str, Any] | None) -> RoundFacts:
     ruling = None if outcome["ruling"] is None else Ruling.from_json(outcome["ruling"])
     calibration = None if outcome["calibration"] is None else CalibrationError(**outcome["calibration"])
     return RoundFacts(outcome["baselines"], figures, InUse.of(choice, ruling), calibration)
+
+
+def asked_of(rounds: Sequence[RoundRow]) -> AskedCount:
+    """How many samples were asked, from the rounds as they are stored."""
+    return AskedCount.of([record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None])
 
 
 def audit_of(rounds: Sequence[RoundRow], share: float, n_classes: int) -> AuditReport:

@@ -132,6 +132,14 @@ def begin(ws: Workspace, campaign: str, proposal: Proposal, *, patience: float =
     return _told(ws, row, job)
 
 
+def computed(ws: Workspace, campaign: str, proposal: Proposal) -> SourceEffect:
+    """The effect, once it is computed; refused with the reason where it cannot be."""
+    found = begin(ws, campaign, proposal, patience=MOST_SECONDS)
+    if found.effect is None:
+        raise ConflictError(f"the effect could not be computed: {found.problem or found.state}", code="effect")
+    return found.effect
+
+
 def look(ws: Workspace, campaign: str) -> Progress:
     """The effect that was asked for last."""
     row = find(ws, campaign)
@@ -276,6 +284,8 @@ class RulesNow:
     columns: tuple[str, ...]
     texts: tuple[str, ...]
     classes: tuple[str, ...]
+    muted: tuple[str, ...]
+    """The setting as it is now."""
 
 
 def rules_now(ws: Workspace, campaign: str) -> RulesNow:
@@ -284,9 +294,8 @@ def rules_now(ws: Workspace, campaign: str) -> RulesNow:
     kept, version = kept_rules(ws, row)
     columns = tuple(campaign_rules.columns_of(ws, row, kept))
     values = tuple(rule_values(one) for one in kept.rules)
-    return RulesNow(
-        values, version, columns, tuple(one for one in kept.texts if one in columns), _classes(ws, campaign)
-    )
+    texts = tuple(one for one in kept.texts if one in columns)
+    return RulesNow(values, version, columns, texts, _classes(ws, campaign), row.settings.muted)
 
 
 _boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], threading.Lock]] = {}

@@ -72,6 +72,8 @@ def records(ws: Workspace, campaign: str) -> RecordSet:
         answers: dict[str, dict[str, str | None]] = {}
         for vote in vote_table.live_votes_of_campaign(connection, row.id):
             answers.setdefault(vote.key, {})[vote.person] = None if vote.label is None else classes[vote.label]
+        items = campaign_table.items_of_split(connection, row.id, SplitName.TRAIN)
+    shown = dict.fromkeys(("image", *(name for one in items for name in one.images or ())))
     found, names = [], set[str]()
     for part in parts:
         settled, said = settle(part, len(classes), sources_used=used), votes_on(part, classes)
@@ -93,7 +95,7 @@ def records(ws: Workspace, campaign: str) -> RecordSet:
                     rank=settled.rank[k],
                 )
             )
-    texts, images = [name for name in ("text",) if name in names], [name for name in ("image",) if name in names]
+    texts, images = [name for name in ("text",) if name in names], [name for name in shown if name in names]
     return RecordSet.of(found, classes, texts=texts, images=images, title=row.name)
 
 

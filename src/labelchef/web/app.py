@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 
 import labelchef
 from labelchef.domain.errors import InvalidInputError, LabelchefError
+from labelchef.services import source_effects
 from labelchef.services import worker as working
 from labelchef.services.intake import jobs
 from labelchef.services.people import accounts
@@ -45,6 +46,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
             stack.callback(jobs.close, ws)
+            stack.callback(source_effects.close, ws)
             if work:
                 app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))
             yield

@@ -456,6 +456,21 @@ class RulesForm(Form):
         return found
 
 
+class ProposalForm(Form):
+    """Which sources should be heard."""
+
+    muted: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=1000)]], Field(max_length=MOST_NAMES)
+    ]
+    rules: Annotated[list[RuleForm], Field(max_length=1000)] | None = Field(
+        None, description="All rules of the campaign as they should be; null to leave them as they are."
+    )
+
+    def values(self) -> list[dict[str, Any]]:
+        """Each rule as a rules file has it."""
+        return RulesForm(rules=self.rules or []).values()
+
+
 class UsefulForm(Form):
     """Whether a proposed rule is useful."""
 

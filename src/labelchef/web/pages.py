@@ -201,12 +201,20 @@ def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Respon
     """Make a copy with other settings."""
     with ws.reading() as connection:
         free = free_name(connection, service.summary(ws, campaign).name)
-    values = {"options": list(OPTIONS.items()), "selectors": service.selector_choices(), "free": free}
-    return _lead(request, ws, campaign, "copy", **values)
+    values: dict[str, Any] = {"options": list(OPTIONS.items()), "free": free}
+    return _lead(request, ws, campaign, "copy", selectors=service.selector_choices(), **values)
 
 
 def _accounts(ws: Workspace) -> list[Account]:
     return sorted(accounts.list_accounts(ws), key=lambda one: one.name)
+
+
+@routes.get("/c/{campaign}/lead/source")
+def lead_source(
+    campaign: str, request: Request, _: Lead, ws: Store, name: Annotated[str, Query(max_length=1000)] = ""
+) -> Response:
+    """One source; without a name, a new rule."""
+    return _lead(request, ws, campaign, "sources", template="source", name=name)
 
 
 @routes.get("/c/{campaign}/lead/ledger")
@@ -282,11 +290,11 @@ def _items_frame(ws: Store, campaign: str) -> dict[str, Any]:
     }
 
 
-def _lead(request: Request, ws: Store, campaign: str, part: str, **values: Any) -> Response:
+def _lead(request: Request, ws: Store, campaign: str, part: str, template: str = "", **values: Any) -> Response:
     status = service.status(ws, campaign)
     return render(
         request,
-        f"lead/{part or 'overview'}.html",
+        f"lead/{template or part or 'overview'}.html",
         campaign=status.summary,
         status=status,
         classes=status.classes,

@@ -21,7 +21,7 @@ FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-anc
 MAX_BODY = 2**16
 """The largest body of a request: a vote with the longest note fits."""
 MAX_LEAD_BODY = 2**20
-"""The largest body of rules and corrections of files, which leads send."""
+"""The largest body of rules, corrections of files and actions on many items, which leads send."""
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",

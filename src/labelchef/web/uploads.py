@@ -27,6 +27,9 @@ _SEVERAL = ("files", "media")
 _LARGE = re.compile(r"/api/(campaigns(/[^/]+/import-votes)?|intakes(/[^/]+/files)?)")
 
 
+_ACTIONS = re.compile(r"/api/campaigns/[^/]+/items/actions")
+
+
 def is_upload(method: str, path: str) -> bool:
     """Whether a request may bring files, and so be large.
 
@@ -41,11 +44,15 @@ def is_upload(method: str, path: str) -> bool:
 
 
 def is_large(method: str, path: str) -> bool:
-    """Whether a request of a lead may bring much JSON: rules, and how files are used.
+    """Whether a request of a lead may bring much JSON: rules, how files are used, an action on many items.
 
     >>> is_large("PUT", "/api/intakes/a/rules"), is_large("PATCH", "/api/intakes/a"), is_large("POST", "/api/campaigns/a/votes")
     (True, True, False)
+    >>> is_large("POST", "/api/campaigns/a/items/actions")
+    True
     """
+    if method == "POST" and _ACTIONS.fullmatch(path) is not None:
+        return True
     return method in ("POST", "PUT", "PATCH") and path.startswith("/api/intakes/")
 
 

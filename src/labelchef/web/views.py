@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
 from labelchef.campaign.rebuild import ReplayedRound
+from labelchef.campaign.source_effect import SourceEffect
 from labelchef.domain import browsing, guidance
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
@@ -27,8 +28,9 @@ from labelchef.domain.intake import (
     Working,
 )
 from labelchef.domain.jobs import Job
-from labelchef.domain.learning import InUse
+from labelchef.domain.learning import InUse, SourceFacts
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
+from labelchef.domain.records import AskedCount
 from labelchef.domain.validation import (
     AuditPoint,
     AuditReport,
@@ -43,6 +45,8 @@ from labelchef.domain.validation import (
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.receipts import NamedReceipts
+from labelchef.services.source_effects import EffectState, Progress
+from labelchef.services.sources import Example, SourceDetail, SourcePage
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.markdown import rendered, summary
@@ -50,7 +54,19 @@ from labelchef.web.policies import Who
 
 _OF_DOMAIN = (*vars(domain).values(), *vars(guidance).values(), *vars(browsing).values())
 _RECORDS = {one: None for one in _OF_DOMAIN if is_dataclass(one) and isinstance(one, type)}
-_FOUND = (AuditPoint, AuditReport, CalibrationError, Certificate, Comparison, Figure, Forecast, Gain, InUse, Standing)
+_FOUND = (
+    AskedCount,
+    AuditPoint,
+    AuditReport,
+    CalibrationError,
+    Certificate,
+    Comparison,
+    Figure,
+    Forecast,
+    Gain,
+    InUse,
+    Standing,
+)
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
@@ -130,7 +146,7 @@ class SourceView(BaseModel):
     accuracy_high: float
     conflicts: float | None = Field(description="Share of its votes that differ from those of another source.")
     weight: float | None = Field(description="Mean log-odds that a vote adds for the class it names.")
-    use: str = Field(description="'as it votes', 'turned', 'muted', 'counted' or 'not used'.")
+    use: str = Field(description="'as it votes', 'turned', 'muted', 'counted', 'not used' or 'muted by you'.")
     about: str = Field(description="The same as a sentence.")
     muting: float | None = Field(
         description="Predicted change of the cross-fitted loss if it were muted; above 0 it helps."
@@ -140,18 +156,185 @@ class SourceView(BaseModel):
     )
     confusion_low: list[list[float]]
     confusion_high: list[list[float]]
+    clean_accuracy: float | None = Field(description="Share of its votes on clean samples that are right.")
+    rule: bool = Field(description="Whether it is a rule that the campaign keeps, which can be edited.")
+
+    @classmethod
+    def of(cls, facts: SourceFacts, *, rule: bool) -> "SourceView":
+        """Of the service's answer."""
+        return cls.model_validate({**facts.as_json(), "about": facts.about, "rule": rule})
 
 
 class SourcesView(BaseModel):
-    """The sources with the most votes, at most 50."""
+    """Some of the sources."""
 
     model: str = Field(
         description="The source model in use; 'none' if weak labels are not used; empty if nothing is learned."
     )
     total: int = Field(description="Sources in all.")
+    found: int = Field(description="Sources that fit the search.")
     classes: list[str]
     notes: list[str] = Field(description="What a reader should know.")
     sources: list[SourceView]
+
+    @classmethod
+    def of(cls, page: SourcePage) -> "SourcesView":
+        """Of the service's answer."""
+        report = page.report
+        shown = [SourceView.of(one, rule=one.name in page.editable) for one in page.sources]
+        return cls(
+            model=report.model,
+            total=report.total,
+            found=page.found,
+            classes=list(report.classes),
+            notes=list(report.notes),
+            sources=shown,
+        )
+
+
+class SourceExampleView(BaseModel):
+    """An item that a source votes on."""
+
+    item: str
+    trusted: bool = Field(description="Whether it is a trusted item.")
+    content: domain.ItemContent
+    vote: str
+    truth: str | None = Field(description="Its clean label, if there is one.")
+    believed: str
+    others: dict[str, str] = Field(description="What other sources say of it.")
+
+
+class SourceConflictView(BaseModel):
+    """Another source that votes on the same items."""
+
+    name: str
+    both: int = Field(description="Items both vote on.")
+    differ: int
+
+
+class SourceDetailView(BaseModel):
+    """Everything that is known of one source."""
+
+    source: SourceView
+    classes: list[str]
+    model: str
+    muted: list[str] = Field(description="All sources that are muted by the settings as they are now.")
+    conflicts: list[SourceConflictView] = Field(description="Those it differs from most often, at most 20.")
+    right: list[SourceExampleView] = Field(description="Clean items it is right on, some of them.")
+    wrong: list[SourceExampleView]
+    conflicting: list[SourceExampleView] = Field(description="Items on which another source says something else.")
+    n_right: int
+    n_wrong: int
+    rule: dict[str, Any] | None = Field(description="The rule as a rules file has it; null where it is none.")
+
+    @classmethod
+    def of(cls, campaign: str, found: SourceDetail) -> "SourceDetailView":
+        """Of the service's answer."""
+
+        def shown(examples: Iterable[Example]) -> list[SourceExampleView]:
+            return [
+                SourceExampleView(**{**vars(one), "content": with_address(campaign, one.item, one.content)})
+                for one in examples
+            ]
+
+        return cls(
+            source=SourceView.of(found.facts, rule=found.rule is not None),
+            classes=list(found.classes),
+            model=found.model,
+            muted=list(found.muted),
+            conflicts=[SourceConflictView(**vars(one)) for one in found.conflicts],
+            right=shown(found.right),
+            wrong=shown(found.wrong),
+            conflicting=shown(found.conflicting),
+            n_right=found.n_right,
+            n_wrong=found.n_wrong,
+            rule=None if found.rule is None else dict(found.rule),
+        )
+
+
+class ShownBeliefView(BaseModel):
+    """An item of which another class would be believed."""
+
+    item: str
+    content: domain.ItemContent
+    before: str
+    after: str
+    p_before: float
+    p_after: float
+
+
+class SourceEffectView(BaseModel):
+    """The model as it is beside the one that would be made."""
+
+    gains: dict[str, dict[str, Gain]] = Field(description="By split and metric, with a paired 95 % interval.")
+    kept: dict[str, dict[str, Gain]] = Field(
+        description="The same with source model and strengths as they are now; empty where these do not change."
+    )
+    baselines: dict[str, dict[str, dict[str, float]]] = Field(
+        description="By split: 'trusted_only', a model of the trusted samples alone, and 'no_weak', of all clean ones."
+    )
+    unanswered: int
+    believed: int = Field(description="Unanswered items of which another class would be believed.")
+    predicted: int = Field(description="Unanswered items of which another class would be predicted.")
+    in_use_before: str
+    in_use_after: str
+    closed_form: float | None = Field(description="Change of the loss that the closed form predicts, for muting alone.")
+    seconds: float
+
+    @classmethod
+    def of(cls, found: SourceEffect) -> "SourceEffectView":
+        """Of what was computed."""
+        return cls.model_validate({**found.as_json(), "gains": found.gains, "kept": found.kept})
+
+
+class EffectView(BaseModel):
+    """What other sources would change: how far it is computed, and what came of it."""
+
+    muted: list[str]
+    rules: list[dict[str, Any]] | None
+    state: EffectState
+    stage: str = Field(description="What is being computed.")
+    seconds: float
+    problem: str | None
+    stale: bool = Field(description="Whether the campaign has moved on since.")
+    effect: "SourceEffectView | None"
+    shown: list[ShownBeliefView]
+
+    @classmethod
+    def of(cls, campaign: str, found: Progress) -> "EffectView":
+        """Of the service's answer."""
+        return cls(
+            muted=list(found.proposal.muted),
+            rules=None if found.proposal.rules is None else [dict(one) for one in found.proposal.rules],
+            state=found.state,
+            stage=found.stage,
+            seconds=round(found.seconds, 2),
+            problem=found.problem,
+            stale=found.stale,
+            effect=None if found.effect is None else SourceEffectView.of(found.effect),
+            shown=[
+                ShownBeliefView(**{**vars(one), "content": with_address(campaign, one.item, one.content)})
+                for one in found.shown
+            ],
+        )
+
+
+class CampaignRulesView(BaseModel):
+    """The rules of a campaign, and what rules may name."""
+
+    rules: list[dict[str, Any]] = Field(description="As a rules file has them.")
+    version: int = Field(description="0 as they came with the campaign; every edit makes the next one.")
+    columns: list[str]
+    texts: list[str] = Field(description="Columns of text.")
+    classes: list[str]
+    muted: list[str] = Field(description="Sources that are muted by the settings as they are now.")
+
+
+class AppliedView(BaseModel):
+    """Sources that are used from the next model on."""
+
+    muted: list[str]
+    version: int = Field(description="Of the rules.")
 
 
 class ReceiptSumView(BaseModel):

@@ -11,7 +11,8 @@ from labelchef.web.api import (
     labelling,
     lead,
     sessions,
+    sources,
 )
 
-_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, care, exchange, jobs)
+_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, sources, care, exchange, jobs)
 ROUTERS = (sessions.server.router, *(module.routes.router for module in _MODULES), sessions.people.router)

@@ -12,7 +12,6 @@ from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.services import campaigns as service
 from labelchef.services import charts
 from labelchef.services import receipts as receipt_service
-from labelchef.services import sources as source_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import (
@@ -31,7 +30,7 @@ from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import ReceiptsView, SourcesView, VersionView, shown_to
+from labelchef.web.views import ReceiptsView, VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
@@ -155,12 +154,6 @@ def forecast(
     The metric is the campaign's own if none is named. A gain of 'loss' is a fall.
     """
     return service.forecast(ws, campaign, metric, labels, worth)
-
-
-@routes.get("/{campaign}/sources", (409, "preparing", "the campaign has no model yet"))
-def sources(campaign: CampaignPath, _: Lead, ws: Store) -> SourcesView:
-    """What is known of each source of weak labels; answers when it is computed, which takes as long as the first model."""
-    return SourcesView.model_validate(source_service.sources(ws, campaign).as_json())
 
 
 @routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))

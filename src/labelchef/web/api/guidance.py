@@ -70,7 +70,7 @@ def seen(campaign: CampaignPath, form: SeenForm, who: Member, ws: Store) -> None
     if form.guidelines is not None:
         guidelines.see(ws, campaign, who.name, form.guidelines)
     if form.item is not None:
-        discussions.see(ws, campaign, who.name, form.item, lead=who.is_lead)
+        discussions.see(ws, campaign, who.name, form.item, lead=who.may_lead)
 
 
 @routes.get("/threads")
@@ -90,13 +90,13 @@ def threads(
 @routes.get("/threads/{item:path}")
 def thread(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Thread:
     """What was said of an item. Annotators see the threads of items that they were given."""
-    return _addressed(campaign, discussions.thread(ws, campaign, who.name, item, lead=who.is_lead))
+    return _addressed(campaign, discussions.thread(ws, campaign, who.name, item, lead=who.may_lead))
 
 
 @routes.post("/threads/{item:path}", _MOST, _COMMENT)
 def add_comment(campaign: CampaignPath, item: ItemPath, form: CommentForm, who: Member, ws: Store) -> Thread:
     """Say something of an item; a thread that was closed is open again."""
-    return _addressed(campaign, discussions.add(ws, campaign, who.name, item, form.text, lead=who.is_lead))
+    return _addressed(campaign, discussions.add(ws, campaign, who.name, item, form.text, lead=who.may_lead))
 
 
 @routes.patch("/threads/{item:path}")

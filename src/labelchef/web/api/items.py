@@ -11,15 +11,18 @@ from labelchef.domain.browsing import (
     Disagreement,
     ItemDetail,
     ItemLine,
+    ItemMap,
     ItemQuery,
     ItemsPage,
     ItemState,
+    MapPoint,
     SimilarItems,
     SortBy,
 )
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.services.browsing import actions, items, similar
+from labelchef.services.charts import map2d
 from labelchef.web.forms import ActionForm, CampaignPath, ItemPath, QueryForm
 from labelchef.web.paging import Cursor
 from labelchef.web.policies import ITEM, Api, Lead, Store
@@ -106,7 +109,7 @@ def shown(campaign: str, line: ItemLine) -> ItemLine:
 
 def shown_detail(campaign: str, found: ItemDetail) -> ItemDetail:
     """The same of everything about an item."""
-    content = replace(found.content, image=None) if found.line.split is SplitName.TEST else found.content
+    content = replace(found.content, image=None, images=()) if found.line.split is SplitName.TEST else found.content
     return replace(found, line=shown(campaign, found.line), content=with_address(campaign, found.line.item, content))
 
 
@@ -117,6 +120,15 @@ def list_items(
     """The items that match all filters, a page at a time."""
     found = items.page(ws, campaign, query, after=after, limit=limit)
     return replace(found, entries=tuple(shown(campaign, line) for line in found.entries))
+
+
+@routes.get("/map")
+def item_map(_: Lead, campaign: CampaignPath, ws: Store) -> ItemMap:
+    """A sample of the items in two dimensions, as the chart of the progress shows it."""
+    rows = map2d(ws, campaign)[["x", "y", "what", "split", "item"]].itertuples(index=False)
+    return ItemMap(
+        tuple(MapPoint(round(x, 2), round(y, 2), what, SplitName(split), item) for x, y, what, split, item in rows)
+    )
 
 
 @routes.get("/items/{item:path}/detail", ITEM)

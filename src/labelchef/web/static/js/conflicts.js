@@ -1,7 +1,8 @@
 // Conflicts: the class keys resolve the first item of the list.
 import { call, campaignPath } from "./api.js";
+import { fitNames, nameOf } from "./classes.js";
 import { $, $$, el, toast, typing } from "./dom.js";
-import { showItem } from "./item.js";
+import { itemLink, showItem } from "./item.js";
 import { classKeys, CodeReader } from "./keys.js";
 import { renew } from "./page.js";
 import { t } from "./texts.js";
@@ -18,14 +19,16 @@ function card(conflict, classes, first) {
     el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
     el("b", {}, vote.label === null ? t("ambiguous") : classes[vote.label])));
   const buttons = classes.map((name, position) => el("button", {
-    type: "button", class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
+    type: "button", title: name, class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
     onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
-  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, name)));
+  }, first && keys[position] ? el("kbd", { "aria-hidden": true }, keys[position]) : null, el("span", {}, nameOf(name))));
+  const choices = el("div", { class: "classes" }, ...buttons);
+  fitNames(choices, classes);
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `${t("Item {item}", { item: conflict.item })} · ${t("round {n}", { n: conflict.round })}${conflict.asked_again ? ` · ${t("is being asked again")}` : ""}`), box),
+    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · ${t("round {n}", { n: conflict.round })}${conflict.asked_again ? ` · ${t("is being asked again")}` : ""}`), box),
     el("div", {}, el("h3", {}, t("Votes")), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, t("labelchef suggests {label}.", { label: classes[conflict.suggestion] })),
-      el("h3", {}, t("Decide")), el("div", { class: "classes" }, ...buttons)));
+      el("h3", {}, t("Decide")), choices));
 }
 
 async function resolve(item, label, box) {

@@ -13,9 +13,9 @@ let cursor = null;
 function card(thread) {
   const content = el("div", { class: "item", tabindex: "0", "aria-label": t("Item {item}", { item: thread.item }) });
   showItem(content, thread);
-  const ledger = `/c/${encodeURIComponent(campaign)}/lead/ledger?item=${encodeURIComponent(thread.item)}`;
+  const address = `/c/${encodeURIComponent(campaign)}/lead/items/${encodeURIComponent(thread.item)}`;
   return el("li", { class: "card conflict", "data-item": thread.item },
-    el("div", {}, el("h3", {}, el("a", { href: ledger }, t("Item {item}", { item: thread.item }))), content),
+    el("div", {}, el("h3", {}, el("a", { href: address }, t("Item {item}", { item: thread.item }))), content),
     threadBox(campaign, thread, { lead: true }));
 }
 

@@ -64,7 +64,7 @@ export class Guidance {
       $("#thread-box").replaceChildren(threadBox(this.campaign, thread, { lead: this.lead, changed: this.talked }));
       if (!$("#thread").open) $("#thread").showModal();
       $("#thread-box textarea").focus();
-      await call("PUT", campaignPath(this.campaign, "/seen"), { item });
+      await call("PUT", campaignPath(this.campaign, "/seen"), { item }).catch(() => null); // in the archive nothing changes
       await this.refresh();
     } catch (problem) { toast(problem.message, { bad: true }); }
   }

@@ -1,6 +1,7 @@
 // The browser of items: select with mouse or keys, act on one or many, similar items. The list itself comes with the page.
 import { call, campaignPath } from "./api.js";
 import { $, $$, el, typing } from "./dom.js";
+import { itemLink } from "./item.js";
 import { renew } from "./page.js";
 import { t } from "./texts.js";
 
@@ -122,13 +123,12 @@ const near = $("#similar");
 if (near) {
   const classes = JSON.parse(near.dataset.classes);
   const word = (k) => (k === null ? "–" : classes[k]);
-  const address = (line) => `/c/${encodeURIComponent(near.dataset.campaign)}/lead/items/${encodeURIComponent(line.item)}`;
   try {
     const found = await call("GET", campaignPath(near.dataset.campaign, `/items/${encodeURIComponent(near.dataset.item)}/similar`));
     near.replaceChildren(...found.items.map(({ line, similarity }) => el("li", { class: "item-line" },
       line.image ? el("img", { class: "item-thumb", src: line.image, alt: "", loading: "lazy", width: "72", height: "72" }) : null,
       el("div", { class: "item-body" },
-        el("p", { class: "item-top" }, el("a", { class: "item-link", href: address(line) }, line.item), el("span", { class: "soft small" }, t("similarity {x}", { x: similarity.toFixed(2) }))),
+        el("p", { class: "item-top" }, itemLink(near.dataset.campaign, line.item), el("span", { class: "soft small" }, t("similarity {x}", { x: similarity.toFixed(2) }))),
         el("p", { class: "excerpt", dir: "auto" }, line.excerpt.map((piece) => piece.text).join("")),
         el("dl", { class: "line-facts" },
           ...[[t("Label"), line.label], [t("Model"), line.predicted], [t("Sources"), line.weak]].map(([name, k]) => el("div", {}, el("dt", {}, name), el("dd", {}, word(k)))))))));
@@ -137,6 +137,48 @@ if (near) {
     $("#similar-note").textContent = error.message;
   }
 }
+
+// The map: a click on a point opens its item. The list has the same items for those who use the keyboard.
+const SVG = "http://www.w3.org/2000/svg";
+function drawn(name, attributes, ...children) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+const KINDS = { weak: t("still weak"), validation: t("trusted"), cleaned: t("with a label"), selected: t("asked now") };
+
+function draw(points) {
+  const [W, H, PAD] = [860, 420, 14];
+  const range = (name) => [Math.min(...points.map((one) => one[name])), Math.max(...points.map((one) => one[name]))];
+  const [left, right] = range("x"), [low, high] = range("y");
+  const x = (value) => PAD + ((W - 2 * PAD) * (value - left)) / (right - left || 1);
+  const y = (value) => H - PAD - ((H - 2 * PAD) * (value - low)) / (high - low || 1);
+  const order = Object.keys(KINDS);
+  const dots = [...points].sort((a, b) => order.indexOf(a.what) - order.indexOf(b.what)).map((one) => {
+    const dot = drawn("circle", { class: one.what, cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: one.what === "weak" ? 3 : 5 }, drawn("title", {}, one.item));
+    dot.addEventListener("click", () => location.assign(itemLink($("#map-box").dataset.campaign, one.item).href + (one.split === "train" ? "" : `?split=${one.split}`)));
+    return dot;
+  });
+  return drawn("svg", { class: "item-map", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": t("Map of {n} items", { n: points.length }) }, ...dots);
+}
+
+const mapBox = $("#map-box");
+let mapped = false;
+async function showMap() {
+  if (!mapBox.open || mapped) return;
+  mapped = true;
+  try {
+    const { points } = await call("GET", campaignPath(mapBox.dataset.campaign, "/map"));
+    $("#map").replaceChildren(draw(points));
+    $("#map-note").replaceChildren(t("A sample of {n} items in two dimensions; a click opens the item.", { n: points.length }), ...Object.entries(KINDS).flatMap(([kind, words]) => [el("span", { class: `map-key ${kind}`, "aria-hidden": "true" }), words]));
+  } catch (error) {
+    mapped = false;
+    $("#map-note").textContent = error.message;
+  }
+}
+mapBox?.addEventListener("toggle", showMap);
+if (mapBox && location.hash === "#map-box") mapBox.open = true;
 
 // A list stays as it is while one looks at it; once a minute the page looks whether there is a newer model.
 const news = $("#news");

@@ -32,10 +32,10 @@ export function show(box, campaign, job, again = null) {
   }
   Object.assign(box.dataset, { job: job.id, state: job.state });
   const progress = isOver(job) ? null : el("progress", { max: 1, value: job.done, "aria-label": t("Progress of the job") });
-  const outcome = job.result?.message ?? job.sentence;
-  const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(translated(outcome)));
+  const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(translated(job.sentence)));
   const buttons = [
     job.file ? link(campaign, job) : null,
+    job.kind === "compare" && job.state === "done" && !$("#compared") ? el("a", { class: "button little main", href: `/c/${encodeURIComponent(campaign)}/lead/compare` }, t("Show")) : null,
     isOver(job) ? null : el("button", { class: "button little", type: "button", onclick: () => act("POST", path(campaign, job, "/cancel"), (now) => show(box, campaign, now, again)) }, t("Cancel")),
     again && isOver(job) && job.state !== "done" ? el("button", { class: "button little", type: "button", onclick: () => act("POST", path(campaign, job, "/again"), again) }, t("Start again")) : null,
   ];
@@ -82,9 +82,9 @@ function row(campaign, job) {
   const box = el("div", { class: "job" });
   const item = el("li", { class: "card job-row stack" },
     el("div", { class: "head" }, el("h2", {}, named(job)), el("span", { class: `badge ${BADGES[job.state]}` }, STATES[job.state])),
-    el("p", { class: "soft small" }, t("Started {when} by {who}", { when: when(job.created_at), who: job.by })), box);
-  if (isOver(job)) item.append(el("div", { class: "row" }, el("button", { class: "button little danger", type: "button", onclick: () => act("DELETE", path(campaign, job), list) }, t("Remove"))));
+    isOver(job) ? null : el("p", { class: "soft small" }, t("Started {when} by {who}", { when: when(job.created_at), who: job.by })), box);
   show(box, campaign, job, list);
+  if (isOver(job)) $(".row", box).append(el("button", { class: "button little danger", type: "button", onclick: () => act("DELETE", path(campaign, job), list) }, t("Remove")));
   return item;
 }
 

@@ -1,5 +1,6 @@
 // The Label page: one key stores a vote and shows the next item.
 import { call, campaignPath } from "./api.js";
+import { fitNames, nameOf } from "./classes.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { Guidance } from "./guidance.js";
 import { neighbour, showItem } from "./item.js";
@@ -149,9 +150,6 @@ function position() {
 
 const suggested = () => (hidden || !current || current.blind ? null : current.suggestion);
 
-/** The same name with places where a line may end after _ / and . */
-const breakable = (name) => name.split(/(?<=[_/.])/).flatMap((part, k) => (k ? [el("wbr"), part] : [part]));
-
 function drawClasses(task) {
   const names = task.classes.join("\u0000");
   if (drawnFor === names) return;
@@ -160,17 +158,13 @@ function drawClasses(task) {
   codes.clear();
   codes = new CodeReader(classes, pending);
   const many = classes.length > 10;
-  const words = classes.flatMap((name) => name.split(/[\s_/.-]+/)).map((word) => word.length);
-  const box = $("#classes");
-  box.classList.toggle("short", classes.every((name) => name.length <= 3));
-  box.classList.toggle("wordy", classes.some((name) => name.length > 28));
-  box.style.setProperty("--word", `${Math.min(Math.max(...words), 28)}ch`);
-  box.replaceChildren(...classes.map((name, k) => {
+  fitNames($("#classes"), classes);
+  $("#classes").replaceChildren(...classes.map((name, k) => {
     const told = descriptions.get(name) ?? "";
     const code = codes.codes[k];
     return el("button", { class: "class", type: "button", "data-position": k, "aria-keyshortcuts": code?.length === 1 ? code : null, title: told ? `${name}: ${told}` : name, onclick: () => vote(k) },
       code ? el("kbd", { "aria-hidden": true }, code) : null,
-      el("span", {}, el("span", { class: "name", lang: "" }, ...breakable(name)), told && !many ? el("small", { class: "about" }, told) : null));
+      el("span", {}, nameOf(name), told && !many ? el("small", { class: "about" }, told) : null));
   }));
   $("#find-box").hidden = !many;
   $("#help-codes").hidden = !many;

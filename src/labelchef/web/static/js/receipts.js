@@ -1,6 +1,7 @@
 // What the answers brought: sums by person, source and class, and the items with the largest effects.
 import { call, campaignPath } from "./api.js";
 import { $, el } from "./dom.js";
+import { itemLink } from "./item.js";
 import { t, told as translated } from "./texts.js";
 
 const box = $("#receipts"), told = $("#receipts-told");
@@ -18,7 +19,7 @@ function table(caption, heads, left, rows) {
 const sumLine = (one) => el("tr", {}, el("td", {}, t(one.group)), el("th", { scope: "row" }, one.name), right(`${one.answers}`), right(`${one.against}`), right(`${one.changed}`),
   right(signed(one.predicted)), right(signed(one.effect)), right(signed(one.joint)), right(whole(one.flips)));
 
-const itemLine = (one) => el("tr", {}, el("th", { scope: "row" }, one.item), el("td", {}, one.label), el("td", { class: "wrap" }, one.people), el("td", { class: "wrap" }, one.sources || "–"),
+const itemLine = (one) => el("tr", {}, el("th", { scope: "row" }, itemLink(box.dataset.campaign, one.item)), el("td", {}, one.label), el("td", { class: "wrap" }, one.people), el("td", { class: "wrap" }, one.sources || "–"),
   el("td", {}, one.suggested ?? "–"), right(`${one.round}`), right(share(one.probability_before)), right(yes(one.changed)), right(signed(one.predicted_effect)), right(signed(one.effect)), right(whole(one.flips)));
 
 try {

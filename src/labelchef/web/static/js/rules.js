@@ -23,6 +23,20 @@ function marked({ text, span, item, truth }) {
 
 const accuracy = (one) => (one.n_trusted ? t("{share} ({n} of {all})", { share: percent(one.n_right / one.n_trusted), n: one.n_right, all: one.n_trusted }) : t("no trusted row"));
 
+/** What is known of a rule that is typed, as nodes: figures and examples. */
+export function factsOf(one, all) {
+  const interval = one.n_trusted ? ` ${t("95 % interval {low} to {high}.", { low: percent(one.low), high: percent(one.high) })}` : "";
+  const chance = one.n_trusted && one.chance !== null ? ` ${t("The same votes by chance: {share}.", { share: percent(one.chance) })}` : "";
+  const facts = [
+    [t("Votes on"), t("{n} of {all} rows ({share})", { n: number(one.n_votes), all: number(one.n_rows), share: percent(one.n_votes / Math.max(1, one.n_rows)) })],
+    [t("Differs from other rules on"), number(one.n_conflicts)], [t("Right on trusted rows"), accuracy(one) + (interval ? `.${interval}${chance}` : "")],
+    [t("All rules together vote on"), t("{share} of the rows", { share: percent(all.n_covered / Math.max(1, all.n_rows)) })],
+  ];
+  const list = (title, rows) => (rows.length ? el("div", {}, el("h3", {}, title), el("ul", { class: "near" }, ...rows.map(marked))) : null);
+  return [el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    el("div", { class: "examples-of" }, ...[list(t("Rows it votes on"), one.examples), list(t("Trusted rows it is wrong on"), one.mistakes)].filter(Boolean))];
+}
+
 /** The part of the page that makes rules; `follow` shows the intake after rules were kept. */
 export function startRules({ path, intake, follow }) {
   const box = $("#rules"), form = $("#rule"), told = $("#rule-told"), live = $("#rule-live");
@@ -85,16 +99,7 @@ export function startRules({ path, intake, follow }) {
 
   function show(one, all) {
     if (one.problem) { told.textContent = one.problem; told.className = "told bad"; live.replaceChildren(); return; }
-    const interval = one.n_trusted ? ` ${t("95 % interval {low} to {high}.", { low: percent(one.low), high: percent(one.high) })}` : "";
-    const chance = one.n_trusted && one.chance !== null ? ` ${t("The same votes by chance: {share}.", { share: percent(one.chance) })}` : "";
-    const facts = [
-      [t("Votes on"), t("{n} of {all} rows ({share})", { n: number(one.n_votes), all: number(one.n_rows), share: percent(one.n_votes / Math.max(1, one.n_rows)) })],
-      [t("Differs from other rules on"), number(one.n_conflicts)], [t("Right on trusted rows"), accuracy(one) + (interval ? `.${interval}${chance}` : "")],
-      [t("All rules together vote on"), t("{share} of the rows", { share: percent(all.n_covered / Math.max(1, all.n_rows)) })],
-    ];
-    const list = (title, rows) => (rows.length ? el("div", {}, el("h3", {}, title), el("ul", { class: "near" }, ...rows.map(marked))) : null);
-    live.replaceChildren(el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-      el("div", { class: "examples-of" }, ...[list(t("Rows it votes on"), one.examples), list(t("Trusted rows it is wrong on"), one.mistakes)].filter(Boolean)));
+    live.replaceChildren(...factsOf(one, all));
   }
 
   async function keep(rules) {

@@ -1,0 +1,151 @@
+"""Jobs: long work in the background, its progress, its result that stays, cancelling and restarts."""
+
+import shutil
+import time
+from collections.abc import Callable
+
+import pytest
+
+from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, ThrottledError
+from labelchef.domain.jobs import Job, JobKind, JobState
+from labelchef.services import campaigns, care, jobs
+from labelchef.services.compare import comparing
+from labelchef.services.worker import Worker
+from labelchef.services.workspace import CAMPAIGNS, Workspace
+from labelchef.store import job_table
+from tests.store_support import label_all, make, small_data
+
+
+def finished(ws: Workspace, campaign: str, job: str, until: Callable[[Job], bool] = lambda one: one.state.over) -> Job:
+    """A job once it is over."""
+    deadline = time.monotonic() + 120
+    while not until(found := jobs.look(ws, campaign, job)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def labelled(ws: Workspace) -> str:
+    slug = make(ws, data=small_data(60, 30), budget=40, batch_size=12)
+    label_all(ws, slug, "ann", rounds=2)
+    return slug
+
+
+def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace, labelled: str) -> None:
+    replay = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    compare = jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"selectors": ["margin", "random"]})
+    files = [
+        jobs.start(ws, labelled, kind, "lead", options)
+        for kind, options in (
+            (JobKind.DATASET, {"format": "jsonl"}), (JobKind.DATASET, {"format": "label-studio"}),
+            (JobKind.PREDICTIONS, {}), (JobKind.MODEL, {}), (JobKind.RECEIPTS, {}), (JobKind.REPORT, {}),
+        )
+    ]  # fmt: skip
+    assert replay.state is JobState.WAITING
+    assert "waits" in replay.sentence
+    with Worker(ws):
+        done = [finished(ws, labelled, one.id) for one in (replay, compare, *files)]
+    assert [one.problem for one in done] == [None] * len(done)
+    assert all(one.state is JobState.DONE and one.done == 1.0 for one in done)
+    starts = [one.started_at for one in done if one.started_at is not None]
+    ends = [one.ended_at for one in done if one.ended_at is not None]
+    assert all(ended <= began for ended, began in zip(ends, starts[1:], strict=False)), "one at a time"
+    assert done[0].result is not None
+    assert done[0].result["agrees"] is True
+    direct = comparing.compare(ws, labelled, ["margin", "random"]).as_json()
+    found = done[1].result
+    assert found is not None
+    assert found["labels"] == 24
+    assert [one["curve"] for one in found["standings"]] == [list(one["curve"]) for one in direct["standings"]]
+    assert {one["verdict"] for one in found["standings"]} <= {one["verdict"] for one in direct["standings"]}
+    names = [jobs.file_of(ws, labelled, one.id).name for one in done[2:]]
+    assert names == [
+        "small-dataset.jsonl", "small-dataset-label-studio.zip", "small-predictions.csv", "small-model.npz",
+        "small-receipts.csv", "small-report.html",
+    ]  # fmt: skip
+    assert all(one.bytes == jobs.file_of(ws, labelled, one.id).stat().st_size > 0 for one in done[2:])
+    assert [one.id for one in jobs.jobs(ws, labelled)] == [one.id for one in reversed(done)]
+    assert all(one.result is None for one in jobs.jobs(ws, labelled))
+    kept = jobs.file_of(ws, labelled, done[2].id)
+    jobs.remove(ws, labelled, done[2].id)
+    assert not kept.exists()
+    with pytest.raises(NotFoundError):
+        jobs.look(ws, labelled, done[2].id)
+    with pytest.raises(NotFoundError):
+        jobs.file_of(ws, labelled, done[0].id)
+
+
+def test_a_job_tells_how_far_it_is_and_can_be_cancelled(ws: Workspace, labelled: str) -> None:
+    first = jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"batch_size": 1})
+    second = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    assert jobs.cancel(ws, labelled, second.id).state is JobState.CANCELLED
+    with Worker(ws):
+        seen = finished(ws, labelled, first.id, lambda one: (one.done or 0.0) > 0.0)
+        assert seen.state is JobState.RUNNING
+        assert seen.done is not None
+        assert 0 < seen.done < 1
+        assert "of 24 labels" in seen.sentence
+        with pytest.raises(ConflictError, match="cancel it first"):
+            jobs.remove(ws, labelled, first.id)
+        jobs.cancel(ws, labelled, first.id)
+        assert finished(ws, labelled, first.id).state is JobState.CANCELLED
+        again = jobs.again(ws, labelled, second.id, "lead")
+        assert finished(ws, labelled, again.id).state is JobState.DONE
+    assert jobs.look(ws, labelled, second.id).started_at is None
+    assert not list((ws.home / CAMPAIGNS / campaigns.summary(ws, labelled).id / jobs.FOLDER).iterdir())
+
+
+def test_a_restart_marks_what_ran_and_does_what_waited(ws: Workspace, labelled: str) -> None:
+    ran = jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"batch_size": 1})
+    waited = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    with Worker(ws):
+        finished(ws, labelled, ran.id, lambda one: one.state is JobState.RUNNING)
+    assert jobs.look(ws, labelled, ran.id).state is JobState.INTERRUPTED
+    assert jobs.look(ws, labelled, waited.id).state is JobState.WAITING
+    killed = jobs.again(ws, labelled, ran.id, "lead")  # and a process that had no time to say so
+    with ws.writing() as connection:
+        row = jobs._row(ws, labelled, killed.id)
+        job_table.update_job(connection, row.id, state=JobState.RUNNING)
+    with Worker(ws):
+        assert finished(ws, labelled, waited.id).state is JobState.DONE
+    found = jobs.look(ws, labelled, killed.id)
+    assert found.state is JobState.INTERRUPTED
+    assert "start it again" in found.sentence
+
+
+def test_what_cannot_be_done_is_refused_or_told(ws: Workspace, labelled: str) -> None:
+    with pytest.raises(InvalidInputError, match="expected one of: csv"):
+        jobs.start(ws, labelled, JobKind.DATASET, "lead", {"format": "docx"})
+    with pytest.raises(InvalidInputError, match="selector"):
+        jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"selectors": ["tea"]})
+    young = make(ws, "Young")
+    with pytest.raises(ConflictError, match="0 decided items"):
+        jobs.start(ws, young, JobKind.COMPARE, "lead", {})
+    for _ in range(jobs.MOST_WAITING):
+        jobs.start(ws, young, JobKind.REPLAY, "lead", {})
+    with pytest.raises(ThrottledError, match="jobs wait already"):
+        jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    for one in jobs.jobs(ws, young):
+        jobs.cancel(ws, young, one.id)
+    failing = jobs.start(ws, young, JobKind.DATASET, "lead", {})
+    shutil.rmtree(ws.home / CAMPAIGNS / campaigns.summary(ws, young).id)
+    with Worker(ws):
+        found = finished(ws, young, failing.id)
+    assert found.state is JobState.FAILED
+    assert "is missing" in str(found.problem)
+
+
+def test_old_and_large_results_are_removed(ws: Workspace, labelled: str) -> None:
+    made = [jobs.start(ws, labelled, JobKind.PREDICTIONS, "lead", {}) for _ in range(3)]
+    with Worker(ws):
+        sizes = [finished(ws, labelled, one.id).bytes for one in made]
+    assert jobs.tidy(ws) == 0
+    assert jobs.tidy(ws, most_bytes=2 * sizes[0]) == 1
+    assert jobs.look(ws, labelled, made[0].id).file is None
+    assert jobs.look(ws, labelled, made[1].id).file is not None
+    assert jobs.tidy(ws, kept_days=0.0) == 3
+    assert jobs.jobs(ws, labelled) == []
+    care.delete(ws, labelled, "lead", confirm="Small", now=True)
+    jobs.start(ws, make(ws, "Other"), JobKind.REPLAY, "lead", {})
+    assert care.purge(ws) == ["Small"]

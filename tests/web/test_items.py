@@ -1,0 +1,81 @@
+"""The browser of items over HTTP: filters in the address, actions, who may, and what annotators never get."""
+
+from collections.abc import Callable
+
+import pytest
+
+from labelchef.domain.campaigns import CampaignSummary
+from labelchef.services import worker
+from labelchef.services.workspace import Workspace
+from tests.web.conftest import NASTY, Person
+from tests.web.test_api import label_items
+
+AsPerson = Callable[[str], Person]
+
+
+@pytest.fixture
+def lead(as_person: AsPerson, campaign: CampaignSummary) -> Person:
+    return as_person("lead")
+
+
+def test_the_list_is_filtered_by_its_address(lead: Person, campaign: CampaignSummary) -> None:
+    items = f"/api/campaigns/{campaign.slug}/items"
+    everything = lead.get(items, params={"limit": 200}).json()
+    assert (everything["matches"], everything["total"], everything["next"]) == (60, 60, None)
+    by_name = lead.get(items, params={"predicted": "<b>cow</b>", "limit": 200}).json()
+    assert by_name == lead.get(items, params={"predicted": "2", "limit": 200}).json()
+    assert {one["predicted"] for one in by_name["entries"]} == {2}
+    found = lead.get(items, params={"q": '"text 7"', "state": "", "round": ""}).json()
+    assert [one["item"] for one in found["entries"]] == ["t7"]
+    assert {"text": "Text 7", "match": True} in found["entries"][0]["excerpt"]
+    first = lead.get(items, params={"sort": "doubt", "limit": 40}).json()
+    rest = lead.get(items, params={"sort": "doubt", "limit": 40, "after": first["next"]}).json()
+    doubts = [one["doubt"] for one in first["entries"] + rest["entries"]]
+    assert len(doubts) == 60
+    assert doubts == sorted(doubts, reverse=True)
+    for wrong in ({"split": "x"}, {"state": "x"}, {"label": "horse"}, {"label": "9"}, {"disagree": "x"}):
+        assert lead.get(items, params=wrong).json()["code"] == "filter"
+
+
+def test_annotators_get_nothing_of_it(as_person: AsPerson, campaign: CampaignSummary) -> None:
+    ann, base = as_person("ann"), f"/api/campaigns/{campaign.slug}/items"
+    for path in (base, f"{base}/t1/detail", f"{base}/t1/similar", f"/c/{campaign.slug}/lead/items"):
+        assert ann.get(path).status_code == 403
+    assert ann.post(f"{base}/actions", {"action": "decide", "label": 0, "items": ["t1"]}).status_code == 403
+
+
+def test_an_action_is_done_once_and_told_item_by_item(ws: Workspace, lead: Person, campaign: CampaignSummary) -> None:
+    base = f"/api/campaigns/{campaign.slug}"
+    new = [one["item"] for one in lead.get(f"{base}/items", params={"state": "new", "limit": 2}).json()["entries"]]
+    body = {"action": "ask", "items": [*new, "v1"], "request_id": "ask-them-once"}
+    done = lead.post(f"{base}/items/actions", body).json()
+    assert (done["done"], done["refused"], done["repeated"]) == (2, 1, False)
+    assert [one["why"] for one in done["fates"]] == ["", "", "item"]  # a trusted item is none that can be asked
+    assert lead.post(f"{base}/items/actions", body).json() == {**done, "repeated": True}
+    query = {"state": "waiting"}
+    count = lead.get(f"{base}/items", params=query).json()["matches"]
+    assert count == 2
+    decided = lead.post(f"{base}/items/actions", {"action": "decide", "label": "dog", "query": query, "count": count})
+    assert decided.json()["done"] == 2
+    assert lead.get(f"{base}/items", params={"label": "dog", "state": "answered"}).json()["matches"] == 2
+    assert lead.get(f"{base}/items/{new[0]}/detail").json()["decisions"][0]["by"] == "lead"
+    assert lead.post(f"{base}/items/actions", {"action": "decide", "items": new}).json()["code"] == "label"
+    assert lead.post(f"{base}/items/actions", {"action": "explode", "items": new}).status_code == 422
+
+
+def test_the_pages_show_texts_as_text_and_lead_from_id_to_item(
+    ws: Workspace, lead: Person, campaign: CampaignSummary
+) -> None:
+    label_items(ws, campaign.slug, 4)
+    worker.advance(ws, campaign.slug)
+    home = f"/c/{campaign.slug}/lead"
+    page = lead.get(f"{home}/items", params={"q": "script", "suspect": "true", "state": "asked"}).text
+    assert NASTY not in page
+    assert "remove this filter" in page
+    assert "of 60 items" in page
+    whole = lead.get(f"{home}/items/t3").text
+    assert NASTY not in whole
+    assert "&lt;script&gt;" in whole
+    assert lead.get(f"{home}/items/v3", params={"split": "val"}).status_code == 200
+    assert lead.get(f"{home}/items/nothing").status_code == 404
+    assert f'href="{home}/items/t' in lead.get(f"{home}/ledger").text
