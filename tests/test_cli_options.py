@@ -37,6 +37,7 @@ def test_without_options_the_settings_are_the_defaults() -> None:
 def test_every_kind_of_option() -> None:
     found = given("--gamma", "0.5", "--no-look-ahead", "--blind", "--batch-size", "3", "--target", "0.9", "--stop", "x")
     assert found == Settings(gamma=0.5, look_ahead=False, blind=True, batch_size=3, target=0.9, stop="x")
+    assert given("--mute", "old rule", "--mute", "coin").muted == ("old rule", "coin")
 
 
 @pytest.mark.parametrize(

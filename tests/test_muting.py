@@ -1,8 +1,10 @@
 """Muted sources: the model of a campaign that was made without them; in Python, in a workspace, after a restart, in a replay."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner
@@ -20,6 +22,7 @@ from labelchef.services.worker import advance
 from labelchef.services.workspace import open_workspace
 from tests.source_support import FORMULA, GOOD, WRONG, sourced_data, voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of
+from tests.test_campaign_cli import labelchef
 
 N, n = 60, 30
 FIXED = Settings(sources="naive_bayes", gamma=0.5, l2=0.01, tol=1e-6)
@@ -135,3 +138,49 @@ def test_muting_in_a_campaign_survives_restart_replay_and_verification(tmp_path:
         proof.write_ledger(ws, name, path)
         assert verify_ledger(path).intact
         assert "muted" in path.read_text()
+
+
+def test_a_folder_goes_on_with_other_muted_sources(tmp_path: Path) -> None:
+    plain, votes, y = small_data(N, n), voted(N + n), truth_of(N + n)
+    np.save(tmp_path / tmp_path / "x.npy", plain.X)
+    np.save(tmp_path / tmp_path / "v.npy", plain.validation[0])
+    votes[:N].to_csv(tmp_path / tmp_path / "votes.csv", index=False)
+    votes[N:].to_csv(tmp_path / tmp_path / "val_votes.csv", index=False)
+    for name, part in (("truth", y[:N]), ("labels", y[N:])):
+        pd.DataFrame({"label": [CLASSES[k] for k in part]}).to_csv(tmp_path / f"{name}.csv", index=False)
+    given: list[object] = [
+        "--features",
+        tmp_path / "x.npy",
+        "--source-votes",
+        tmp_path / "votes.csv",
+        "--val-source-votes",
+        tmp_path / "val_votes.csv",
+    ]
+    given += [
+        "--val-features",
+        tmp_path / "v.npy",
+        "--val-labels",
+        tmp_path / "labels.csv",
+        "--truth",
+        tmp_path / "truth.csv",
+        "--batch-size",
+        "4",
+    ]
+    given += [
+        "--out",
+        tmp_path / "out",
+        "--sources",
+        "naive_bayes",
+        "--gamma",
+        "0.5",
+        "--strategy",
+        "two",
+        "--selector",
+        "infl",
+    ]
+    labelchef("clean", *given, "--budget", "8")
+    labelchef("clean", *given, "--budget", "12", "--mute", WRONG, "--resume")
+    lines = [json.loads(line) for line in (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()]
+    assert [one["heard"]["muted"] for one in lines] == [[], [], [WRONG], [WRONG]]
+    assert [len(one["items"]) for one in lines] == [4, 4, 0, 4]
+    assert "muted by you" in (tmp_path / "out" / "sources.csv").read_text()

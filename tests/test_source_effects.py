@@ -17,6 +17,7 @@ from labelchef.services.campaign_rules import kept_rules
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.people.access import find
 from labelchef.services.source_effects import EffectState, Progress, Proposal, apply, begin, cancel, look
+from labelchef.services.take_home import dataset, export_dataset
 from labelchef.services.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
@@ -105,6 +106,12 @@ def test_edits_survive_restart_replay_and_verification(tmp_path: Path) -> None:
         assert verify_ledger(path).intact
         text = path.read_text()
         assert "votes-1_indices" in text
+        frame = dataset(ws, name)
+        voted = frame[frame["split"] == "train"].set_index("id")["vote: wrong"]
+        said = {one.item for one in sources.source_detail(ws, name, "wrong").right if not one.trusted}
+        assert set(voted.dropna()) == {"spam"}, "the votes of the rule as it is now"
+        assert set(voted.dropna().index) >= said
+        assert verify_ledger(path, data=export_dataset(ws, name, tmp_path / "data.csv")).intact
         with ws.writing() as connection:
             connection.exec_driver_sql("UPDATE array_file SET sha256 = 'f' || substr(sha256, 2) WHERE name = 'rules-1'")
         assert not trained.replay(ws, name).agrees, "the digest in the database is not the one of the change"

@@ -548,7 +548,9 @@ def test_a_lead_mutes_a_source_after_seeing_the_effect(ws: Workspace, opened: Op
         expect(page.locator(".rule-text")).to_contain_text('words = ["click"]')
         example = page.locator("#source-examples a").first.get_attribute("href")
         assert example is not None
-        assert example.startswith(f"/c/{made}/lead/items?item=")
+        assert re.fullmatch(rf"/c/{made}/lead/items/g\d+\?split=val", example), (
+            "a trusted item, in the browser of items"
+        )
 
         page.get_by_label("Votes for").select_option("spam")
         expect(page.locator("#rule-live")).to_contain_text("95 % interval", timeout=60_000)

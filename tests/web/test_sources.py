@@ -137,7 +137,7 @@ def test_muting_and_editing_through_the_api(ws: Workspace, as_person: Sign, peop
     assert found["effect"]["baselines"]["validation"].keys() == {"trusted_only", "no_weak"}
     assert lead.post(f"{path}/sources/apply", {"muted": ["wrong"]}).json() == {"muted": ["wrong"], "version": 0}
     assert lead.get(f"{path}/status").json()["settings"]["muted"] == ["wrong"]
-    assert lead.patch(f"{path}/settings", {"muted": []}).status_code == 200
+    assert lead.client.patch(f"{path}/settings", json={"muted": []}).status_code == 200
 
     now = lead.get(f"{path}/rules").json()
     assert (now["version"], now["texts"], now["classes"]) == (0, ["comment"], ["ham", "spam"])

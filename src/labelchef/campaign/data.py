@@ -256,6 +256,17 @@ class CampaignData:
             votes_val=found_val,
         )
 
+    def at_version(self, version: int) -> "CampaignData":
+        """The data with the votes of a later version, as if they had come with it."""
+        if version == 0:
+            return self
+        assert self.edited is not None, "rules were edited"
+        votes, votes_val = self.edited(version)
+        counted = self.votes is not None and np.allclose(self.weak, self.votes.shares())
+        return replace(
+            self, votes=votes, votes_val=votes_val, weak=votes.shares() if counted else self.weak, edited=None
+        )
+
     def mapped(self, features: Callable[[NDArray[Any]], NDArray[Any]]) -> "CampaignData":
         """The same samples as other rows, such as the features below a network's last layer."""
 

@@ -160,7 +160,9 @@ def copy(
     """
     row = find(ws, campaign)
     settings = Settings.of({**row.settings.as_dict(), **(changes or {})})
-    folder, data = require_folder(ws, row), data_of(ws, row)
+    with ws.reading() as connection:
+        version = campaign_table.votes_version(connection, row.id)
+    folder, data = require_folder(ws, row), data_of(ws, row).at_version(version)
     check(data, settings)
     settings, _ = with_strengths(data, settings)
     with ws.reading() as connection:

@@ -151,7 +151,8 @@ def clean(
             if isinstance(annotator, Router):
                 annotator.attend(session)
 
-        session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=first)
+        heard = past[0].heard if past else None  # other sources may be muted now: from the next model on
+        session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=first, heard=heard)
         ledger.history = session.rounds
         _begin(folder, data, asked, settings)
         reason, message = _run(ledger, session, annotator, watcher)

@@ -129,7 +129,7 @@ def _parts(ws: Workspace, campaign: str) -> tuple[list[Part], bool]:
     row, classes, closed = standing(ws, campaign)
     session, data = session_after(ws, row, len(closed)), data_of(ws, row)
     model = final_classifier(session, data.names, bias=row.settings.fit_intercept)
-    believed = session.posterior()[: len(data.X)]
+    believed, now = session.posterior()[: len(data.X)], data.at_version(session.heard.version)
     with looking(ws, campaign) as (connection, _):
         decided = {one.position: decided_of(one) for one in decision_table.last_decisions(connection, row.id).values()}
         items = {split: campaign_table.items_of_split(connection, row.id, split) for split in SplitName}
@@ -152,7 +152,7 @@ def _parts(ws: Workspace, campaign: str) -> tuple[list[Part], bool]:
                 believed=believed if train else None,
                 decided=decided if train else {},
                 doubts=doubts if train else {},
-                votes=data.votes if train else data.votes_val if split is SplitName.VALIDATION else None,
+                votes=now.votes if train else now.votes_val if split is SplitName.VALIDATION else None,
             )
         )
     choice = session.rounds[-1].choice

@@ -174,10 +174,17 @@ def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
         ws.forget(campaign.id)
         data = data_of(ws, campaign)
         past = ledger_of(ws, campaign).rounds()
-        session = rebuild.rebuild(data, campaign.settings, past[1:], first=past[0] if past else None)
+        first = past[0] if past else None
+        session = rebuild.rebuild(data, campaign.settings, past[1:], first=first, heard=_heard_now(ws, campaign))
         found = Trained(data, campaign.settings, session, stamp)
         ws.trained[campaign.id] = found
     return found
+
+
+def _heard_now(ws: Workspace, campaign: CampaignRow) -> Heard:
+    """Which votes a first model is made of: a copy of a campaign begins with the rules as they were edited there."""
+    with ws.reading() as connection:
+        return Heard(campaign.settings.muted, campaign_table.votes_version(connection, campaign.id))
 
 
 def _stamp_of(ws: Workspace, campaign: CampaignRow) -> Stamp:

@@ -253,7 +253,9 @@ def compare(
     if not _one.acquire(blocking=False):
         raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
     try:
-        orders = Orders(settings, data_of(ws, row), answers, size)
+        with ws.reading() as connection:
+            version = campaign_table.votes_version(connection, row.id)
+        orders = Orders(settings, data_of(ws, row).at_version(version), answers, size)
         return _compared(orders, row.slug, names, repeats, on_cell or (lambda _: None))
     finally:
         _one.release()

@@ -75,6 +75,7 @@ def item_image(
     _: Member,
     ws: Store,
     number: Annotated[int, Query(ge=0, le=1000, description="Which of its images, counted from 0.")] = 0,
+    small: Annotated[bool, Query(description="A small one, for lists.")] = False,
 ) -> Response:
     """An image of an item. Its type comes from its content, not from the name of the file."""
-    return image_response(tasks.media(ws, campaign, item, number), f"item {item!r}")
+    return image_response(tasks.media(ws, campaign, item, number), f"item {item!r}", small=small)

@@ -45,7 +45,7 @@ function conflicts({ conflicts: others }) {
 }
 
 function examples(title, list, said) {
-  const rows = list.map((one) => el("li", {}, picture(one), el("a", { class: "quote", href: itemPath(campaign, one.item), dir: "auto" }, words(one)), el("span", { class: "said" }, said(one))));
+  const rows = list.map((one) => el("li", {}, picture(one), el("a", { class: "quote", href: itemPath(campaign, one.item, one.trusted), dir: "auto" }, words(one)), el("span", { class: "said" }, said(one))));
   return el("section", { class: "card stack" }, el("h2", {}, title), list.length ? el("ul", { class: "examples-list" }, ...rows) : el("p", { class: "soft" }, t("None.")));
 }
 
