@@ -580,18 +580,18 @@ class HealthView(BaseModel):
     version: str
 
 
-_FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
+FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
 """The message of a failed campaign for annotators: the error itself may name files of the server."""
-_NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
+NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
 
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
     if who.may_lead:
         return summary
-    message = _FAILED if summary.state is CampaignState.FAILED else summary.message
+    message = FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
-        message = _NO_FOLDER
+        message = NO_FOLDER
     return replace(summary, message=message, notices=())
 
 
@@ -620,6 +620,6 @@ def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) 
     """Tasks, or why there is none."""
     if isinstance(answer, Waiting):
         if answer.reason is WaitReason.FAILED and not who.may_lead:
-            answer = replace(answer, message=_FAILED)
+            answer = replace(answer, message=FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)

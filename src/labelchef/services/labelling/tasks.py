@@ -30,7 +30,7 @@ from labelchef.services.workspace import Workspace, folder_of
 from labelchef.store import campaign_table, duty_table, gold_table, guidance_table, round_table, vote_table
 from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, LeasedSelection, RoundRow, SelectionRow
 
-_SENTENCES = {
+SENTENCES = {
     WaitReason.PREPARING: "the first model is being trained; items come when it is ready",
     WaitReason.OTHERS: "your part of this batch is done; the next one comes when the others are",
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
@@ -133,7 +133,7 @@ def _tasks(part: Part, turn: RoundRow, golds: Sequence[GoldRow], held: Sequence[
 
 
 def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
-    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
+    return Waiting(reason, SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
 
 
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
