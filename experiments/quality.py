@@ -285,7 +285,7 @@ def markdown(found: dict[str, Any]) -> str:
         mark = " (*)" if row["fails"] else ""
         lines.append(
             f"| {row['case']}{mark} | {row['person']} | {row['truth']:.3f} | {row['covered']:.1%} | {row['told']:.0%} | "
-            f"{where} | {row['width']:.3f} | {row['agreement']:.3f} | {row['runs']} |"
+            f"{where} | {row['width']:.3f} | {row['agreement']:.3f} | {row.get('runs', found['runs'])} |"
         )
     lines += [
         "",
