@@ -64,7 +64,10 @@ def make(home: Path, *, people: int, items: int) -> tuple[Team, str]:
     votes = {}
     for name, right in (("lexicon", 0.8), ("model", 0.7), ("rule", 0.6)):
         said = np.where(rng.random(items + trusted) < right, y, rng.integers(0, 3, items + trusted))
-        votes[name] = np.where(rng.random(items + trusted) < 0.7, classes[said], None)
+        votes[name] = [
+            name if speaks else None
+            for name, speaks in zip(classes[said], rng.random(items + trusted) < 0.7, strict=True)
+        ]
     table = pd.DataFrame(votes)
     data = CampaignData.of(
         X[:items],
@@ -92,7 +95,10 @@ def make(home: Path, *, people: int, items: int) -> tuple[Team, str]:
 async def timed(connection: Connection, path: str) -> tuple[float, Any]:
     """Milliseconds of a request, and its answer."""
     began = time.perf_counter()
-    status, answer = await connection.call("GET", path)
+    try:
+        status, answer = await connection.call("GET", path)
+    except OSError:  # the server has closed a connection on which nothing came for a while
+        status, answer = await connection.call("GET", path)
     if status != 200:
         raise RuntimeError(f"{path}: {status} {answer}")
     return 1e3 * (time.perf_counter() - began), answer

@@ -46,6 +46,12 @@ def small_data(n_train: int = 60, n_val: int = 30, seed: int = 0, **others: Any)
     return campaign_data(X[:n_train], weak, X[n_train:], y[n_train:], **given)
 
 
+def gold_data(**others: Any) -> CampaignData:
+    """`small_data` whose trusted samples have what people see of the others: they can be hidden gold."""
+    shown = pd.DataFrame({"text": [f"trusted text {k}" for k in range(30)], "colour": ["red"] * 30})
+    return small_data(val_items=shown, **others)
+
+
 def campaign_data(
     X: Any,
     weak: Any,

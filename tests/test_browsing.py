@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from labelchef.campaign.data import CampaignData, Contents
-from labelchef.domain.browsing import Action, Asked, Disagreement, ItemQuery, ItemState, SortBy
+from labelchef.domain.browsing import Action, Asked, Disagreement, ItemQuery, ItemsPage, ItemState, SortBy
 from labelchef.domain.campaigns import CampaignState, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.settings import Settings
@@ -99,9 +99,11 @@ class Oracle:
         known = numbers.latest(folder_of(ws, row))
         assert known is not None
         self.known = known.records
-        self.table = None if data.votes is None else data.votes.table.toarray().reshape(len(data.X), -1, len(CLASSES))
-        self.names = () if data.votes is None else data.votes.names
         frame = data.contents.items
+        assert data.votes is not None
+        assert frame is not None
+        self.table = data.votes.table.toarray().reshape(len(data.X), -1, len(CLASSES))
+        self.names = data.votes.names
         self.texts = [f"{t} {k} {c}" for k, (t, c) in enumerate(zip(frame["text"], frame["colour"], strict=True))]
 
     def label(self, k: int) -> int:
@@ -221,7 +223,7 @@ def random_query(rng: random.Random) -> ItemQuery:
     return ItemQuery(**{name: rng.choice(choices[name]) for name in names}, sort=rng.choice(list(SortBy)))
 
 
-def walked(ws: Workspace, slug: str, query: ItemQuery, limit: int) -> Iterator[items.ItemsPage]:
+def walked(ws: Workspace, slug: str, query: ItemQuery, limit: int) -> Iterator[ItemsPage]:
     after = None
     while True:
         found = items.page(ws, slug, query, after=after, limit=limit)
@@ -262,7 +264,8 @@ def test_trusted_and_test_items_are_shown_and_left_alone(ws: Workspace, campaign
     tested = items.page(ws, campaign, ItemQuery(split=SplitName.TEST, label=1))
     assert tested.matches == int((truth[N + 20 :] == 1).sum())
     assert tested.total == 10
-    assert items.detail(ws, campaign, tested.entries[0].item, SplitName.TEST).content.text.startswith("tested fox")
+    text = items.detail(ws, campaign, tested.entries[0].item, SplitName.TEST).content.text
+    assert str(text).startswith("tested fox")
     for query in (ItemQuery(split=SplitName.TEST, suspect=True), ItemQuery(split=SplitName.TEST, sort=SortBy.DOUBT)):
         with pytest.raises(InvalidInputError, match=r"train|expected order"):
             items.page(ws, campaign, query)

@@ -28,7 +28,7 @@ from labelchef.store.arrays import read_array, write_array
 from labelchef.store.database import AdvisoryLock, open_database
 from labelchef.store.schema import migrate
 from labelchef.store.tables import LEDGER_TABLES, METADATA
-from tests.store_support import PostgresServer, label_all, make, tasks
+from tests.store_support import PostgresServer, gold_data, label_all, make, tasks
 
 
 def _declared(name: str | None, kind: str, _parents: object) -> bool:
@@ -73,7 +73,7 @@ def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path,
 
 
 def test_the_ledger_is_append_only(ws: Workspace) -> None:
-    campaign = make(ws)
+    campaign = make(ws, data=gold_data(), gold_share=0.5, blind_share=0.5)
     label_all(ws, campaign, "ann")
     guidelines.write(ws, campaign, "lead", {None: "Read all of it."})
     discussions.add(ws, campaign, "lead", "1", "Is this one right?", lead=True)

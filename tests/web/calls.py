@@ -329,6 +329,10 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/rules"): _of(f"{C}/rules"),
     ("POST", f"{C}/rules"): _of(f"{C}/rules", json={"rules": [{**RULE, "label": "dog"}]}),
     ("GET", f"{C}/receipts"): _of(f"{C}/receipts"),
+    ("GET", f"{C}/quality"): _of(f"{C}/quality"),
+    ("GET", f"{C}/mine"): _of(f"{C}/mine"),
+    ("GET", f"{C}/duties"): _of(f"{C}/duties"),
+    ("PUT", f"{C}/duties/{{name:path}}"): _of(f"{C}/duties/ann", ok=(204,), json={"classes": []}),
     ("GET", f"{C}/forecast"): _of(f"{C}/forecast"),
     ("GET", f"{C}/changes"): _of(f"{C}/changes", query={"since": -1, "timeout": 0}),
     ("GET", f"{C}/charts/{{chart}}.svg"): _of(f"{C}/charts/metric.svg"),
@@ -443,12 +447,13 @@ CALLS: dict[Route, Call] = {
     ("GET", K): _of(K, ok=(303,)),
     ("GET", f"{K}/label"): _of(f"{K}/label"),
     ("GET", f"{K}/progress"): _of(f"{K}/progress"),
+    ("GET", f"{K}/mine"): _of(f"{K}/mine"),
     ("GET", f"{K}/lead"): _of(f"{K}/lead"),
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
         for part in (
             "conflicts", "settings", "export", "compare", "members", "sources", "source", "receipts", "ledger", "items",
-            "guidelines", "discussions", "jobs", "copy",
+            "guidelines", "discussions", "jobs", "copy", "quality",
         )
     },
     ("GET", f"{K}/lead/items/{{item:path}}"): _of(f"{K}/lead/items/t1"),

@@ -117,6 +117,10 @@ def _sources(page: Page) -> None:
     expect(page.locator("#sources table").first).to_be_visible(timeout=60_000)
 
 
+def _items(page: Page) -> None:
+    expect(page.locator("main li").first).to_be_visible(timeout=60_000)
+
+
 def _conflicts(page: Page) -> None:
     expect(page.locator("#conflicts > li").first).to_be_visible()
 
@@ -125,6 +129,7 @@ PAGES: dict[str, tuple[str, str, Callable[[Page], None]]] = {
     "label": ("ann", "label", _label),
     "progress": ("lead", "progress", _progress),
     "overview": ("lead", "lead", _nothing),
+    "items": ("lead", "lead/items", _items),
     "conflicts": ("lead", "lead/conflicts", _conflicts),
     "sources": ("lead", "lead/sources", _sources),
 }

@@ -167,7 +167,7 @@ def served(ws: Workspace, hostile: str) -> Iterator[str]:
         yield base
 
 
-LEAD_PAGES = ("", "/conflicts", "/ledger", "/members", "/sources", "/settings", "/export", "/compare")
+LEAD_PAGES = ("", "/conflicts", "/ledger", "/members", "/quality", "/sources", "/settings", "/export", "/compare")
 ECHOED = quote(LONG, safe="")
 
 

@@ -119,6 +119,11 @@ def _sources(page: Page) -> None:
     page.locator("table.sources button").first.click()
 
 
+def _quality(page: Page) -> None:
+    page.locator("table.quality button").first.click(timeout=60_000)
+    page.get_by_role("button", name="Change what ann gets").click()
+
+
 def _source(page: Page) -> None:
     expect(page.locator("#source-facts .facts")).to_be_visible()
     page.locator("#mute").click()
@@ -201,6 +206,8 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/items/7", _similar),
     ("lead", f"{CAMPAIGN}/lead/members", _nothing),
     ("lead", f"{CAMPAIGN}/lead/sources", _sources),
+    ("lead", f"{CAMPAIGN}/lead/quality", _quality),
+    ("ann", f"{CAMPAIGN}/mine", _nothing),
     ("lead", f"{CAMPAIGN}/lead/source?name=lexicon", _source),
     ("lead", f"{CAMPAIGN}/lead/source", _new_rule),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),

@@ -32,6 +32,7 @@ def test_rename_delete_restore_and_copy(
         lead.post(f"{path}/copy", {"name": told["suggestion"], "settings": {"selector": "random"}}).status_code == 201
     )
     assert campaigns.settings(ws, "animals-2").selector == "random"
+    assert 'name="settings.selector"' in lead.get(f"/c/{campaign.slug}/lead/copy").text
     made = lead.post(f"{path}/rename", {"name": "Pets", "slug": "pets"}).json()
     assert (made["name"], made["slug"]) == ("Pets", "pets")
     moved = lead.client.get(f"/c/{campaign.slug}/lead/ledger?kind=vote", follow_redirects=False)

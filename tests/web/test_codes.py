@@ -53,7 +53,9 @@ class Lab:
         """Upload a campaign of arrays with some of its files changed or left out."""
         files = {name: (self.world.endings[name], body) for name, body in self.world.arrays.items()}
         kept = {name: one for name, one in {**files, **changed}.items() if one is not None}
-        return self.lead.post("/api/campaigns", files=kept, data={"name": "Arrays", "settings": settings})
+        return self.lead.post(
+            "/api/campaigns", files=kept, data={"name": f"Arrays {self.world.number()}", "settings": settings}
+        )
 
     def settings(self, text: str) -> httpx2.Response:
         """Ask for a campaign with settings."""
@@ -221,7 +223,21 @@ def _file_exists(lab: Lab) -> httpx2.Response:
     return lab.lead.post(f"/api/intakes/{made['id']}/files", files=sent)
 
 
+def _archived(lab: Lab) -> httpx2.Response:
+    """Change a campaign in the archive."""
+    there = lab.plain("Away")
+    lab.lead.post(f"{there}/archive", json={})
+    return lab.lead.patch(f"{there}/settings", json={"budget": 3})
+
+
 PROVOKED: dict[tuple[int, str], Provoke] = {
+    (404, "job"): lambda lab: lab.lead.get(f"{CAMPAIGN}/jobs/none"),
+    (409, "archived"): _archived,
+    (409, "name_taken"): lambda lab: lab.lead.post(f"{CAMPAIGN}/copy", json={"name": "animals"}),
+    (409, "running"): lambda lab: lab.lead.delete(f"{CAMPAIGN}/jobs/{lab.world.job()}"),
+    (409, "slug_taken"): lambda lab: lab.lead.post(f"{CAMPAIGN}/rename", json={"name": "Animals", "slug": "other"}),
+    (422, "confirm"): lambda lab: lab.lead.post(f"{CAMPAIGN}/delete", json={"confirm": "animals"}),
+    (422, "slug"): lambda lab: lab.lead.post(f"{CAMPAIGN}/rename", json={"name": "Animals", "slug": "A b"}),
     (404, "comment"): lambda lab: lab.lead.patch(f"{CAMPAIGN}/comments/none", json={"hidden": True}),
     (422, "comment"): lambda lab: lab.lead.post(f"{CAMPAIGN}/threads/t1", json={"text": "  "}),
     (422, "class_name"): lambda lab: lab.lead.put(f"{CAMPAIGN}/guidelines", json={"about": "none", "text": "x"}),
@@ -294,6 +310,9 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "answers"): lambda lab: lab.settings('{"answers": "source", "trusted": "steer"}'),
     (422, "constructor"): lambda lab: lab.settings('{"constructor": "newton", "epochs": 3}'),
     (422, "people"): lambda lab: lab.settings('{"people": 0, "suggestion_votes": false}'),
+    (422, "gold_share"): lambda lab: lab.settings('{"gold_share": 0.2, "blind_share": 0.1}'),
+    (422, "member"): lambda lab: lab.lead.put(f"{CAMPAIGN}/duties/lead", json={"classes": []}),
+    (422, "duty"): lambda lab: lab.lead.put(f"{CAMPAIGN}/duties/ann", json={"classes": ["horse"]}),
     (422, "stop"): lambda lab: lab.settings('{"stop": "Nothing(1)"}'),
     (422, "audit"): lambda lab: lab.settings('{"stop": "Audited(0.9)", "audit": 0}'),
     (422, "metric"): lambda lab: lab.settings('{"target": 0.9, "target_metric": "f1"}'),

@@ -1,12 +1,17 @@
 """The browser of items over HTTP: filters in the address, actions, who may, and what annotators never get."""
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.services import worker
 from labelchef.services.workspace import Workspace
+from labelchef.web.images import image_response
 from tests.web.conftest import NASTY, Person
 from tests.web.test_api import label_items
 
@@ -79,3 +84,22 @@ def test_the_pages_show_texts_as_text_and_lead_from_id_to_item(
     assert lead.get(f"{home}/items/v3", params={"split": "val"}).status_code == 200
     assert lead.get(f"{home}/items/nothing").status_code == 404
     assert f'href="{home}/items/t' in lead.get(f"{home}/ledger").text
+
+
+def test_large_images_are_sent_small_to_lists(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (300, 400, 4), dtype=np.uint8)
+    pictures = {
+        "large": Image.fromarray(noise),
+        "deep": Image.fromarray(noise.astype(np.uint16)[:, :, 0] * 257),
+        "tiny": Image.fromarray(noise[:8, :8]),
+    }
+    for name, picture in pictures.items():
+        path = tmp_path / f"{name}.png"
+        picture.save(path)
+        answer = image_response(path, name, small=True)
+        if name == "large":
+            with Image.open(io.BytesIO(bytes(answer.body))) as found:
+                assert (found.format, found.size, answer.media_type) == ("JPEG", (144, 108), "image/jpeg")
+            assert len(answer.body) < path.stat().st_size / 10
+        else:
+            assert (bytes(answer.body), answer.media_type) == (path.read_bytes(), "image/png")

@@ -21,7 +21,8 @@ FOCUS = """() => {
     const style = getComputedStyle(one);
     return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
   });
-  const name = node.getAttribute('aria-label') || node.labels?.[0]?.textContent || (node.getAttribute('role') === 'group' ? '' : node.textContent);
+  const text = node.getAttribute('role') === 'group' ? '' : node.textContent;
+  const name = node.getAttribute('aria-label') || node.labels?.[0]?.textContent || text;
   return { name: name.trim().replace(/\\s+/g, ' '), shown, body: node === document.body };
 }"""
 

@@ -43,7 +43,25 @@ def test_records_are_described_by_their_docstrings(app: FastAPI) -> None:
 def test_the_schema_agrees_with_the_check_of_the_option(name: str) -> None:
     """What the model takes, the option takes; what the option refuses by its bounds, the model refuses."""
     option = OPTIONS[name]
-    values: list[Any] = [None, True, "auto", "", "x", -1, 0, 0.5, 1, 2, 1001, 1e300, [], ["x"], [""], [1], *option.choices]
+    values: list[Any] = [
+        None,
+        True,
+        "auto",
+        "",
+        "x",
+        -1,
+        0,
+        0.5,
+        1,
+        2,
+        1001,
+        1e300,
+        [],
+        ["x"],
+        [""],
+        [1],
+        *option.choices,
+    ]
     for value in values:
         try:
             option.check(name, value)

@@ -167,6 +167,11 @@ class Learner:
         fit = self._clean_fit(objective, labels, rows)
         return fit.parameters, fit.held_out(fit.trusted)
 
+    def held_out(self, objective: Objective, labels: LabelTable, samples: Ints) -> Float64s:
+        """(m, C): what the clean model predicts of samples, each without itself where it trained the model."""
+        fit = self._clean_fit(objective, labels, np.flatnonzero(labels.decided >= 0))
+        return np.exp(log_probabilities(self._held_out(objective, labels, fit, samples)[0]))
+
     def doubtful(self, labels: LabelTable) -> list[Doubt]:
         """The answers that are worth a second look, whether they train as truth or as a source."""
         if self.people is None:
@@ -217,7 +222,7 @@ class Learner:
         open_ = labels.cleaned[answers.samples] & (answers.known < 0)
         doubted = answers.samples[open_], np.empty((0, labels.n_classes))
         for _ in range(_PASSES):
-            self.weighed = weigh(answers, *self._held_out(objective, labels, fit, answers), self.prices)
+            self.weighed = weigh(answers, *self._held_out(objective, labels, fit, answers.samples), self.prices)
             doubted = doubted[0], self.weighed.estimate.Q[open_]
             fit.Y[np.searchsorted(fit.rows, doubted[0])] = doubted[1]
             fit.fitted()
@@ -228,19 +233,19 @@ class Learner:
     def _estimated(
         self, objective: Objective, labels: LabelTable, fit: "_CleanFit", answers: Answers, error: float | None = None
     ) -> Estimate:
-        return estimate(answers, *self._held_out(objective, labels, fit, answers), error)
+        return estimate(answers, *self._held_out(objective, labels, fit, answers.samples), error)
 
     def _held_out(
-        self, objective: Objective, labels: LabelTable, fit: "_CleanFit", answers: Answers
+        self, objective: Objective, labels: LabelTable, fit: "_CleanFit", samples: Ints
     ) -> tuple[Float64s, Float64s, Ints]:
-        """Logits of the clean model for the answered and the trusted samples, held out where the sample trained it, and the
+        """Logits of the clean model for some samples and the trusted ones, held out where the sample trained it, and the
         classes of the trusted ones."""
         assert self.choice is not None, "a choice comes first"
-        settled = labels.cleaned[answers.samples]
+        settled = labels.cleaned[samples]
         A = np.empty((len(settled), labels.n_classes))
-        inside = fit.held_out(np.concatenate([np.searchsorted(fit.rows, answers.samples[settled]), fit.trusted]))
+        inside = fit.held_out(np.concatenate([np.searchsorted(fit.rows, samples[settled]), fit.trusted]))
         A[settled] = inside[: settled.sum()]
-        A[~settled] = fit.logits(objective.engine.rows(answers.samples[~settled]))
+        A[~settled] = fit.logits(objective.engine.rows(samples[~settled]))
         temperature, y = self.choice.temperature, self.known[self.n_items :]
         return temperature * A, temperature * inside[settled.sum() :], y
 

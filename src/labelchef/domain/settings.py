@@ -385,6 +385,20 @@ class Settings:
         changeable=True,
         effect="From the next batch on; the open batch keeps what it has.",
     )
+    gold_share: float = _option(
+        0.0, float, "Share of hidden gold",
+        "Share of the items handed to each person that are trusted samples, shown blind like others: their answers measure the "
+        "person, and are no votes. blind_share must be at least as large.",
+        least=0, most=0.5, labelling=True,
+        changeable=True, effect="For items that are given out from now on. Answers on gold so far stay.",
+    )  # fmt: skip
+    tie_votes: int = _option(
+        1, int, "Further votes on a tie",
+        "Votes that are asked beyond people an item where the votes tie and a member has not voted yet; then the lead is asked. "
+        "0: the lead is asked at once.",
+        least=0, most=10, labelling=True,
+        changeable=True, effect="When the open batch is counted; items that wait for a further vote already still do.",
+    )  # fmt: skip
     lease_minutes: float = _option(
         15.0, float, "Minutes an item is held", "How long an item is reserved for the person it was given to.",
         above=0, most=1e6, labelling=True,
@@ -407,6 +421,12 @@ class Settings:
                 "answers is 'source' and trusted is 'steer'; expected trusted 'train', where a model of the clean samples "
                 "judges the answers. Leave one of the two at its default",
                 code="answers",
+            )
+        if self.gold_share > self.blind_share and not self.blind:
+            raise InvalidInputError(
+                f"gold_share is {self.gold_share:g} and blind_share is {self.blind_share:g}; expected a blind_share of at least "
+                "gold_share: hidden gold is shown blind, and would be known by that. Set both, or set blind",
+                code="gold_share",
             )
         given = [name for name in ("learning_rate", "epochs", "minibatch") if getattr(self, name) is not None]
         if given and self.constructor == "newton":

@@ -6,9 +6,10 @@ from the services: a batch is complete when each of its items has the votes it n
 
 import contextlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Unpack
 
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 from labelchef.aggregation import Aggregator, votes_needed
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import SUGGESTION, CampaignState, DecisionKind, Origin, RoundKind, RoundState, SplitName
+from labelchef.domain.gold import in_pool
 from labelchef.domain.records import (
     UNRESOLVED,
     Batch,
@@ -39,7 +41,7 @@ from labelchef.ledger.conversion import (
 )
 from labelchef.ledger.links import LinkMaker, Signer
 from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
-from labelchef.store import campaign_table, decision_table, round_table, vote_table
+from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.database import Database
 from labelchef.store.rows import (
@@ -174,6 +176,8 @@ class SqlLedger:
                     _suggestion_vote(connection, at.campaign.id, selection)
             votes = vote_table.live_votes_of_round(connection, round_id)
             decided = decision_table.decided_items(connection, round_id)
+            if _ask_further(at, [one for one in selections if one.item_id not in decided], votes):
+                return False
             for selection in selections:
                 if selection.item_id not in decided:
                     label, support = counted(votes.get(selection.item_id, []), aggregator)
@@ -349,6 +353,33 @@ def counted(votes: Sequence[VoteRow], aggregator: Aggregator) -> tuple[int | Non
     return None if label == UNRESOLVED else label, float(made.support[0])
 
 
+def _ask_further(at: _At, selections: Sequence[SelectedItem], votes: dict[int, list[VoteRow]]) -> bool:
+    """Ask one more person for each item whose votes tie, where a member is there who has not voted; whether any is asked."""
+    settings = at.campaign.settings
+    if settings.people < 2 or not settings.tie_votes:
+        return False
+    members: set[str] | None = None
+    asked = False
+    for one in selections:
+        cast = votes.get(one.item_id, [])
+        if one.votes >= settings.people + settings.tie_votes or not tied(cast):
+            continue
+        if members is None:
+            members = account_table.active_members(at.connection, at.campaign.id)
+        if members - {vote.person for vote in cast}:
+            round_table.need_votes(at.connection, one.id, one.votes + 1)
+            asked = True
+    if asked:
+        at.update_campaign()
+    return asked
+
+
+def tied(votes: Sequence[VoteRow]) -> bool:
+    """Whether several answers, 'ambiguous' among them, have the most votes."""
+    counts = sorted(Counter(vote.label for vote in votes).values(), reverse=True)
+    return len(counts) > 1 and counts[0] == counts[1]
+
+
 def _suggestion_vote(connection: sa.Connection, campaign_id: int, selection: SelectedItem) -> None:
     if selection.suggested is None:
         return
@@ -381,6 +412,7 @@ def _new_selections(
     )  # asked at this attempt, or decided without being asked
     over |= {(made.item_id, made.attempt) for made in decision_table.decisions_on(at.connection, ids)}
     draws = np.random.default_rng([settings.seed, at.next_number, _BLIND_DRAW]).random(len(positions))
+    pooled = partial(in_pool, settings.seed, at.campaign.public_id)
     audited = {item for item, _ in selected.batch.diagnostics.audited}
     rows = []
     for rank, position in enumerate(positions):
@@ -401,7 +433,7 @@ def _new_selections(
                 by_answer=plain_numbers(every.by_answer[rank].tolist()),
                 blind=bool(settings.blind or draws[rank] < settings.blind_share or position in audited),
                 weak=[round(float(p), 6) for p in shown.weak(position)],
-                nearest=[list(pair) for pair in nearest[rank]],
+                nearest=[list(pair) for pair in nearest[rank] if not (settings.gold_share and pooled(pair[0]))],
                 votes=sum(v.person != SUGGESTION for v in votes),
                 decided=False,
                 needed=needed_by([v for v in votes if v.person != SUGGESTION], settings, suggested),

@@ -34,6 +34,7 @@ from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
+from labelchef.services.labelling import duties
 from labelchef.services.naming import check_name, free_slug
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
 from labelchef.services.progress import asked_of, audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
@@ -314,6 +315,25 @@ def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterato
             can = "1 person votes" if able == 1 else f"{able} people vote"
             message = f"{people} votes an item are asked, {can}; add people, label too or lower the setting people"
             yield Notice("people", message)
+    if row.state == CampaignState.RUNNING:
+        yield from _people_notices(connection, row)
+
+
+def _people_notices(connection: Connection, row: CampaignRow) -> Iterator[Notice]:
+    """What a lead should know of ties, duties and gold."""
+    turn = round_table.last_round(connection, row.id)
+    waiting = 0 if turn is None else round_table.further_asked(connection, turn.id, row.settings.people)
+    if waiting:
+        said = "1 item waits" if waiting == 1 else f"{waiting} items wait"
+        message = (
+            f"{said} for one more vote, since the votes tie; a lead may decide instead (the item's page or the ledger)"
+        )
+        yield Notice("tie", message)
+    lonely = duties.uncovered(connection, row)
+    if lonely:
+        said = "1 item of the batch belongs" if lonely == 1 else f"{lonely} items of the batch belong"
+        message = f"{said} to the duty of too few members; everybody gets them when their own items are done"
+        yield Notice("duty", message)
 
 
 def _round(row: RoundRow) -> RoundSummary:

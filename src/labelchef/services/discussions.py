@@ -6,17 +6,19 @@ what others noted may tell how they voted. Leads see all of them.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import CommentKind
 from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.guidance import LONGEST_COMMENT, Comment, NewAnswers, News, Thread
+from labelchef.services.labelling.gold import gold_behind
 from labelchef.services.labelling.tasks import content_of
-from labelchef.services.people.access import changing, looking, taking_part
+from labelchef.services.people.access import Part, changing, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, guidance_table
+from labelchef.store import campaign_table, gold_table, guidance_table
 from labelchef.store.rows import CampaignRow, CommentRow, ItemRow, VoteRow, storable
 
 _A_MINUTE = 20
@@ -116,7 +118,8 @@ def news(ws: Workspace, campaign: str, person: str) -> News:
 def _seen(connection: Connection, campaign: CampaignRow, person: str, item: str, *, lead: bool) -> ItemRow:
     """An item whose thread this person may see."""
     sample = campaign_table.item_by_key(connection, campaign.id, item)
-    if not lead and not guidance_table.was_given(connection, sample.id, person):
+    given = guidance_table.was_given(connection, sample.id, person)
+    if not lead and not given and gold_behind(Part(connection, campaign, person), sample) is None:
         raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
     return sample
 
@@ -129,7 +132,17 @@ def _see(connection: Connection, sample: ItemRow, person: str) -> None:
 
 def _thread(connection: Connection, sample: ItemRow, person: str, *, lead: bool) -> Thread:
     rows, notes = guidance_table.thread_of(connection, sample.id), guidance_table.notes_of_item(connection, sample.id)
-    return _made(sample, rows, notes, person, lead=lead)
+    made = _made(sample, rows, notes, person, lead=lead)
+    hidden = None if lead else gold_table.shown_as(connection, sample.campaign_id, person, sample.id)
+    if hidden is None or guidance_table.was_given(connection, sample.id, person):
+        return made
+    content = content_of(campaign_table.items_by_id(connection, [hidden.item_id])[hidden.item_id])
+    last = gold_table.last_answer(connection, hidden.id)
+    said = list(made.comments)
+    if last is not None and last.note and not last.retracted:
+        said.append(Comment(None, person, last.note, moment(last.created_at), mine=True, note=True, hidden=False))
+    said.sort(key=lambda one: one.at)
+    return replace(made, content=content, comments=tuple(said), last_at=said[-1].at if said else None)
 
 
 def _made(sample: ItemRow, rows: Sequence[CommentRow], notes: Sequence[VoteRow], person: str, *, lead: bool) -> Thread:

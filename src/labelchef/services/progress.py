@@ -14,21 +14,22 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from labelchef.campaign.accuracy import Follows, Interval, PullEstimate, pull
 from labelchef.campaign.audit import audit_report
 from labelchef.campaign.forecast import LABELS, WORTH, forecast
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.learning import Choice, InUse, Ruling
-from labelchef.domain.records import AskedCount
+from labelchef.domain.records import AskedCount, SelectionDiagnostics
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain, note_on
-from labelchef.ledger.conversion import record_from_json
+from labelchef.ledger.conversion import diagnostics_from_json, record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
 from labelchef.services.sharing import Shared
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table, round_table, vote_table
-from labelchef.store.rows import RoundRow, SelectionBrief, VoteRow
+from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table
+from labelchef.store.rows import RoundRow, SelectionBrief, SelectionPlace, VoteRow
 
 Labels = Mapping[tuple[int, int], int | None]
 """(item, attempt) → the label that was decided, None if the item was left unresolved."""
@@ -56,13 +57,8 @@ class Pull:
     shown_agreement: float | None
     blind: int
     blind_agreement: float | None
-
-    @property
-    def pull(self) -> float | None:
-        """How much more often people agree with a suggestion that they see."""
-        if self.shown_agreement is None or self.blind_agreement is None:
-            return None
-        return self.shown_agreement - self.blind_agreement
+    pull: Interval | None = None
+    """How much more often people agree with a suggestion that they see; None with too few blind votes."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +147,7 @@ def state_of(ws: Workspace, campaign: str) -> tuple[Hashable, ...]:
         newest = (
             vote_table.newest_of_campaign(connection, row.id),
             decision_table.newest_of_campaign(connection, row.id),
+            gold_table.newest_of_campaign(connection, row.id),
         )
         last = round_table.last_round(connection, row.id)
     return str(ws.home), row.public_id, row.version, newest, None if last is None else (last.id, last.state)
@@ -167,6 +164,7 @@ def _progress(ws: Workspace, campaign: str) -> ProgressReport:
         votes = vote_table.live_votes_of_campaign(connection, row.id)
         decided = decision_table.last_decisions(connection, row.id)
         selections = round_table.selections_of_campaign(connection, row.id)
+        places = round_table.places_of_campaign(connection, row.id)
         n_classes = len(campaign_table.classes_of(connection, row.id))
     settings = row.settings
     labels = {(d.item_id, d.attempt): d.label for d in decided.values() if d.kind != DecisionKind.REOPEN}
@@ -190,7 +188,7 @@ def _progress(ws: Workspace, campaign: str) -> ProgressReport:
         ),
         pairs=pairs_of(people),
         fleiss_kappa=fleiss_of(people),
-        suggestion=pull_of(people),
+        suggestion=_pull(pull_of(people, places, audited_places(rounds))[""]),
         people=quality_of(people, labels),
         audit=audit_of(rounds, settings.audit, n_classes),
         asked=asked_of(rounds),
@@ -205,7 +203,10 @@ def progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
 def _progress_for(ws: Workspace, campaign: str, person: str) -> ProgressReport:
     with looking(ws, campaign) as (connection, row):
         rounds = round_table.rounds_of(connection, row.id)
-        own = vote_table.live_votes_of_person(connection, row.id, person)
+        own: list[Answer] = [
+            *vote_table.live_votes_of_person(connection, row.id, person),
+            *gold_table.live_answers_of_person(connection, row.id, person),  # to their person they are votes
+        ]
         n_classes = len(campaign_table.classes_of(connection, row.id))
     settings = row.settings
     return ProgressReport(
@@ -336,7 +337,30 @@ def forecast_of(rounds: Sequence[RoundRow], metric: str, *, labels: int = LABELS
     return forecast(records, metric, trusted + (records[0].cleaned if records else 0), labels=labels, worth=worth)
 
 
-def stats_of(votes: Sequence[VoteRow]) -> tuple[PersonStats, ...]:
+class Answer(Protocol):
+    """A vote, or what its person takes for one."""
+
+    @property
+    def person(self) -> str:
+        """Who gave it."""
+
+    @property
+    def label(self) -> int | None:
+        """None for ambiguous."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+
+    @property
+    def created_at(self) -> float:
+        """When."""
+
+
+_Answer = TypeVar("_Answer", bound=Answer)
+
+
+def stats_of(votes: Sequence[Answer]) -> tuple[PersonStats, ...]:
     """What each person did, by name; the suggestion is not a person."""
     return tuple(_stats(person, own) for person, own in _by_person(votes))
 
@@ -354,15 +378,15 @@ def quality_of(votes: Sequence[VoteRow], decided: Labels) -> tuple[PersonQuality
     return tuple(found)
 
 
-def _by_person(votes: Sequence[VoteRow]) -> list[tuple[str, list[VoteRow]]]:
-    found: dict[str, list[VoteRow]] = defaultdict(list)
+def _by_person(votes: Sequence[_Answer]) -> list[tuple[str, list[_Answer]]]:
+    found: dict[str, list[_Answer]] = defaultdict(list)
     for vote in votes:
         if vote.person != SUGGESTION:
             found[vote.person].append(vote)
     return sorted(found.items())
 
 
-def _stats(person: str, own: Sequence[VoteRow]) -> PersonStats:
+def _stats(person: str, own: Sequence[Answer]) -> PersonStats:
     ambiguous, last = sum(vote.label is None for vote in own), max(vote.created_at for vote in own)
     seconds = _median([vote.seconds for vote in own if vote.seconds is not None])
     return PersonStats(person, len(own), ambiguous, seconds, moment(last))
@@ -418,11 +442,47 @@ def fleiss_kappa(rows: Sequence[Sequence[int]]) -> float | None:
     return None if chance >= 1.0 else (sum(alike) / len(rows) - chance) / (1.0 - chance)
 
 
-def pull_of(votes: Sequence[VoteRow]) -> Pull:
-    """How often people gave the suggested label, seen and unseen."""
-    seen = [v for v in votes if v.suggested is not None and v.source == "person"]
-    shown, blind = [v for v in seen if not v.blind], [v for v in seen if v.blind]
-    return Pull(len(shown), _followed(shown), len(blind), _followed(blind))
+def pull_of(
+    votes: Sequence[VoteRow], places: Sequence[SelectionPlace], audited: set[tuple[int, int]]
+) -> dict[str, PullEstimate]:
+    """How often people gave the suggested label, seen and unseen: by person, and of all under ''.
+
+    Only items of rounds in which some were drawn to be blind and some were not: these can be compared. Without those that were
+    audited, which another draw has chosen (`audited`: round, position), and without votes of people who had hidden the suggestion
+    themselves.
+    """
+    drawn = {
+        (p.item_id, p.attempt): p for p in places if p.suggested is not None and (p.round_id, p.position) not in audited
+    }
+    kinds: dict[int, set[bool]] = defaultdict(set)
+    for p in drawn.values():
+        kinds[p.round_id].add(p.blind)
+    groups: dict[str, tuple[list[Follows], list[Follows]]] = defaultdict(lambda: ([], []))
+    for vote in votes:
+        place = drawn.get((vote.item_id, vote.attempt))
+        if place is None or vote.source != "person" or len(kinds[place.round_id]) < 2:
+            continue
+        if vote.blind and not place.blind:
+            continue
+        for name in (vote.person, ""):
+            groups[name][place.blind].append((place.round_id, vote.item_id, vote.label == place.suggested))
+    found: dict[str, PullEstimate] = defaultdict(lambda: pull([], []))
+    found.update({name: pull(*both) for name, both in groups.items()})
+    return found
+
+
+def audited_places(rounds: Sequence[RoundRow]) -> set[tuple[int, int]]:
+    """(round, position) of what was drawn for the audit."""
+    return {
+        (turn.id, int(item))
+        for turn in rounds
+        for item, _ in diagnostics_from_json(SelectionDiagnostics, turn.diagnostics).audited
+    }
+
+
+def _pull(found: PullEstimate) -> Pull:
+    told = found.interval if found.told else None
+    return Pull(found.shown, found.shown_share, found.blind, found.blind_share, told)
 
 
 def _followed(votes: Sequence[VoteRow]) -> float | None:

@@ -179,6 +179,12 @@ def member_names(connection: sa.Connection, campaign_id: int, *, role: Role | No
     return list(connection.execute(found.order_by(Account.c.name)).scalars())
 
 
+def active_members(connection: sa.Connection, campaign_id: int) -> set[str]:
+    """Names of the members who can sign in."""
+    found = sa.select(Account.c.name).join(Membership).where(Membership.c.campaign_id == campaign_id, Account.c.active)
+    return set(connection.execute(found).scalars())
+
+
 def names_that_take_part(connection: sa.Connection, campaign_id: int) -> set[str]:
     """Names of the active accounts that vote in a campaign: its annotators, and the leads who have voted; if none, every lead.
 

@@ -15,6 +15,7 @@ from labelchef.store.rows import (
     RoundValues,
     SelectedItem,
     SelectionBrief,
+    SelectionPlace,
     SelectionRow,
     all_rows,
     columns,
@@ -117,6 +118,14 @@ def selection_of_item(connection: sa.Connection, round_id: int, item_id: int) ->
     return first_row(connection, _SELECTION_OF_ITEM, SelectionRow, round_id=round_id, item_id=item_id)
 
 
+_BY_ID = sa.select(Selection).where(Selection.c.id.in_(AMONG))
+
+
+def selections_by_id(connection: sa.Connection, ids: Sequence[int]) -> list[SelectionRow]:
+    """Selections by their inner id."""
+    return rows_among(connection, _BY_ID, SelectionRow, ids)
+
+
 _OF_ATTEMPT = sa.select(Selection).where(
     Selection.c.item_id == bindparam("item_id"), Selection.c.attempt == bindparam("attempt"), _BATCH
 )
@@ -149,6 +158,19 @@ def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[
     return all_rows(connection, found, SelectionBrief)
 
 
+def places_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionPlace]:
+    """How the items of all batches of a campaign were shown, by round and rank; without work ahead."""
+    found = (
+        sa.select(*columns(SelectionPlace, Selection, Item))
+        .select_from(Selection)
+        .join(Round)
+        .join(Item)
+        .where(Round.c.campaign_id == campaign_id, _BATCH)
+        .order_by(Selection.c.round_id, Selection.c.rank)
+    )
+    return all_rows(connection, found, SelectionPlace)
+
+
 _INCOMPLETE = (
     sa.select(Selection.c.id)
     .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
@@ -160,6 +182,20 @@ _INCOMPLETE = (
 def batch_incomplete(connection: sa.Connection, round_id: int, people: int) -> bool:
     """Whether an item of the batch still needs votes."""
     return connection.execute(_INCOMPLETE, {"round_id": round_id, "people": people}).first() is not None
+
+
+_FURTHER = sa.select(sa.func.count()).where(
+    Selection.c.round_id == bindparam("round_id"),
+    _BATCH,
+    sa.not_(Selection.c.decided),
+    Selection.c.needed > bindparam("people"),
+    Selection.c.votes < Selection.c.needed,
+)
+
+
+def further_asked(connection: sa.Connection, round_id: int, people: int) -> int:
+    """Items of the batch whose votes tied, and that wait for a further one."""
+    return int(connection.execute(_FURTHER, {"round_id": round_id, "people": people}).scalar_one())
 
 
 _ALL = bindparam("people", type_=sa.Integer)
@@ -197,8 +233,8 @@ def mark_decided(connection: sa.Connection, selection_id: int) -> None:
 _NEEDED = sa.update(Selection).where(Selection.c.id == bindparam("of_selection")).values(needed=bindparam("wanted"))
 
 
-def need_votes(connection: sa.Connection, selection_id: int, needed: int) -> None:
-    """So many votes of people settle the item, if they agree."""
+def need_votes(connection: sa.Connection, selection_id: int, needed: int | None) -> None:
+    """So many votes of people settle the item, if they agree; None: as many as there are people an item."""
     connection.execute(_NEEDED, {"of_selection": selection_id, "wanted": needed})
 
 

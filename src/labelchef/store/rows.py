@@ -240,6 +240,35 @@ class SelectionRow(NewSelection):
 
 
 @dataclass(frozen=True, slots=True)
+class SelectionPlace:
+    """How an item was shown in a round."""
+
+    round_id: int
+    item_id: int
+    attempt: int
+    origin: Origin
+    blind: bool
+    suggested: int | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSelection:
+    """A selection that a person may be asked, in short."""
+
+    id: int
+    item_id: int
+    suggested: int | None
+    weak: Sequence[float]
+    needed: int | None
+
+    @property
+    def believed(self) -> int:
+        """The class it is believed to have: the suggestion, else the most probable weak label."""
+        return max(range(len(self.weak)), key=self.weak.__getitem__) if self.suggested is None else self.suggested
+
+
+@dataclass(frozen=True, slots=True)
 class LeasedSelection(SelectionRow):
     """A selection that a person holds."""
 
@@ -465,6 +494,89 @@ class CommentWithKey(CommentRow):
 
 
 @dataclass(frozen=True, slots=True)
+class GoldRow:
+    """A trusted sample that was put among the items of a person. What became of it can be rebuilt from the answers."""
+
+    id: int
+    campaign_id: int
+    round_id: int
+    item_id: int
+    """The trusted sample."""
+    cover: int
+    """Inner id of the training item whose key it is shown under."""
+    person: str
+    rank: int
+    """Of the selection that it was put in front of."""
+    state: AssignmentState
+    until: float
+    """End of the lease; for a skipped one, when it was skipped."""
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewGoldAnswer:
+    """An answer on a trusted sample to store."""
+
+    campaign_id: int
+    gold_id: int
+    person: str
+    account_id: int | None
+    label: int | None
+    retracted: bool = False
+    note: str | None = None
+    seconds: float | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswerRow:
+    """An answer on a trusted sample, a change of one, or its retraction; the one with the last `seq` counts. It is no vote."""
+
+    id: int
+    public_id: str
+    campaign_id: int
+    gold_id: int
+    person: str
+    account_id: int | None
+    seq: int
+    label: int | None
+    retracted: bool
+    supersedes: int | None
+    note: str | None
+    seconds: float | None
+    request_id: str | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGoldAnswer(GoldAnswerRow):
+    """An answer, and the key under which its person saw the item."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswerOn(GoldAnswerRow):
+    """An answer, the trusted sample it is on, and what that is shown as."""
+
+    item_id: int
+    key: str
+    truth: int | None
+    cover_key: str
+    round_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DutyRow:
+    """Which items a member gets; the changes to it are in `ChangeRow`."""
+
+    id: int
+    campaign_id: int
+    person: str
+    rule: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class AccountRow:
     """A person who may sign in."""
 
@@ -552,7 +664,7 @@ def insert_row(connection: sa.Connection, table: sa.Table, **values: object) -> 
     return int(key[0])
 
 
-def values_of(record: NewVote | NewSelection | NewItem) -> dict[str, Any]:
+def values_of(record: NewVote | NewSelection | NewItem | NewGoldAnswer) -> dict[str, Any]:
     """Name → value of a record to store."""
     return {field.name: getattr(record, field.name) for field in fields(record)}
 

@@ -1,8 +1,8 @@
 """The tables, made from the rows: a column for each field, of the type that the field is declared with.
 
 A whole number `x_id` refers to the table x, and `supersedes` to a row of the same table. Facts are appended; what can be
-rebuilt from them says so. vote, decision, application, setting_change, guideline and comment are a ledger: triggers of the
-database refuse to change or delete a row, except while a whole campaign is removed (`store.removal`). Times are seconds
+rebuilt from them says so. vote, decision, application, setting_change, guideline, comment and gold_answer are a ledger: triggers
+of the database refuse to change or delete a row, except while a whole campaign is removed (`store.removal`). Times are seconds
 since 1970 (UTC).
 """
 
@@ -19,7 +19,7 @@ from labelchef.domain.settings import Settings
 from labelchef.store import rows
 from labelchef.store.arrays import ArrayFacts
 
-LEDGER_TABLES = ("vote", "decision", "application", "setting_change", "guideline", "comment")
+LEDGER_TABLES = ("vote", "decision", "application", "setting_change", "guideline", "comment", "gold_answer")
 METADATA = sa.MetaData(
     naming_convention={  # migrations refer to constraints by name
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -133,6 +133,14 @@ Vote = _table(
 Decision = _table("decision", rows.DecisionRow, unique=["public_id"], indexes=["campaign_id id", "item_id id"])
 Application = _table("application", {"decision_id": int, "round_id": int}, indexes=["round_id"])
 """The round in which a decision went into the model."""
+Gold = _table("gold", rows.GoldRow, unique=["campaign_id person item_id", "round_id person rank"])
+GoldAnswer = _table(
+    "gold_answer",
+    rows.GoldAnswerRow,
+    unique=["public_id", "gold_id seq", "campaign_id person request_id"],
+    indexes=["campaign_id id"],
+)
+Duty = _table("duty", rows.DutyRow, unique=["campaign_id person"])
 Wish = _table("wish", rows.WishRow, unique=["item_id"], indexes=["campaign_id id"])
 LeadAction = _table("lead_action", rows.LeadActionRow, unique=["campaign_id person request_id"])
 Guideline = _table("guideline", rows.GuidelineRow, indexes=["campaign_id id"])

@@ -19,6 +19,7 @@ from labelchef.store.rows import (
     DecisionRow,
     LeasedSelection,
     NewVote,
+    OpenSelection,
     SelectionRow,
     VoteRow,
     VoteWithKey,
@@ -296,6 +297,17 @@ def free_selections(
     given = {"round_id": round_id, "person": person, "people": people, "most": limit, **at._asdict()}
     fresh = all_rows(connection, _FRESH, SelectionRow, **given)
     return fresh if len(fresh) == limit else all_rows(connection, _FREE, SelectionRow, **given)
+
+
+_OPEN = _FREE.with_only_columns(*columns(OpenSelection, Selection)).limit(None)
+
+
+def open_selections(
+    connection: sa.Connection, round_id: int, person: str, people: int, at: Moment
+) -> list[OpenSelection]:
+    """All that `free_selections` could return, in short."""
+    given = {"round_id": round_id, "person": person, "people": people, **at._asdict()}
+    return all_rows(connection, _OPEN, OpenSelection, **given)
 
 
 _EXPIRY = sa.select(sa.func.min(Assignment.c.until)).where(_LEASED_IN_ROUND)

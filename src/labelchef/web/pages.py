@@ -15,7 +15,7 @@ from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
 from labelchef.services import campaigns as service
-from labelchef.services import charts, exchange, jobs
+from labelchef.services import charts, exchange, jobs, quality
 from labelchef.services import progress as measuring
 from labelchef.services.browsing import actions, items
 from labelchef.services.compare import comparing
@@ -153,6 +153,13 @@ def progress(campaign: str, request: Request, who: Member, ws: Store) -> Respons
     )
 
 
+@routes.get("/c/{campaign}/mine")
+def mine(campaign: str, request: Request, who: Member, ws: Store) -> Response:
+    """The own closed rounds of the person who looks."""
+    summary = shown_to(who, service.summary(ws, campaign))
+    return render(request, "mine.html", campaign=summary, tab="mine", work=quality.mine(ws, campaign, who.name))
+
+
 def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, options: Options) -> Response:
     values: dict[str, Any] = {}
     if part == "settings":
@@ -171,6 +178,8 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
         values["tools"] = [one.title for one in FORMATS.values() if one.people]
     elif part == "sources":
         values["about_sources"] = ABOUT_SOURCES
+    elif part == "quality":
+        values["about"] = quality.ABOUT
     elif part == "members":
         values["accounts"] = _accounts(ws)
     elif part == "jobs":
@@ -190,6 +199,7 @@ for _part in (
     "guidelines",
     "discussions",
     "jobs",
+    "quality",
 ):
     routes.get(f"/c/{{campaign}}/lead/{_part}".rstrip("/"))(partial(_lead_page, _part))
 
@@ -199,7 +209,8 @@ def copy(campaign: str, request: Request, _: WorkspaceLead, ws: Store) -> Respon
     """Make a copy with other settings."""
     with ws.reading() as connection:
         free = free_name(connection, service.summary(ws, campaign).name)
-    values: dict[str, Any] = {"options": list(OPTIONS.items()), "free": free}
+    shown = [(name, option) for name, option in OPTIONS.items() if option.kind is not tuple]  # muted sources go along
+    values: dict[str, Any] = {"options": shown, "free": free}
     return _lead(request, ws, campaign, "copy", selectors=service.selector_choices(), **values)
 
 

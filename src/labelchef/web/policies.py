@@ -199,6 +199,7 @@ SETTINGS: tuple[Case, ...] = (
     (422, "answers", "answers as a source, where trusted samples only steer"),
     (422, "constructor", "options of a constructor that has none"),
     (422, "people", "nobody votes: neither people nor the suggestion"),
+    (422, "gold_share", "more hidden gold than items shown blind"),
     (422, "metric", "no such metric, or not one of these classes"),
     (422, "stop", "a stopping rule that cannot be read"),
     (422, "audit", "a stopping rule that reads the audit, without an audit"),

@@ -82,9 +82,6 @@ def environment() -> Environment:
     )
     found.filters.update(thousands=thousands, score=score, details=_details, share=share, sentence=sentence)
     found.filters.update(iso=lambda moment: moment.isoformat(timespec="seconds"), isfinite=math.isfinite)
-    found.filters["time"] = lambda moment: Markup('<time datetime="{0}">{0}</time>').format(
-        moment.isoformat(timespec="seconds")
-    )
     found.filters["zipped"] = lambda words: [(word, word) for word in words]
     found.filters["metric"] = lambda name: _METRICS.get(name, name)
     return found

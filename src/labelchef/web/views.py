@@ -12,11 +12,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, with_config
 
+from labelchef.campaign.accuracy import Interval, PullEstimate
 from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.campaign.source_effect import SourceEffect
 from labelchef.domain import browsing, guidance
 from labelchef.domain import campaigns as domain
 from labelchef.domain.campaigns import Account, CampaignState, VoteReceipt, Waiting, WaitReason
+from labelchef.domain.duties import Duty
 from labelchef.domain.intake import (
     ColumnRole,
     FileRole,
@@ -43,7 +45,18 @@ from labelchef.domain.validation import (
     Standing,
 )
 from labelchef.services.intake.suggesting import Suggestion
+from labelchef.services.labelling.gold import image_mark
 from labelchef.services.people.accounts import ApiTokenInfo
+from labelchef.services.quality import (
+    DoubtedLabel,
+    OwnDifference,
+    OwnRound,
+    OwnWork,
+    PersonReport,
+    QualityReport,
+    Times,
+    WrongGold,
+)
 from labelchef.services.receipts import NamedReceipts
 from labelchef.services.source_effects import EffectState, Progress
 from labelchef.services.sources import Example, SourceDetail, SourcePage
@@ -68,7 +81,19 @@ _FOUND = (
     Standing,
 )
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
-for _record in (*_RECORDS, *_FOUND, *_FILES, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
+_PEOPLE = (
+    Interval,
+    PullEstimate,
+    Duty,
+    DoubtedLabel,
+    OwnDifference,
+    OwnRound,
+    OwnWork,
+    PersonReport,
+    QualityReport,
+    Times,
+)
+for _record in (*_RECORDS, *_FOUND, *_FILES, *_PEOPLE, WrongGold, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -77,6 +102,7 @@ _IN_JSON = (
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
     (Standing, "verdict"),
+    (PullEstimate, "told"),
 )
 """Properties of records that are part of the JSON."""
 for _record, _name in _IN_JSON:
@@ -554,18 +580,18 @@ class HealthView(BaseModel):
     version: str
 
 
-_FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
+FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
 """The message of a failed campaign for annotators: the error itself may name files of the server."""
-_NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
+NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
 
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
     """A campaign as this person may see it."""
     if who.may_lead:
         return summary
-    message = _FAILED if summary.state is CampaignState.FAILED else summary.message
+    message = FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
-        message = _NO_FOLDER
+        message = NO_FOLDER
     return replace(summary, message=message, notices=())
 
 
@@ -574,7 +600,8 @@ def with_address(campaign: str, key: str, content: domain.ItemContent) -> domain
     if not content.images:
         return content
     first = image_address(campaign, key)
-    images = tuple(f"{first}?number={k}" if k else first for k in range(len(content.images)))
+    mark = f"v={image_mark(content.images[0])}"
+    images = tuple(f"{first}?number={k}&{mark}" if k else f"{first}?{mark}" for k in range(len(content.images)))
     return replace(content, image=images[0], images=images)
 
 
@@ -593,6 +620,6 @@ def next_view(who: Who, campaign: str, answer: Iterable[domain.Task] | Waiting) 
     """Tasks, or why there is none."""
     if isinstance(answer, Waiting):
         if answer.reason is WaitReason.FAILED and not who.may_lead:
-            answer = replace(answer, message=_FAILED)
+            answer = replace(answer, message=FAILED)
         return NextView(tasks=[], waiting=answer)
     return NextView(tasks=[task_view(campaign, task) for task in answer], waiting=None)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,6 @@ from labelchef.domain.campaigns import (
     AssignmentState,
     BatchStanding,
     CampaignState,
-    ItemContent,
     Neighbour,
     Origin,
     OwnVote,
@@ -20,14 +20,17 @@ from labelchef.domain.campaigns import (
     WaitReason,
 )
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from labelchef.domain.gold import in_pool
+from labelchef.services.labelling import duties, gold
+from labelchef.services.labelling.contents import content_of as content_of
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.people.access import Part, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace, folder_of
-from labelchef.store import campaign_table, guidance_table, round_table, vote_table
-from labelchef.store.rows import CampaignRow, ItemRow, LeasedSelection, RoundRow, SelectionRow, UnresolvedItem
+from labelchef.store import campaign_table, duty_table, gold_table, guidance_table, round_table, vote_table
+from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, LeasedSelection, RoundRow, SelectionRow
 
-_SENTENCES = {
+SENTENCES = {
     WaitReason.PREPARING: "the first model is being trained; items come when it is ready",
     WaitReason.OTHERS: "your part of this batch is done; the next one comes when the others are",
     WaitReason.UPDATING: "the batch is complete; the model learns from it and picks the next items",
@@ -58,40 +61,88 @@ def hand_out(part: Part, n: int, *, lease: bool = True) -> list[Task] | Waiting:
     if row.state not in (CampaignState.PREPARING, CampaignState.RUNNING):
         return _wait(row, WaitReason(row.state), 60.0)
     if turn is None or turn.state != RoundState.SELECTED:
+        rest = [] if turn is None else gold.held(gold_table.golds_of_round(connection, turn.id, person), at)
+        if rest:
+            return [gold.gold_task(part, one, leased=True) for one in rest[:n]]
         return _wait(row, WaitReason.PREPARING if turn is None else WaitReason.UPDATING, 5.0)
-    held = vote_table.leases_of(connection, turn.id, person, at)
+    golds = gold_table.golds_of_round(connection, turn.id, person)
+    held = _held(part, turn, golds, at)
     if len(held) < n:
-        free = vote_table.free_selections(connection, turn.id, person, settings.people, at, n - len(held))
-        if free and not lease:
+        free = _free(part, turn, golds, at, n - len(held))
+        back = gold.returning(golds, at)[: n - len(held) - len(free)]
+        if (free or back) and not lease:
             return []
-        until = at.now + 60.0 * settings.lease_minutes
-        for k, selection in enumerate(free):  # a millisecond apart: leases are shown in the order they were given
-            vote_table.assign(connection, selection, person, AssignmentState.LEASED, until + 1e-3 * k)
-        if free:
-            held = vote_table.leases_of(connection, turn.id, person, at)
+        if free or back:
+            _lease(part, turn, golds, [*free, *back], at.now + 60.0 * settings.lease_minutes)
+            golds = gold_table.golds_of_round(connection, turn.id, person)
+            held = _held(part, turn, golds, at)
     if held:
-        return tasks_of(part, turn, held[:n], voted=False)
-    standing = _standing(part, turn)
+        return _tasks(part, turn, golds, held[:n])
+    standing = gold.standing(part, turn, golds)
     if not round_table.batch_incomplete(connection, turn.id, settings.people):
         return _wait(row, WaitReason.UPDATING, 5.0, standing)
     expiry = vote_table.next_expiry(connection, turn.id, at)
     return _wait(row, WaitReason.OTHERS, 30.0 if expiry is None else min(30.0, max(1.0, expiry - at.now)), standing)
 
 
+Held = LeasedSelection | GoldRow
+"""What a person holds."""
+
+
+def _held(part: Part, turn: RoundRow, golds: Sequence[GoldRow], at: vote_table.Moment) -> list[Held]:
+    """What a person holds now, first given first."""
+    leases = vote_table.leases_of(part.connection, turn.id, part.person, at)
+    mine = gold.held(golds, at)
+    return sorted([*leases, *mine], key=lambda one: one.until) if mine else list(leases)
+
+
+def _lease(
+    part: Part, turn: RoundRow, golds: Sequence[GoldRow], given: Sequence[SelectionRow | GoldRow], until: float
+) -> None:
+    """Lease items to a person, with gold in front of those where it is due, a millisecond apart: they are shown in the order in
+    which they were given."""
+    step = 0
+    for one in given:
+        if isinstance(one, GoldRow):
+            gold_table.set_state(part.connection, one.id, AssignmentState.LEASED, until + 1e-3 * step)
+        else:
+            if part.campaign.settings.gold_share and gold.put_before(part, turn, golds, one, until + 1e-3 * step):
+                step += 1
+            vote_table.assign(part.connection, one, part.person, AssignmentState.LEASED, until + 1e-3 * step)
+        step += 1
+
+
+def _free(
+    part: Part, turn: RoundRow, golds: Sequence[GoldRow], at: vote_table.Moment, limit: int
+) -> list[SelectionRow]:
+    """Selections that this person should be asked next."""
+    connection, row, person, _ = part
+    people, duty = row.settings.people, duty_table.duty_of(connection, row.id, person)
+    if duty is None:
+        found = vote_table.free_selections(connection, turn.id, person, people, at, limit)
+    else:
+        found = duties.free_selections(part, turn, duty, at, limit)
+    covers = {one.cover for one in golds if one.state == AssignmentState.LEASED}
+    return [one for one in found if one.item_id not in covers] if covers else found
+
+
+def _tasks(part: Part, turn: RoundRow, golds: Sequence[GoldRow], held: Sequence[Held]) -> list[Task]:
+    chosen = [one for one in held if not isinstance(one, GoldRow)]
+    made = iter(tasks_of(part, turn, chosen, golds=golds, voted=False))
+    return [gold.gold_task(part, one, leased=True) if isinstance(one, GoldRow) else next(made) for one in held]
+
+
 def _wait(campaign: CampaignRow, reason: WaitReason, seconds: float, batch: BatchStanding | None = None) -> Waiting:
-    return Waiting(reason, _SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
-
-
-def _standing(part: Part, turn: RoundRow) -> BatchStanding:
-    people = part.campaign.settings.people
-    answered, mine = round_table.batch_standing(part.connection, turn.id, part.person, people)
-    return BatchStanding(mine, answered, turn.size * people)
+    return Waiting(reason, SENTENCES.get(reason, campaign.message), campaign.version, seconds, batch)
 
 
 def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
     """An item that this person was given, or has voted on."""
     with looking(ws, campaign, person) as (connection, row):
         part = Part(connection, row, person)
+        behind = gold.gold_behind(part, campaign_table.item_by_key(connection, row.id, item))
+        if behind is not None:
+            return gold.gold_task(part, behind)
         place = place_of(part, item)
         if place is None or (
             vote_table.assignment_of(connection, place.selection.id, person) is None
@@ -104,8 +155,19 @@ def task(ws: Workspace, campaign: str, person: str, item: str) -> Task:
 
 def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
     """Give an item back: others may take it, and this person gets it again after all others."""
-    with taking_part(ws, campaign, person) as (connection, row, *_):
+    _skip(ws, campaign, person, item)
+    ws.signal.notify()
+
+
+def _skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
+    with taking_part(ws, campaign, person) as part:
+        connection, row, *_ = part
         sample = campaign_table.item_by_key(connection, row.id, item)
+        behind = gold.gold_behind(part, sample)
+        if behind is not None and behind.state != AssignmentState.VOTED:
+            gold_table.set_state(connection, behind.id, AssignmentState.SKIPPED, time.time())
+            campaign_table.update_campaign(connection, row.id)
+            return
         turn = round_table.last_round(connection, row.id)
         selection = None if turn is None else round_table.selection_of_item(connection, turn.id, sample.id)
         given = None if selection is None else vote_table.assignment_of(connection, selection.id, person)
@@ -113,27 +175,24 @@ def skip(ws: Workspace, campaign: str, person: str, item: str) -> None:
             raise ConflictError(f"item {item!r} is not with {person!r}; there is nothing to skip", code="not_leased")
         vote_table.assign(connection, selection, person, AssignmentState.SKIPPED, time.time())
         campaign_table.update_campaign(connection, row.id)
-    ws.signal.notify()
 
 
-def media(ws: Workspace, campaign: str, item: str, number: int = 0) -> Path:
-    """An image of a training or validation item, counted from 0: a file inside the campaign's media folder."""
+def media(ws: Workspace, campaign: str, item: str, number: int = 0, person: str | None = None, mark: str = "") -> Path:
+    """An image of a training or validation item, counted from 0: a file inside the campaign's media folder.
+
+    `mark` is what its address has behind it: where it is that of gold which this person got under the key of the item, that one.
+    """
     with looking(ws, campaign) as (connection, row):
         rows = campaign_table.shown_items(connection, row.id, item)
-    images = next(filter(None, (content_of(one).images for one in rows)), ())
+        images = next(filter(None, (content_of(one).images for one in rows)), ())
+        if mark and person is not None and gold.image_mark("".join(images[:1])) != mark:
+            images = gold.images_behind(Part(connection, row, person), item, mark) or images
     name = images[number] if number < len(images) else None
     folder = (folder_of(ws, row) / "media").resolve()
     path = None if name is None else (folder / name).resolve()
     if path is None or not path.is_relative_to(folder) or not path.is_file():
         raise NotFoundError(f"there is no image of item {item!r}", code="image")
     return path
-
-
-def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
-    """What people see of an item's row."""
-    fields = dict(row.fields or {})
-    images = [row.image, *(fields.pop(name, None) for name in row.images or ())]
-    return ItemContent(row.text, row.image, fields, tuple(str(one) for one in images if one))
 
 
 class Place(NamedTuple):
@@ -172,14 +231,25 @@ def place_of(part: Part, item: str) -> Place | None:
     return None if past is None else Place(sample, round_table.round_by_id(connection, past.round_id), past)
 
 
-def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, voted: bool = True) -> list[Task]:
-    """Selections as tasks; `voted`: this person may have voted on them, so look for their votes."""
+def tasks_of(
+    part: Part,
+    turn: RoundRow,
+    selections: Sequence[SelectionRow],
+    *,
+    golds: Sequence[GoldRow] | None = None,
+    voted: bool = True,
+) -> list[Task]:
+    """Selections as tasks; `golds`: what this person got in the round, if it is known; `voted`: this person may have voted on
+    them, so look for their votes."""
     connection, campaign, person, _ = part
+    if golds is None:
+        golds = gold_table.golds_of_round(connection, turn.id, person)
+    pooled = partial(in_pool, campaign.settings.seed, campaign.public_id)
     classes = campaign_table.classes_of(connection, campaign.id)
     items = campaign_table.items_by_id(connection, [s.item_id for s in selections])
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
     validation = campaign_table.items_at(connection, campaign.id, SplitName.VALIDATION, near)
-    standing = _standing(part, turn)
+    standing = gold.standing(part, turn, golds)
     said = guidance_table.comment_counts(connection, [s.item_id for s in selections])
     tasks = []
     for s in selections:
@@ -188,7 +258,7 @@ def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, 
         neighbours = [
             Neighbour(one.key, content_of(one), classes[one.label], similarity)
             for one, similarity in near_ones
-            if one.label is not None
+            if one.label is not None and not (campaign.settings.gold_share and pooled(one.position))
         ]
         tasks.append(
             Task(
@@ -199,7 +269,7 @@ def tasks_of(part: Part, turn: RoundRow, selections: Sequence[SelectionRow], *, 
                 blind=s.blind,
                 influence=None if s.blind else s.influence,
                 weak=None if s.blind else tuple(s.weak),
-                rank=s.rank,
+                rank=s.rank + gold.shift(golds, s.rank),
                 round=turn.number,
                 origin=s.origin,
                 votes_needed=campaign.settings.people,

@@ -4,17 +4,18 @@ import math
 import time
 from typing import TypedDict, Unpack
 
-from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, Task, VoteReceipt, Waiting
+from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, RoundState, Task, VoteReceipt, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
-from labelchef.ledger.sql import needed_by
+from labelchef.ledger.sql import needed_by, tied
 from labelchef.services.labelling.decisions import class_of, reconsider
+from labelchef.services.labelling.gold import gold_behind, gold_task
 from labelchef.services.labelling.highlights import highlighted
 from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
 from labelchef.services.people.access import Part, taking_part
 from labelchef.services.shared import common
 from labelchef.services.workspace import Workspace
-from labelchef.store import campaign_table, decision_table, round_table, vote_table
-from labelchef.store.rows import NewVote, storable
+from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table
+from labelchef.store.rows import GoldRow, NewGoldAnswer, NewVote, ShownGoldAnswer, VoteWithKey, storable
 
 _LONGEST_NOTE = 4000
 
@@ -69,6 +70,9 @@ def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -
         connection, row, _, account_id = part
         undone = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
         vote = undone or vote_table.newest_live_vote(connection, row.id, person)
+        on_gold = None if undone is not None else _undo_gold(part, vote, request_id)
+        if on_gold is not None:
+            return on_gold
         if vote is None:
             raise ConflictError("there is no vote of yours to take back", code="nothing_to_undo")
         place = place_of(part, vote.key)
@@ -93,10 +97,58 @@ def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -
         return tasks_of(part, place.turn, [place.selection])[0]
 
 
+def _undo_gold(part: Part, vote: VoteWithKey | None, request_id: str | None) -> Task | None:
+    """Take back an answer on gold, if that is the latest of this person, or if this request did so earlier."""
+    connection, row, person, account_id = part
+    done = gold_table.answer_by_request(connection, row.id, person, request_id) if request_id else None
+    answer = done or gold_table.newest_live_answer(connection, row.id, person)
+    if answer is None or (done is None and vote is not None and vote.created_at > answer.created_at):
+        return None
+    place = gold_table.gold_by_id(connection, answer.gold_id)
+    if done is not None:
+        if not done.retracted:
+            why = f"this request_id was used for a vote on item {done.key!r}; nothing was taken back. Use a new one"
+            raise ConflictError(why, code="request_id")
+        return gold_task(part, place)
+    taken = NewGoldAnswer(row.id, place.id, person, account_id, None, retracted=True, request_id=request_id)
+    gold_table.insert_answer(connection, answer, taken)
+    if round_table.round_by_id(connection, place.round_id).state == RoundState.SELECTED:
+        until = time.time() + 60.0 * row.settings.lease_minutes
+        gold_table.set_state(connection, place.id, AssignmentState.LEASED, until)
+    else:
+        campaign_table.update_campaign(connection, row.id)  # as after a vote on an item that is decided
+    return gold_task(part, gold_table.gold_by_id(connection, place.id))
+
+
+def _answer_gold(part: Part, place: GoldRow, item: str, label: int | None, extras: Extras) -> VoteReceipt:
+    """Store an answer on gold; to its person it is a vote."""
+    connection, row, person, account_id = part
+    prior = gold_table.last_answer(connection, place.id)
+    first = prior is None or prior.retracted
+    new = NewGoldAnswer(
+        campaign_id=row.id,
+        gold_id=place.id,
+        person=person,
+        account_id=account_id,
+        label=label,
+        note=extras.get("note") or None,
+        seconds=extras.get("seconds"),
+        request_id=extras.get("request_id"),
+    )
+    public_id = gold_table.insert_answer(connection, prior, new)
+    gold_table.set_state(connection, place.id, AssignmentState.VOTED, time.time())
+    if round_table.round_by_id(connection, place.round_id).state != RoundState.SELECTED:
+        campaign_table.update_campaign(connection, row.id)
+    return VoteReceipt(public_id, item, label, repeated=False, changed=not first, batch_complete=False)
+
+
 def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> VoteReceipt:
     connection, row, person, account_id = part
     request_id = extras.get("request_id")
-    stored = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
+    stored: VoteWithKey | ShownGoldAnswer | None = None
+    if request_id:
+        stored = vote_table.vote_by_request(connection, row.id, person, request_id)
+        stored = stored or gold_table.answer_by_request(connection, row.id, person, request_id)
     class_id = class_of(campaign_table.classes_of(connection, row.id), label)
     if stored is not None:
         if stored.retracted or (stored.key, stored.label, stored.note) != (item, class_id, extras.get("note") or None):
@@ -108,6 +160,9 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
             )
             raise ConflictError(why, code="request_id")
         return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False)
+    behind = gold_behind(part, campaign_table.item_by_key(connection, row.id, item))
+    if behind is not None:
+        return _answer_gold(part, behind, item, class_id, extras)
     place = place_of(part, item)
     if place is None:
         raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
@@ -164,7 +219,7 @@ def _count(part: Part, place: Place, by: int) -> bool:
         return False
     if by:
         round_table.count_vote(connection, place.selection.id, by)
-    if campaign.settings.stop_at_majority:
+    if campaign.settings.stop_at_majority or place.selection.needed is not None:
         _need(part, place)
     if by >= 0:
         vote_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
@@ -178,9 +233,11 @@ def _need(part: Part, place: Place) -> None:
     chosen = place.selection
     votes = vote_table.live_votes(part.connection, chosen.item_id, chosen.attempt)
     people = [vote for vote in votes if vote.person != SUGGESTION]
+    further = chosen.needed is not None and chosen.needed > part.campaign.settings.people and tied(votes)
+    if further and len(people) < (chosen.needed or 0):
+        return  # a tie for which one more vote was asked, and still is one
     needed = needed_by(people, part.campaign.settings, chosen.suggested)
-    if needed is not None:
-        round_table.need_votes(part.connection, chosen.id, needed)
+    round_table.need_votes(part.connection, chosen.id, needed)
 
 
 def _check(extras: Extras) -> None:

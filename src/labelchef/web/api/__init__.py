@@ -10,9 +10,10 @@ from labelchef.web.api import (
     jobs,
     labelling,
     lead,
+    quality,
     sessions,
     sources,
 )
 
-_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, sources, care, exchange, jobs)
+_MODULES = (sessions, campaigns, intake, labelling, guidance, items, lead, quality, sources, care, exchange, jobs)
 ROUTERS = (sessions.server.router, *(module.routes.router for module in _MODULES), sessions.people.router)

@@ -101,10 +101,10 @@ Lines = Annotated[int, Query(ge=1, le=items.MOST_LINES, description="The most it
 
 
 def shown(campaign: str, line: ItemLine) -> ItemLine:
-    """A line with the address of its image on this server."""
+    """A line with the address of its image on this server, as a small one."""
     if line.image is None or line.split is SplitName.TEST:
         return replace(line, image=None)
-    return replace(line, image=image_address(campaign, line.item))
+    return replace(line, image=f"{image_address(campaign, line.item)}?small=true")
 
 
 def shown_detail(campaign: str, found: ItemDetail) -> ItemDetail:

@@ -72,9 +72,11 @@ def task(campaign: CampaignPath, item: ItemPath, who: Member, ws: Store) -> Task
 def item_image(
     campaign: CampaignPath,
     item: ItemPath,
-    _: Member,
+    who: Member,
     ws: Store,
     number: Annotated[int, Query(ge=0, le=1000, description="Which of its images, counted from 0.")] = 0,
+    small: Annotated[bool, Query(description="A small one, for lists.")] = False,
+    v: Annotated[str, Query(max_length=100, description="As the address of the image has it.")] = "",
 ) -> Response:
     """An image of an item. Its type comes from its content, not from the name of the file."""
-    return image_response(tasks.media(ws, campaign, item, number), f"item {item!r}")
+    return image_response(tasks.media(ws, campaign, item, number, who.name, v), f"item {item!r}", small=small)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0303_care"
-down_revision = "0301_labelling"
+down_revision = "0302_people"
 
 
 def upgrade() -> None:

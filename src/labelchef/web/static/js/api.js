@@ -1,8 +1,9 @@
 // Requests to the API: JSON in and out, the CSRF token along, problems as errors.
+import { t, told } from "./texts.js";
 
 export class Problem extends Error {
   constructor(status, body) {
-    super(body?.detail ?? "The server cannot be reached.");
+    super(body?.detail ? told(body.detail) : t("The server cannot be reached."));
     this.status = status;
     this.code = body?.code ?? "offline";
     this.suggestion = body?.suggestion;
@@ -30,7 +31,7 @@ export async function call(method, path, body, { keepalive = false } = {}) {
     if (response.status === 401 && !location.pathname.startsWith("/sign-in")) {
       location.assign(`/sign-in?then=${encodeURIComponent(location.pathname + location.search)}`);
     }
-    throw new Problem(response.status, content ?? { detail: `The server answered ${response.status}.`, code: "http" });
+    throw new Problem(response.status, content ?? { detail: t("The server answered {status}.", { status: response.status }), code: "http" });
   }
   return content;
 }

@@ -1,10 +1,11 @@
 // Selectors compared on a campaign's own labels: asks for the replays, shows curves and a table.
 import { $, $$, el } from "./dom.js";
+import { t, told as translated } from "./texts.js";
 import { resume, run } from "./jobs.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 640, HEIGHT = 280, LEFT = 52, BELOW = 34, ABOVE = 12, COLOURS = 8;
-const JUDGES = { test: "test samples", validation: "validation samples that judge", steering: "validation samples that steer" };
+const JUDGES = { test: t("test samples"), validation: t("validation samples that judge"), steering: t("validation samples that steer") };
 const form = $("#compare");
 const told = $(".told", form);
 const digits = (value, n = 3) => (value === null ? "–" : value.toFixed(n));
@@ -38,29 +39,29 @@ function chart(found) {
     return drawn("polyline", { class: `line line-${k % COLOURS}${one.difference ? "" : " own"}`, points });
   });
   lines.sort((a, b) => a.classList.contains("own") - b.classList.contains("own")); // on top: it may coincide with another
-  const said = `${found.metric} of each selector as labels come in; the table below has the figures.`;
+  const said = t("{metric} of each selector as labels come in; the table below has the figures.", { metric: found.metric });
   return drawn("svg", { class: "curves", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": said }, ...parts, ...lines);
 }
 
 function row(one, k) {
   const area = one.area_half === null ? digits(one.area) : `${digits(one.area)} ± ${digits(one.area_half)}`;
-  const against = one.difference && `${signed(one.difference.change)} (${signed(one.difference.low)} to ${signed(one.difference.high)})`;
+  const against = one.difference && t("{value} ({low} to {high})", { value: signed(one.difference.change), low: signed(one.difference.low), high: signed(one.difference.high) });
   const figures = [...one.after.map((value) => digits(value)), area, against ?? "–"];
   const last = [digits(one.labels_to_reach, 0), one.suggestion_share === null ? "–" : `${Math.round(100 * one.suggestion_share)} %`, digits(one.seconds, 2)];
   const cell = (text) => el("td", { class: "right" }, text);
   return el("tr", {}, el("th", { scope: "row" }, el("span", { class: `swatch swatch-${k % COLOURS}`, "aria-hidden": "true" }), one.selector),
-    ...figures.map(cell), el("td", {}, one.verdict ?? ""), ...last.map(cell));
+    ...figures.map(cell), el("td", {}, one.verdict ? translated(one.verdict) : ""), ...last.map(cell));
 }
 
 function show(found) {
-  const heads = ["Selector", "25 %", "50 %", "75 %", "100 %", "Area", "Against as asked", "Verdict", `Labels to ${digits(found.level)}`, "Suggestion right", "Seconds"];
+  const heads = [t("Selector"), "25 %", "50 %", "75 %", "100 %", t("Area"), t("Against as asked"), t("Verdict"), t("Labels to {level}", { level: digits(found.level) }), t("Suggestion right"), t("Seconds")];
   const head = heads.map((word, k) => el("th", { scope: "col", class: k === 0 || k === 7 ? null : "right" }, word));
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...found.standings.map(row)));
-  const better = found.metric === "loss" ? "less is better" : "more is better";
-  const figure = el("figure", { class: "card" }, el("h2", {}, `${form.dataset.metric} per label`), chart(found),
-    el("figcaption", { class: "soft small" }, `On ${found.samples} ${JUDGES[found.split]} (${better}), after a share of ${found.labels} labels, ${found.batch_size} a round. Area is the mean of the curve; the dashed line is the order in which this campaign got its answers.`));
+  const better = found.metric === "loss" ? t("less is better") : t("more is better");
+  const figure = el("figure", { class: "card" }, el("h2", {}, t("{metric} per label", { metric: form.dataset.metric })), chart(found),
+    el("figcaption", { class: "soft small" }, t("On {n} {samples} ({better}), after a share of {labels} labels, {batch} a round. Area is the mean of the curve; the dashed line is the order in which this campaign got its answers.", { n: found.samples, samples: JUDGES[found.split], better, labels: found.labels, batch: found.batch_size })));
   $("#compared").replaceChildren(figure, el("div", { class: "scroll", tabindex: "0" }, table),
-    el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, note))));
+    el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, translated(note)))));
 }
 
 const box = $(".job", form);

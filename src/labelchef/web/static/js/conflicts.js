@@ -13,11 +13,11 @@ const codes = new CodeReader(JSON.parse(list.dataset.classes));
 
 function card(conflict, classes, first) {
   const keys = classKeys(classes);
-  const box = el("div", { class: "item", tabindex: "0", "aria-label": `Item ${conflict.item}` });
+  const box = el("div", { class: "item", tabindex: "0", "aria-label": t("Item {item}", { item: conflict.item }) });
   showItem(box, conflict);
   const votes = conflict.votes.map((vote) => el("li", {},
     el("span", {}, vote.person, vote.note ? el("small", { class: "soft" }, ` “${vote.note}”`) : null),
-    el("b", {}, vote.label === null ? "ambiguous" : classes[vote.label])));
+    el("b", {}, vote.label === null ? t("ambiguous") : classes[vote.label])));
   const buttons = classes.map((name, position) => el("button", {
     type: "button", title: name, class: position === conflict.suggestion ? "class suggested" : "class", "data-position": position,
     onclick: (event) => resolve(conflict.item, position, event.currentTarget.closest("li.card")),
@@ -25,17 +25,17 @@ function card(conflict, classes, first) {
   const choices = el("div", { class: "classes" }, ...buttons);
   fitNames(choices, classes);
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · round ${conflict.round}${conflict.asked_again ? " · is being asked again" : ""}`), box),
-    el("div", {}, el("h3", {}, "Votes"), el("ul", { class: "votes" }, ...votes),
-      conflict.suggestion === null ? null : el("p", { class: "soft small" }, `labelchef suggests ${classes[conflict.suggestion]}.`),
-      el("h3", {}, "Decide"), choices));
+    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · ${t("round {n}", { n: conflict.round })}${conflict.asked_again ? ` · ${t("is being asked again")}` : ""}`), box),
+    el("div", {}, el("h3", {}, t("Votes")), el("ul", { class: "votes" }, ...votes),
+      conflict.suggestion === null ? null : el("p", { class: "soft small" }, t("labelchef suggests {label}.", { label: classes[conflict.suggestion] })),
+      el("h3", {}, t("Decide")), choices));
 }
 
 async function resolve(item, label, box) {
   for (const button of $$("button", box)) button.disabled = true;
   try {
     await call("POST", campaignPath(campaign, "/decisions"), { item, label });
-    toast("Decided. The model follows with the next round.");
+    toast(t("Decided. The model follows with the next round."));
     await load();
     renew();
   } catch (problem) {

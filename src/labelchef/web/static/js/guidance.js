@@ -3,7 +3,7 @@ import { call, campaignPath } from "./api.js";
 import { $, el, toast } from "./dom.js";
 import { showItem } from "./item.js";
 import { fragment } from "./markup.js";
-import { t } from "./texts.js";
+import { t, when } from "./texts.js";
 import { threadBox, threadPath } from "./thread.js";
 
 export class Guidance {
@@ -33,7 +33,7 @@ export class Guidance {
     $("#guide-classes-box").hidden = !told.length;
     $("#guide-empty").hidden = found.text !== "" || told.length > 0;
     $("#guide-when").textContent = found.changed_at
-      ? t("Version {n}, changed by {who} on {date}", { n: found.version, who: found.changed_by, date: new Date(found.changed_at).toLocaleString(document.documentElement.lang || undefined, { dateStyle: "medium", timeStyle: "short" }) })
+      ? t("Version {n}, changed by {who} on {date}", { n: found.version, who: found.changed_by, date: when(found.changed_at) })
       : "";
     this.told(new Map(found.classes.map((one) => [one.name, one.summary])));
   }

@@ -2,7 +2,7 @@
 import { call, campaignPath } from "./api.js";
 import { $, el } from "./dom.js";
 import { fragment } from "./markup.js";
-import { t } from "./texts.js";
+import { t, when } from "./texts.js";
 
 const root = $("#guidelines");
 const path = campaignPath(root.dataset.campaign, "/guidelines");
@@ -68,7 +68,7 @@ async function versions() {
   const found = await call("GET", `${path}/versions?limit=100`);
   $("#versions").replaceChildren(...found.entries.map((one) => el("li", {},
     el("details", { class: "version" },
-      el("summary", {}, t("Version {n}: {about}", { n: one.version, about: one.about ?? t("the whole campaign") }), el("span", { class: "soft small" }, ` ${one.who}, ${new Date(one.at).toLocaleString(document.documentElement.lang || undefined, { dateStyle: "medium", timeStyle: "short" })}`)),
+      el("summary", {}, t("Version {n}: {about}", { n: one.version, about: one.about ?? t("the whole campaign") }), el("span", { class: "soft small" }, ` ${one.who}, ${when(one.at)}`)),
       el("pre", { class: "old", tabindex: "0" }, one.text || t("(empty)")),
       el("button", { class: "button little", type: "button", onclick: () => { about.value = one.about === null ? "" : `=${one.about}`; shown = about.value; text.value = one.text; say(t("This is the text of version {n}. Save makes it the one that holds.", { n: one.version })); preview(); text.focus(); } }, t("Put it into the editor"))))));
   $("#no-versions").hidden = found.entries.length > 0;

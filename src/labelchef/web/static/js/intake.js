@@ -4,23 +4,23 @@ import { $, $$, el } from "./dom.js";
 import { askName } from "./names.js";
 import { values } from "./page.js";
 import { startRules } from "./rules.js";
-import { number, t, when } from "./texts.js";
+import { number, t, told as translated, when } from "./texts.js";
 
 const FILE_ROLES = {
-  items: "Items: one row each", trusted: "Labels you trust", test: "Test labels, for the last measurement", votes: "Votes of sources",
-  weak: "Probabilities by class", features: "Embeddings", rules: "Rules", llm: "LLM labels", media: "Images", ignored: "Not used",
+  items: t("Items: one row each"), trusted: t("Labels you trust"), test: t("Test labels, for the last measurement"), votes: t("Votes of sources"),
+  weak: t("Probabilities by class"), features: t("Embeddings"), rules: t("Rules"), llm: t("LLM labels"), media: t("Images"), ignored: t("Not used"),
 };
 const COLUMN_ROLES = {
-  id: "id", text: "text", image: "image", feature: "feature of the model", shown: "shown only", label: "label you trust", source: "a source’s vote",
-  class: "probability of this class", voter: "who votes", vote: "the vote", probability: "probability of the vote", split: "training, trusted or test", ignored: "not used",
+  id: t("id"), text: t("text"), image: t("image"), feature: t("feature of the model"), shown: t("shown only"), label: t("label you trust"), source: t("a source’s vote"),
+  class: t("probability of this class"), voter: t("who votes"), vote: t("the vote"), probability: t("probability of the vote"), split: t("training, trusted or test"), ignored: t("not used"),
 };
 const CONTENT = ["id", "text", "image", "feature", "shown", "label", "source", "class", "split", "ignored"];
 const FITTING = {
   items: CONTENT, trusted: CONTENT, test: CONTENT, votes: ["id", "source", "voter", "vote", "probability", "ignored"],
   weak: ["id", "class", "ignored"], features: ["id", "feature", "ignored"],
 };
-const SPLITS = { train: "training", trusted: "trusted", test: "test" };
-const SEVERITIES = { error: "To mend", warning: "Please check", note: "Note" };
+const SPLITS = { train: t("training"), trusted: t("trusted"), test: t("test") };
+const SEVERITIES = { error: t("To mend"), warning: t("Please check"), note: t("Note") };
 const COLUMNS_AT_ONCE = 24;
 const page = $("#main"), box = $("#intake"), sent = $("#sent"), create = $("#create");
 const path = (id, rest = "") => `/api/intakes/${encodeURIComponent(id)}${rest}`;
@@ -69,7 +69,7 @@ function send(address, files, shown) {
     request.onerror = () => failed(new Problem(0, null));
     request.onload = () => {
       if (request.status < 400) done(request.response);
-      else failed(new Problem(request.status, request.response ?? { detail: `The server answered ${request.status}.`, code: "http" }));
+      else failed(new Problem(request.status, request.response ?? { detail: t("The server answered {status}.", { status: request.status }), code: "http" }));
     };
     request.send(form);
   });
@@ -80,13 +80,13 @@ async function upload(files) {
   if (!kept.length) return;
   const bytes = kept.reduce((sum, [file]) => sum + file.size, 0);
   if (bytes > Number(page.dataset.most) * 2 ** 20) {
-    tell(sent, `These are ${size(bytes)}; the server takes ${page.dataset.most} MiB. Use a folder on the server, or labelchef init.`, "bad");
+    tell(sent, t("These are {size}; the server takes {most} MiB. Use a folder on the server, or labelchef init.", { size: size(bytes), most: page.dataset.most }), "bad");
     return;
   }
   const bar = $("#sending");
   bar.hidden = false;
   bar.value = 0;
-  tell(sent, `Uploading ${kept.length === 1 ? kept[0][1] : `${number(kept.length)} files`}…`);
+  tell(sent, kept.length === 1 ? t("Uploading {name}…", { name: kept[0][1] }) : t("Uploading {n} files…", { n: number(kept.length) }));
   try {
     const address = now && now.state !== "made" ? path(now.id, "/files") : "/api/intakes";
     const shown = (share) => { bar.value = share; };
@@ -94,7 +94,7 @@ async function upload(files) {
     try {
       answer = await send(address, kept, shown);
     } catch (problem) {
-      if (problem.code !== "file_exists" || !window.confirm(`${problem.message}\n\nReplace it?`)) throw problem;
+      if (problem.code !== "file_exists" || !window.confirm(`${problem.message}\n\n${t("Replace it?")}`)) throw problem;
       answer = await send(`${address}?replace=true`, kept, shown);
     }
     await follow(answer);
@@ -121,7 +121,7 @@ for (const name of ["dragover", "drop"]) window.addEventListener(name, (event) =
 $("#from-folder").addEventListener("submit", async (event) => {
   event.preventDefault();
   const told = $(".told", event.target);
-  tell(told, "Reading the folder…");
+  tell(told, t("Reading the folder…"));
   try {
     await follow(await call("POST", "/api/intakes/from-folder", { folder: $("#folder").value }));
     tell(told, "");
@@ -145,7 +145,7 @@ async function follow(first) {
 
 async function change(body) {
   newest += 1;
-  tell($("#working"), "Reading…");
+  tell($("#working"), t("Reading…"));
   try {
     await follow(await call("PATCH", path(now.id), body));
   } catch (problem) {
@@ -160,7 +160,7 @@ function progress(bar, working) {
   if (working.total) { bar.max = working.total; bar.value = working.done; } else bar.removeAttribute("value");
 }
 
-const count = (working) => (working.total ? `${working.what}: ${number(working.done)} of ${number(working.total)}` : `${working.what}…`);
+const count = (working) => (working.total ? t("{what}: {n} of {all}", { what: translated(working.what), n: number(working.done), all: number(working.total) }) : `${translated(working.what)}…`);
 
 function show(intake) {
   now = intake;
@@ -172,9 +172,9 @@ function show(intake) {
   box.hidden = false;
   $("#waiting").hidden = true;
   zone.classList.add("less");
-  $("#drop-title").textContent = "Drop more files here, or the same ones again";
+  $("#drop-title").textContent = t("Drop more files here, or the same ones again");
   const focused = document.activeElement?.id, making = intake.state === "creating", reading = intake.state === "reading";
-  if (reading) tell($("#working"), intake.working ? count(intake.working) : "Reading…");
+  if (reading) tell($("#working"), intake.working ? count(intake.working) : t("Reading…"));
   else tell($("#working"), intake.preview ? "" : intake.problem ?? "", "bad"); // what hinders the making is told beside its button
   progress($("#reading"), reading ? intake.working ?? { total: 0 } : null);
   progress($("#making"), making ? intake.working ?? { total: 0 } : null);
@@ -205,22 +205,22 @@ function choice(id, label, words, fitting, chosen, changed) {
 }
 
 /** A path for people: '.' is the folder itself, '#train' a part of it. */
-const named = (name) => (name === "." ? "The whole folder" : name.startsWith("#") ? `The folder, ${name.slice(1)}` : name);
+const named = (name) => (name === "." ? t("The whole folder") : name.startsWith("#") ? t("The folder, {part}", { part: name.slice(1) }) : name);
 
 function file(one, k) {
-  const roles = choice(`role-${k}`, `Use of ${named(one.path)}`, FILE_ROLES, Object.keys(FILE_ROLES), one.role, (role) => change({ files: [{ path: one.path, role }] }));
+  const roles = choice(`role-${k}`, t("Use of {file}", { file: named(one.path) }), FILE_ROLES, Object.keys(FILE_ROLES), one.role, (role) => change({ files: [{ path: one.path, role }] }));
   const head = el("div", { class: "file-head" },
-    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, one.why)), roles);
+    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, translated(one.why))), roles);
   const columns = Object.entries(one.columns);
   if (!columns.length || one.role === "ignored") return el("div", { class: "card file" }, head);
   const fields = columns.map(([name, role], j) => {
-    const select = choice(`column-${k}-${j}`, `Use of the column ${name} of ${one.path}`, COLUMN_ROLES, FITTING[one.role] ?? Object.keys(COLUMN_ROLES), role,
+    const select = choice(`column-${k}-${j}`, t("Use of the column {column} of {file}", { column: name, file: one.path }), COLUMN_ROLES, FITTING[one.role] ?? Object.keys(COLUMN_ROLES), role,
       (chosen) => change({ files: [{ path: one.path, columns: { [name]: chosen } }] }));
     return el("div", { class: `field column role-${role}` }, el("span", { class: "legend", title: name }, name), select);
   });
   const grid = el("div", { class: "columns-of" }, ...fields.slice(0, COLUMNS_AT_ONCE));
   const rest = fields.slice(COLUMNS_AT_ONCE);
-  const more = rest.length ? el("div", {}, el("button", { class: "button little", type: "button", onclick: () => { grid.append(...rest); more.remove(); } }, `${number(rest.length)} more columns`)) : null;
+  const more = rest.length ? el("div", {}, el("button", { class: "button little", type: "button", onclick: () => { grid.append(...rest); more.remove(); } }, t("{n} more columns", { n: number(rest.length) }))) : null;
   return el("div", { class: "card file stack" }, head, grid, more);
 }
 
@@ -240,14 +240,14 @@ $("#start-over").addEventListener("click", async () => {
 const tile = (value, word, more = "") => el("div", { class: "tile" }, el("b", {}, value), el("span", {}, word), more ? el("small", { title: more }, more) : null);
 
 function finding(one) {
-  const examples = one.examples.length ? el("span", { class: "soft small examples" }, `For example ${one.examples.join(", ")}`) : null;
-  return el("li", { class: `finding ${one.severity}` }, el("b", {}, SEVERITIES[one.severity]), el("div", {}, el("span", {}, one.message), examples));
+  const examples = one.examples.length ? el("span", { class: "soft small examples" }, t("For example {examples}", { examples: one.examples.join(", ") })) : null;
+  return el("li", { class: `finding ${one.severity}` }, el("b", {}, SEVERITIES[one.severity]), el("div", {}, el("span", {}, translated(one.message)), examples));
 }
 
 function cell(content, role, row) {
   if (content === null || content === undefined) return el("td", { class: "soft" }, "–");
   if (role !== "image") return el("td", { class: role === "text" ? "wrap" : "short", dir: "auto" }, content);
-  const image = el("img", { class: "thumb", src: path(now.id, `/image?path=${encodeURIComponent(content)}`), alt: `Image of ${row.id}`, title: content, loading: "lazy" });
+  const image = el("img", { class: "thumb", src: path(now.id, `/image?path=${encodeURIComponent(content)}`), alt: t("Image of {item}", { item: row.id }), title: content, loading: "lazy" });
   image.addEventListener("error", () => image.replaceWith(el("span", { class: "soft small" }, content)));
   return el("td", {}, image);
 }
@@ -257,15 +257,15 @@ function look({ preview }) {
   create.hidden = !preview;
   if (!preview) return;
   $("#counts").replaceChildren(...[
-    tile(number(preview.n_train), "rows to learn from"), tile(number(preview.n_trusted), "rows with labels you trust"),
-    preview.n_test ? tile(number(preview.n_test), "test rows") : null,
-    tile(number(preview.classes.length), "classes", preview.classes.join(", ")), tile(number(preview.sources.length), "sources", preview.sources.join(", "))].filter(Boolean));
+    tile(number(preview.n_train), t("rows to learn from")), tile(number(preview.n_trusted), t("rows with labels you trust")),
+    preview.n_test ? tile(number(preview.n_test), t("test rows")) : null,
+    tile(number(preview.classes.length), t("classes"), preview.classes.join(", ")), tile(number(preview.sources.length), t("sources"), preview.sources.join(", "))].filter(Boolean));
   const order = Object.keys(SEVERITIES);
   const found = [...preview.findings].sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
   $("#findings").replaceChildren(...found.map(finding));
   $("#options-note").hidden = !found.some((one) => / --[a-z]/.test(one.message));
   const content = Object.entries(preview.content);
-  const heads = ["id", "used for", ...content.map(([name]) => name), "label", ...(preview.sources.length ? ["votes"] : [])];
+  const heads = [t("id"), t("used for"), ...content.map(([name]) => name), t("label"), ...(preview.sources.length ? [t("votes")] : [])];
   const rows = preview.rows.map((row) => el("tr", {}, el("th", { scope: "row", class: "short" }, row.id), el("td", {}, el("span", { class: `badge ${row.split}` }, SPLITS[row.split] ?? row.split)),
     ...content.map(([name, role]) => cell(row.content[name], role, row)), el("td", { class: "short" }, row.label ?? "–"),
     preview.sources.length ? el("td", { class: "votes-of" }, ...Object.entries(row.votes).map(([source, label]) => el("span", { class: "badge" }, `${source}: ${label}`))) : null));
@@ -274,7 +274,7 @@ function look({ preview }) {
   const items = now.files.find((one) => one.role === "items" && !/^[.#]/.test(one.path));
   if (!$("#name").value && items) $("#name").value = items.path.split("/").at(-1).replace(/\.[^.]*$/, "").slice(0, 100);
   if (document.activeElement?.id !== "classes") $("#classes").value = preview.classes.join("\n");
-  const hindrance = preview.usable ? now.problem : "First mend what is marked “To mend” above.";
+  const hindrance = preview.usable ? now.problem : t("First mend what is marked “To mend” above.");
   if (now.state === "ready") tell($(".told", create), hindrance ?? "", "bad");
 }
 
@@ -283,7 +283,7 @@ function look({ preview }) {
 create.addEventListener("submit", async (event) => {
   event.preventDefault();
   const told = $(".told", create);
-  tell(told, "Checking…");
+  tell(told, t("Checking…"));
   try {
     const { name, settings } = values(create);
     const encoders = $$(".encoders select", create).filter((select) => !select.closest(".field").hidden && select.value).map((select) => select.value);
@@ -304,7 +304,7 @@ async function begin() {
   const open = entries.filter((one) => one.state !== "made");
   $("#waiting").hidden = !open.length;
   $("#waiting-list").replaceChildren(...open.map((one) => el("li", { class: "card campaign" },
-    el("div", {}, el("a", { href: `/new?intake=${encodeURIComponent(one.id)}` }, one.names.join(", ") || "files"), el("p", { class: "soft small" }, when(one.created_at))),
-    el("button", { class: "button little", type: "button", onclick: async () => { await call("DELETE", path(one.id)).catch(() => null); begin(); } }, "Delete"))));
+    el("div", {}, el("a", { href: `/new?intake=${encodeURIComponent(one.id)}` }, one.names.join(", ") || t("files")), el("p", { class: "soft small" }, when(one.created_at))),
+    el("button", { class: "button little", type: "button", onclick: async () => { await call("DELETE", path(one.id)).catch(() => null); begin(); } }, t("Delete")))));
 }
 begin().catch((problem) => tell(sent, problem.message, "bad"));

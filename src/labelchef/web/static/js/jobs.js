@@ -1,13 +1,12 @@
 // Long work in the background: started here, followed by polling, cancelled, and its result shown where it was started.
 import { call, campaignPath, sleep } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
-import { t } from "./texts.js";
+import { t, told as translated, when } from "./texts.js";
 
 const POLL = 1000;
 const NAMES = { compare: t("Comparison of selectors"), replay: t("Replay"), dataset: t("Data set"), predictions: t("Predictions"), model: t("Model"), receipts: t("Receipts"), report: t("Report") };
 const STATES = { waiting: t("waits"), running: t("running"), done: t("done"), failed: t("failed"), cancelled: t("cancelled"), interrupted: t("interrupted") };
 const BADGES = { waiting: "preparing", running: "preparing", done: "finished", failed: "failed", cancelled: "stopped", interrupted: "stopped" };
-const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 export const isOver = (job) => job.state !== "waiting" && job.state !== "running";
 const path = (campaign, job, rest = "") => campaignPath(campaign, `/jobs/${encodeURIComponent(job.id)}${rest}`);
@@ -28,19 +27,19 @@ export function show(box, campaign, job, again = null) {
   const bar = $("progress", box);
   if (box.dataset.job === job.id && box.dataset.state === job.state && bar) {
     if (job.done === null) bar.removeAttribute("value"); else bar.value = job.done;
-    $(".job-told", box).textContent = sentence(job.sentence);
+    $(".job-told", box).textContent = sentence(translated(job.sentence));
     return;
   }
   Object.assign(box.dataset, { job: job.id, state: job.state });
   const progress = isOver(job) ? null : el("progress", { max: 1, value: job.done, "aria-label": t("Progress of the job") });
-  const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(job.sentence));
+  const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(translated(job.sentence)));
   const buttons = [
     job.file ? link(campaign, job) : null,
     job.kind === "compare" && job.state === "done" && !$("#compared") ? el("a", { class: "button little main", href: `/c/${encodeURIComponent(campaign)}/lead/compare` }, t("Show")) : null,
     isOver(job) ? null : el("button", { class: "button little", type: "button", onclick: () => act("POST", path(campaign, job, "/cancel"), (now) => show(box, campaign, now, again)) }, t("Cancel")),
     again && isOver(job) && job.state !== "done" ? el("button", { class: "button little", type: "button", onclick: () => act("POST", path(campaign, job, "/again"), again) }, t("Start again")) : null,
   ];
-  const about = isOver(job) && job.ended_at ? el("span", { class: "soft small" }, t("{state} {when}, started by {who}", { state: STATES[job.state], when: when.format(new Date(job.ended_at)), who: job.by })) : null;
+  const about = isOver(job) && job.ended_at ? el("span", { class: "soft small" }, t("{state} {when}, started by {who}", { state: STATES[job.state], when: when(job.ended_at), who: job.by })) : null;
   box.replaceChildren(...[progress, told, el("div", { class: "row" }, ...buttons, about)].filter(Boolean));
   box.hidden = false;
 }
@@ -83,7 +82,7 @@ function row(campaign, job) {
   const box = el("div", { class: "job" });
   const item = el("li", { class: "card job-row stack" },
     el("div", { class: "head" }, el("h2", {}, named(job)), el("span", { class: `badge ${BADGES[job.state]}` }, STATES[job.state])),
-    isOver(job) ? null : el("p", { class: "soft small" }, t("Started {when} by {who}", { when: when.format(new Date(job.created_at)), who: job.by })), box);
+    isOver(job) ? null : el("p", { class: "soft small" }, t("Started {when} by {who}", { when: when(job.created_at), who: job.by })), box);
   show(box, campaign, job, list);
   if (isOver(job)) $(".row", box).append(el("button", { class: "button little danger", type: "button", onclick: () => act("DELETE", path(campaign, job), list) }, t("Remove")));
   return item;

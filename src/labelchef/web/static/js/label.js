@@ -1,20 +1,20 @@
 // The Label page: one key stores a vote and shows the next item.
 import { call, campaignPath } from "./api.js";
 import { fitNames, nameOf } from "./classes.js";
+import { clock } from "./clock.js";
 import { $, $$, el, toast, typing } from "./dom.js";
 import { Guidance } from "./guidance.js";
 import { neighbour, showItem } from "./item.js";
 import { CodeReader } from "./keys.js";
 import { watch } from "./live.js";
 import { Outbox } from "./outbox.js";
-import { t } from "./texts.js";
+import { t, told } from "./texts.js";
 
 const root = $("#label");
 const campaign = root.dataset.campaign;
 const HELD = 3; // items reserved at once: the one on the screen and the next ones
 let queue = [];
 let current = null;
-let shownAt = 0;
 let drawnFor = null; // the class list the buttons were drawn for
 let codes = new CodeReader([]);
 let images = null; // the viewer of the item's images
@@ -86,7 +86,7 @@ function advance() {
 function show(task) {
   wake();
   current = task;
-  shownAt = performance.now();
+  clock.start();
   root.classList.remove("idle");
   $("#item").classList.remove("stale");
   images = showItem($("#item"), task);
@@ -227,7 +227,7 @@ function vote(label) {
   const button = $$(".class").find((candidate) => Number(candidate.dataset.position) === label);
   if (button) flash(button);
   if (document.activeElement?.closest("#classes, .actions")) $("#item").focus({ preventScroll: true }); // Enter accepts the suggestion again
-  const body = { item: current.item, label, seconds: (performance.now() - shownAt) / 1000, request_id: requestId(), blind: hidden, n: HELD };
+  const body = { item: current.item, label, seconds: clock.seconds(), request_id: requestId(), blind: hidden, n: HELD };
   if ($("#note").value.trim()) body.note = $("#note").value.trim();
   body.seconds = Math.min(body.seconds, 3600);
   undoId = null; // an undo after this vote is another one
@@ -283,7 +283,7 @@ function toggleHidden() {
   try { localStorage.setItem(`labelchef-blind-${campaign}`, hidden ? "yes" : "no"); } catch { /* for this page only */ }
   $("#blind").setAttribute("aria-pressed", String(hidden));
   $("#blind-word").textContent = hidden ? t("Show suggestion") : t("Hide suggestion");
-  if (current) { const since = shownAt; show(current); shownAt = since; }
+  if (current) { const since = clock.seconds(); show(current); clock.start(since); }
 }
 
 /** Nothing to do: show why, and continue automatically when there is. */
@@ -295,12 +295,12 @@ function wait(why) {
     preparing: t("Getting ready"), waiting_for_others: t("Others are still labelling"), updating: t("The model is learning from your labels"),
     paused: t("Paused"), finished: t("Finished"), stopped: t("Stopped"), failed: t("Something needs the lead"), offline: t("No connection"),
   }[why.reason] ?? t("Waiting");
-  $("#waiting-text").textContent = sentence(why.message);
+  $("#waiting-text").textContent = sentence(told(why.message));
   const over = ["finished", "stopped", "failed"].includes(why.reason);
   $("#pulse").hidden = over;
   $("#waiting-auto").hidden = over;
   $("#waiting-more").hidden = !over;
-  $("#heard").textContent = `${$("#waiting-title").textContent}. ${why.message}`;
+  $("#heard").textContent = `${$("#waiting-title").textContent}. ${told(why.message)}`;
   clearTimeout(sleeping);
   sleeping = over ? null : setTimeout(refill, 1000 * Math.min(Math.max(why.retry_after || 20, 2), 30));
 }

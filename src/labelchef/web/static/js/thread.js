@@ -1,10 +1,9 @@
 // What people said of an item, and a box to answer.
 import { call, campaignPath } from "./api.js";
 import { $, el, toast } from "./dom.js";
-import { t } from "./texts.js";
+import { t, when } from "./texts.js";
 
 const LONGEST = 2000;
-const when = new Intl.DateTimeFormat(document.documentElement.lang || undefined, { dateStyle: "medium", timeStyle: "short" });
 let boxes = 0;
 
 export const threadPath = (campaign, item) => campaignPath(campaign, `/threads/${encodeURIComponent(item)}`);
@@ -35,7 +34,7 @@ export function threadBox(campaign, thread, { lead, changed = () => {} }) {
       ? el("button", { class: "quiet small", type: "button", onclick: () => act("PATCH", campaignPath(campaign, `/comments/${encodeURIComponent(one.id)}`), { hidden: !one.hidden }) }, one.hidden ? t("Show") : t("Hide"))
       : null;
     return el("li", { class: [one.mine ? "mine" : "", one.hidden ? "hidden-one" : ""].join(" ").trim() },
-      el("p", { class: "by small" }, el("b", {}, one.person), el("time", { datetime: one.at, class: "soft" }, when.format(new Date(one.at))),
+      el("p", { class: "by small" }, el("b", {}, one.person), el("time", { datetime: one.at, class: "soft" }, when(one.at)),
         one.note ? el("span", { class: "badge" }, t("note with a vote")) : null, one.hidden ? el("span", { class: "badge" }, t("hidden")) : null, hide),
       el("p", { class: "said", dir: "auto" }, one.hidden && !one.text ? t("A lead has hidden this comment.") : one.text));
   }

@@ -1,0 +1,11 @@
+"""What people see of an item."""
+
+from labelchef.domain.campaigns import ItemContent
+from labelchef.store.rows import ItemRow, UnresolvedItem
+
+
+def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
+    """What people see of an item's row."""
+    fields = dict(row.fields or {})
+    images = [row.image, *(fields.pop(name, None) for name in row.images or ())]
+    return ItemContent(row.text, row.image, fields, tuple(str(one) for one in images if one))
