@@ -269,8 +269,8 @@ def markdown(found: dict[str, Any]) -> str:
     lines = [
         "# Quality of people: do the intervals hold?",
         "",
-        f"*`python -m experiments.quality --runs {found['runs']}`: {found['runs']} simulated campaigns a case, people of known "
-        "error, 95 % intervals. What is simulated, and what is estimated, is in `experiments/quality.py` and "
+        f"*`python -m experiments.quality --runs {found['runs']}`: simulated campaigns, as many a case as the last column says, "
+        "people of known error, 95 % intervals. What is simulated, and what is estimated, is in `experiments/quality.py` and "
         "`campaign/accuracy.py`.*",
         "",
         f"The page shows a number only if a person has {FEWEST_ANSWERS} answers and the interval is at most {WIDEST:g} wide "
@@ -285,7 +285,7 @@ def markdown(found: dict[str, Any]) -> str:
         mark = " (*)" if row["fails"] else ""
         lines.append(
             f"| {row['case']}{mark} | {row['person']} | {row['truth']:.3f} | {row['covered']:.1%} | {row['told']:.0%} | "
-            f"{where} | {row['width']:.3f} | {row['agreement']:.3f} | {row['runs']} |"
+            f"{where} | {row['width']:.3f} | {row['agreement']:.3f} | {row.get('runs', found['runs'])} |"
         )
     lines += [
         "",

@@ -1,6 +1,7 @@
 """Small campaigns of texts whose sources are rules."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def make(
     n: int = 120,
     trusted: int = 40,
     name: str = "spam",
-    **settings: object,
+    **settings: Any,
 ) -> str:
     """A campaign from files, with its first model and batch."""
     folder.mkdir(parents=True, exist_ok=True)

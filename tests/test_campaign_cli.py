@@ -44,10 +44,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_campaign_from_init_to_export(folder: Path, tmp_path: Path) -> None:
     home = {"LABELCHEF_HOME": str(tmp_path / "home"), "LABELCHEF_PERSON": "ann"}
     assert "is no workspace" in labelchef("status", check=2, env=home)
-    told = tmp_path / "guidelines.md"
-    begun = ("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, "--guidelines", told)
+    text = tmp_path / "guidelines.md"
+    begun = ("init", "My mails", "--folder", folder, "--batch-size", 2, "--budget", 2, "--guidelines", text)
     assert "guidelines.md cannot be read" in labelchef(*begun, check=2, env=home)
-    told.write_text("Read *all*.\n\n## spam\nAdverts.\n", encoding="utf-8")
+    text.write_text("Read *all*.\n\n## spam\nAdverts.\n", encoding="utf-8")
     assert "campaign: my-mails, 60 items" in labelchef(*begun, env=home)
     with open_workspace(tmp_path / "home") as ws:
         written = guidelines(ws, "my-mails", "ann")

