@@ -121,6 +121,10 @@ def _items(page: Page) -> None:
     expect(page.locator("main li").first).to_be_visible(timeout=60_000)
 
 
+def _quality(page: Page) -> None:
+    expect(page.locator("main table").first).to_be_visible(timeout=60_000)
+
+
 def _conflicts(page: Page) -> None:
     expect(page.locator("#conflicts > li").first).to_be_visible()
 
@@ -129,6 +133,8 @@ PAGES: dict[str, tuple[str, str, Callable[[Page], None]]] = {
     "label": ("ann", "label", _label),
     "progress": ("lead", "progress", _progress),
     "overview": ("lead", "lead", _nothing),
+    "mine": ("ann", "mine", _nothing),
+    "quality": ("lead", "lead/quality", _quality),
     "items": ("lead", "lead/items", _items),
     "conflicts": ("lead", "lead/conflicts", _conflicts),
     "sources": ("lead", "lead/sources", _sources),
