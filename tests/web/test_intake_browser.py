@@ -74,8 +74,9 @@ def test_raw_files_with_a_wrong_role_become_labels_and_come_back(
     saved(page)
     page.wait_for_selector(SHOWN)
     page.goto("/c/from-raw-files/lead/export")
+    page.get_by_role("button", name="Data set as csv").click()
     with page.expect_download(timeout=60000) as download:
-        page.get_by_role("link", name="Data set as csv").click()
+        page.locator(".job[data-kind=dataset] a").click(timeout=60000)
     rows = download.value.path().read_text().splitlines()
     assert len(rows) == 121, "every row, trusted ones too"
     assert "Tweet 7: " in "".join(rows)
@@ -96,8 +97,9 @@ def test_raw_files_with_a_wrong_role_become_labels_and_come_back(
     page.locator("#votes").set_input_files(other)
     page.get_by_role("button", name="Import", exact=True).click()
     expect(page.locator("#imported tbody")).to_contain_text("decided")
+    page.get_by_role("button", name="Data set as label-studio").click()
     with page.expect_download(timeout=60000) as download:
-        page.get_by_role("link", name="Data set as label-studio").click()
+        page.locator(".job[data-kind=dataset] a", has_text="label-studio").click(timeout=60000)
     packed = tmp_path / "tasks.zip"
     download.value.save_as(packed)
     page.locator("#votes").set_input_files(packed)

@@ -458,9 +458,10 @@ def pull_of(
     for p in drawn.values():
         kinds[p.round_id].add(p.blind)
     groups: dict[str, tuple[list[Follows], list[Follows]]] = defaultdict(lambda: ([], []))
+    least = max((len(both) for both in kinds.values()), default=0)  # without rounds of both kinds, one share is all there is
     for vote in votes:
         place = drawn.get((vote.item_id, vote.attempt))
-        if place is None or vote.source != "person" or len(kinds[place.round_id]) < 2:
+        if place is None or vote.source != "person" or len(kinds[place.round_id]) < least:
             continue
         if vote.blind and not place.blind:
             continue

@@ -407,7 +407,7 @@ const small = matchMedia("(max-width: 52rem)");
 if (small.matches) $("#why").open = false;
 
 let round = Number(root.dataset.round);
-let score = Number(root.dataset.score);
+let score = root.dataset.score === "" ? NaN : Number(root.dataset.score);
 await Promise.all([refill(), standing(), guidance.refresh()]);
 watch(campaign, Number(root.dataset.version), async () => {
   if (!current && !outbox.entries.length) refill();

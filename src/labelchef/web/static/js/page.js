@@ -5,6 +5,8 @@ import { watch } from "./live.js";
 import { askName } from "./names.js";
 import { t, when, whenExactly } from "./texts.js";
 
+$(".sub [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the tabs scroll
+
 $("#theme")?.addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const next = now === "dark" ? "light" : "dark";
