@@ -69,7 +69,8 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     lead.locator("#set-people").fill("2")
     lead.get_by_role("button", name="Create the campaign").click()
     lead.wait_for_url(f"**{PLACE}/label", wait_until="commit")
-    lead.goto(f"{PLACE}/lead/settings")  # before the first batch is there: an item that the lead holds is not given to others
+    # the lead leaves before the first batch is there: an item that the lead holds is not given to others
+    lead.goto(f"{PLACE}/lead/settings")
     lead.locator("#blind_share").fill("0.5")
     lead.locator("#gold_share").fill("0.4")
     lead.locator("form", has=lead.locator("#blind_share")).get_by_role("button", name="Save").click()

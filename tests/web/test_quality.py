@@ -177,7 +177,6 @@ def test_quality_and_own_work_in_a_browser(told: str, slug: str, browser: Browse
     ]
     own = enter(browser, told, "ann", 390)
     own.goto(f"/c/{slug}/label")
-    own.get_by_text("Account menu").locator("..").click()
     own.get_by_role("link", name="My work").click()
     expect(own.get_by_role("heading", name="Rounds")).to_be_visible()
     assert own.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -447,9 +447,9 @@ def pull_of(
 ) -> dict[str, PullEstimate]:
     """How often people gave the suggested label, seen and unseen: by person, and of all under ''.
 
-    Only items of rounds in which some were drawn to be blind and some were not: these can be compared. Without those that were
-    audited, which another draw has chosen (`audited`: round, position), and without votes of people who had hidden the suggestion
-    themselves.
+    Only items of rounds in which some were drawn to be blind and some were not: these can be compared; where there is no such
+    round, all items, and nothing is compared. Without those that were audited, which another draw has chosen (`audited`: round,
+    position), and without votes of people who had hidden the suggestion themselves.
     """
     drawn = {
         (p.item_id, p.attempt): p for p in places if p.suggested is not None and (p.round_id, p.position) not in audited
@@ -458,7 +458,7 @@ def pull_of(
     for p in drawn.values():
         kinds[p.round_id].add(p.blind)
     groups: dict[str, tuple[list[Follows], list[Follows]]] = defaultdict(lambda: ([], []))
-    least = max((len(both) for both in kinds.values()), default=0)  # without rounds of both kinds, one share is all there is
+    least = max((len(both) for both in kinds.values()), default=0)
     for vote in votes:
         place = drawn.get((vote.item_id, vote.attempt))
         if place is None or vote.source != "person" or len(kinds[place.round_id]) < least:
