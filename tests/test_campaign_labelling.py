@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -88,7 +89,7 @@ def test_nobody_sees_another_s_vote(ws: Workspace) -> None:
     cast_vote(ws, campaign, "ann", item, 2, note="secret")
     after = tasks(ws, campaign, "bob")[0]
     assert before.item == item
-    assert after == before
+    assert replace(after, batch=before.batch) == before, "only how many answers there are"
     assert after.own_vote is None
 
 
