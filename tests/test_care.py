@@ -19,7 +19,7 @@ from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
 from labelchef.store import removal
 from labelchef.store.tables import LEDGER_TABLES, METADATA
-from tests.store_support import label_all, make, small_data, tasks, waits
+from tests.store_support import gold_data, label_all, make, small_data, tasks, waits
 
 PASSWORD = "a long password"
 
@@ -37,7 +37,7 @@ def rows_of(ws: Workspace) -> dict[str, list[tuple[object, ...]]]:
 
 def full_campaign(ws: Workspace, name: str) -> str:
     """A campaign with votes, changed votes, decisions of a lead, changes of settings and members."""
-    slug = make(ws, name, people=1)
+    slug = make(ws, name, data=gold_data(), people=1)
     label_all(ws, slug, "ann", rounds=1)
     item = tasks(ws, slug, "ann", 1)[0].item
     votes.cast_vote(ws, slug, "ann", item, 0)
@@ -47,6 +47,9 @@ def full_campaign(ws: Workspace, name: str) -> str:
     campaigns.change_settings(ws, slug, "lead", budget=40)
     guidelines.write(ws, slug, "lead", {None: "Read all of it."})
     discussions.add(ws, slug, "lead", item, "Is it?", lead=True)
+    label_all(ws, slug, "ann", rounds=1)
+    campaigns.change_settings(ws, slug, "lead", gold_share=0.5, blind=True)
+    label_all(ws, slug, "ann", rounds=1)
     return slug
 
 
@@ -97,6 +100,7 @@ def test_the_ledger_stays_append_only_for_all_else(ws: Workspace) -> None:
     slug = full_campaign(ws, "Kept")
     care.delete(ws, slug, "lead", confirm="Kept")  # deleted is not enough: only the removal itself may
     for table in (METADATA.tables[name] for name in LEDGER_TABLES):
+        assert rows_of(ws)[table.name], "a trigger looks at rows"
         for statement in (sa.delete(table), sa.update(table).values({next(iter(table.c)): 1})):
             with pytest.raises(Exception, match="append"), ws.writing() as connection:
                 connection.execute(statement)
@@ -263,15 +267,19 @@ def test_databases_of_before_open(tmp_path: Path) -> None:
     with open_workspace(tmp_path) as ws:
         slug = full_campaign(ws, "Old")
         with ws.writing() as connection:
-            for name in ("job", "removed_campaign", "old_slug"):
+            for name in ("item_text_insert", "item_text_delete"):
+                connection.execute(sa.text(f"DROP TRIGGER {name}"))
+            new = ["job", "removed_campaign", "old_slug", "duty", "gold_answer", "gold", "thread_seen", "comment"]
+            for name in (*new, "guideline_seen", "guideline", "lead_action", "wish", "item_text"):
                 connection.execute(sa.text(f"DROP TABLE {name}"))
-            for name in LEDGER_TABLES:
+            for name in set(LEDGER_TABLES) - {"guideline", "comment", "gold_answer"}:
                 connection.execute(sa.text(f"DROP TRIGGER {name}_no_delete"))
                 told = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
                 connection.execute(sa.text(f"CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} {told}"))
             for column in ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging"):
                 connection.execute(sa.text(f"ALTER TABLE campaign DROP COLUMN {column}"))
-            connection.execute(sa.text("ALTER TABLE membership DROP COLUMN role"))
+            for table, column in (("membership", "role"), ("round", "settings"), ("item", "images")):
+                connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
             config = Config()
             config.set_main_option("script_location", str(schema._STEPS))
             config.attributes["connection"] = connection
@@ -327,6 +335,6 @@ def test_every_setting_says_what_a_change_does() -> None:
         if not option.changeable:
             assert "opy the campaign" in option.effect, name
     tried = {*CHANGED, "learning_rate", "epochs", "minibatch", "feature_dtype"}  # with the constructor, or with a GPU
-    elsewhere = {"muted"}  # tests of the sources change it
+    elsewhere = {"muted", "gold_share", "tie_votes"}  # tests of sources and of people change them
     earlier = {"batch_size", "budget", "target", "stop", "people", "ahead", "blind_share", "blind", "lease_minutes"}
     assert {name for name, option in OPTIONS.items() if option.changeable} == tried | earlier | elsewhere

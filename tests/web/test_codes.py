@@ -230,7 +230,23 @@ def _archived(lab: Lab) -> httpx2.Response:
     return lab.lead.patch(f"{there}/settings", json={"budget": 3})
 
 
+def _steered(lab: Lab) -> httpx2.Response:
+    """Look at a source where nothing is learned of sources."""
+    there = lab.plain("Steered", trusted="steer")
+    worker.advance(lab.ws, "steered")
+    return lab.lead.get(f"{there}/source", params={"name": "x"})
+
+
 PROVOKED: dict[tuple[int, str], Provoke] = {
+    (404, "effect"): lambda lab: lab.lead.get(f"{CAMPAIGN}/sources/effect"),
+    (404, "source"): lambda lab: lab.lead.get(f"{CAMPAIGN}/source", params={"name": "none"}),
+    (409, "no_change"): lambda lab: lab.lead.post(f"{CAMPAIGN}/sources/apply", json={"muted": [], "rules": []}),
+    (409, "sources"): _steered,
+    (422, "muted"): lambda lab: lab.lead.post(f"{CAMPAIGN}/sources/effect", json={"muted": ["none"]}),
+    (422, "rule_column"): lambda lab: lab.lead.post(
+        f"{CAMPAIGN}/rules", json={"rules": [{**RULE, "label": "dog", "column": "none"}]}
+    ),
+    (422, "sort"): lambda lab: lab.lead.get(f"{CAMPAIGN}/sources", params={"sort": "none"}),
     (404, "job"): lambda lab: lab.lead.get(f"{CAMPAIGN}/jobs/none"),
     (409, "archived"): _archived,
     (409, "name_taken"): lambda lab: lab.lead.post(f"{CAMPAIGN}/copy", json={"name": "animals"}),
@@ -345,6 +361,7 @@ _STORE = (
     "needs a broken disk or database; tests/web/test_problems.py raises the error in their place and reads the answer"
 )
 NOT_PROVOKED: dict[tuple[int, str], str] = {
+    (409, "edited"): "only by two leads who edit rules at the same moment",
     (409, "last_lead"): "only by two leads who deactivate each other at the same moment",
     (422, "cleanlab"): _EXTRA,
     (422, "datasets"): _EXTRA,
@@ -365,10 +382,10 @@ ELSEWHERE: dict[str, set[str]] = {
         "accounts", "binding", "port", "serve", "database_url", "database_empty", "postgres", "schema",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
-        "column", "columns", "encoder", "files", "functions", "images", "llm", "rule_column", "tables", "text", "weights",
+        "column", "columns", "encoder", "files", "functions", "images", "llm", "tables", "text", "weights",
     },
     "the form of the request refuses it before, with `input`": {
-        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "target", "sources", "engine", "strategy",
+        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "target", "engine", "strategy",
         "worth",
     },
     "labelling functions are code, and code is never taken by requests": {

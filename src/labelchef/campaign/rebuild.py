@@ -105,7 +105,7 @@ def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) ->
         if asked is not None:
             if asked.rebuilt:
                 session = rebuild(data, then.opened_with or settings, records, heard=begun)
-            selection = _selection(session, asked, then.selection_hash, settings.tol)
+            selection = _selection(session, asked, then.selection_hash, (then.opened_with or settings).tol)
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if answered is not None:
             if answered.rebuilt:

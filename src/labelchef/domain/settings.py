@@ -471,7 +471,7 @@ class Settings:
         return {
             name: getattr(self, name)
             for name, option in OPTIONS.items()
-            if not (name in _WHEN_TO_STOP or option.labelling or name in ("engine", "feature_dtype"))
+            if not (name in _WHEN_TO_STOP or option.labelling or name in ("muted", "engine", "feature_dtype"))
         }
 
     def built_with(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ function people(found) {
   if (!found.people.length) return el("p", { class: "soft" }, t("Nobody has voted yet."));
   const words = [t("Person"), t("Votes"), t("Accuracy, estimated"), t("Hidden gold right"), t("As decided"), t("Pull of the suggestion"), t("Median seconds"), t("Last seen")];
   const table = el("table", { class: "quality" }, head(words), el("tbody", {}, ...found.people.flatMap((one, k) => rows(one, found.classes, k))));
-  return el("section", { class: "stack", "aria-labelledby": "people-title" }, el("h2", { id: "people-title" }, t("People")),
+  return el("section", { class: "stack" }, el("h2", { id: "people-title" }, t("People")),
     el("p", { class: "soft small" }, t("Click a name to see which classes are taken for which.")), scroll(t("People"), table),
     el("p", { class: "soft small" }, found.pull.interval === null ? t("No item was drawn to be shown blind, so the pull of the suggestion is not known.")
       : found.pull.told ? t("Everybody together: a suggestion that is seen is followed {low} to {high} points more often than one that is not (95 %).", { low: points(found.pull.interval.low), high: points(found.pull.interval.high) })
@@ -114,7 +114,7 @@ function doubted(found) {
   if (!found.doubted.length) return null;
   const lines = found.doubted.map((one) => el("tr", {}, el("th", { scope: "row" }, link(one.item)), el("td", { class: "wrap" }, one.trusted),
     el("td", { class: "wrap" }, one.answers.map(([who, label]) => `${who}: ${label ?? t("ambiguous")}`).join(", "))));
-  return el("section", { class: "stack", "aria-labelledby": "doubted-title" }, el("h2", { id: "doubted-title" }, t("Trusted labels in doubt")),
+  return el("section", { class: "stack" }, el("h2", { id: "doubted-title" }, t("Trusted labels in doubt")),
     el("p", { class: "soft small" }, t("At least two people, and more than half of those who were shown it, say something else.")),
     scroll(t("Trusted labels in doubt"), el("table", {}, head([t("Item"), t("Trusted label"), t("Answers")], 3), el("tbody", {}, ...lines))));
 }
@@ -123,7 +123,7 @@ function wrong(found) {
   if (!found.gold_share && !found.wrong.length) return el("p", { class: "soft small" }, t("There is no hidden gold: set “Share of hidden gold” under Settings, and “Share shown blind” at least as large."));
   if (!found.wrong.length) return el("p", { class: "soft small" }, t("No answer on hidden gold is wrong so far."));
   const lines = found.wrong.map((one) => el("tr", {}, el("th", { scope: "row" }, link(one.item)), el("td", {}, one.person), el("td", { class: "wrap" }, one.answer ?? t("ambiguous")), el("td", { class: "wrap" }, one.trusted), el("td", { class: "wrap soft" }, one.note ?? "")));
-  return el("section", { class: "stack", "aria-labelledby": "wrong-title" }, el("h2", { id: "wrong-title" }, t("Hidden gold answered wrong")),
+  return el("section", { class: "stack" }, el("h2", { id: "wrong-title" }, t("Hidden gold answered wrong")),
     scroll(t("Hidden gold answered wrong"), el("table", {}, head([t("Item"), t("Person"), t("Answer"), t("Trusted label"), t("Note")], 5), el("tbody", {}, ...lines))));
 }
 
@@ -167,7 +167,7 @@ function duties(found, known) {
       place.replaceChildren(dutyForm(one, { ...empty, ...known[one.person] }, found, load));
       $("input, textarea", place).focus();
     } }, t("Change")))));
-  return el("section", { class: "stack", "aria-labelledby": "duties-title" }, el("h2", { id: "duties-title" }, t("Who gets what")),
+  return el("section", { class: "stack" }, el("h2", { id: "duties-title" }, t("Who gets what")),
     scroll(t("Who gets what"), el("table", {}, head([t("Member"), t("Gets"), el("span", { class: "unseen" }, t("Change"))], 2), el("tbody", {}, ...lines))), place);
 }
 
