@@ -117,6 +117,23 @@ def label_all(ws: Workspace, campaign: str, *people: str, rounds: int = 1, n: in
     return votes
 
 
+def as_version_0202(connection: sa.Connection) -> None:
+    """Take from a SQLite database what later versions of the schema have."""
+    for name in ("item_text_insert", "item_text_delete"):
+        connection.execute(sa.text(f"DROP TRIGGER {name}"))
+    new = ["job", "removed_campaign", "old_slug", "duty", "gold_answer", "gold", "thread_seen", "comment"]
+    for name in (*new, "guideline_seen", "guideline", "lead_action", "wish", "item_text"):
+        connection.execute(sa.text(f"DROP TABLE {name}"))
+    for name in ("vote", "decision", "application", "setting_change"):
+        connection.execute(sa.text(f"DROP TRIGGER {name}_no_delete"))
+        told = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+        connection.execute(sa.text(f"CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} {told}"))
+    columns = [("campaign", name) for name in ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging")]
+    for table, column in (*columns, ("membership", "role"), ("round", "settings"), ("item", "images")):
+        connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+    connection.execute(sa.text("UPDATE alembic_version SET version_num = '0202_votes_needed'"))
+
+
 class PostgresServer:
     """A server on a socket in a temporary folder, run by another user if this one is root."""
 

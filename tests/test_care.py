@@ -19,7 +19,7 @@ from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
 from labelchef.store import removal
 from labelchef.store.tables import LEDGER_TABLES, METADATA
-from tests.store_support import gold_data, label_all, make, small_data, tasks, waits
+from tests.store_support import as_version_0202, gold_data, label_all, make, small_data, tasks, waits
 
 PASSWORD = "a long password"
 
@@ -259,31 +259,10 @@ def test_leads_of_a_campaign(ws: Workspace) -> None:
 
 def test_databases_of_before_open(tmp_path: Path) -> None:
     """A database of version 0202 gets the columns, tables and triggers."""
-    from alembic import command
-    from alembic.config import Config
-
-    from labelchef.store import schema
-
     with open_workspace(tmp_path) as ws:
         slug = full_campaign(ws, "Old")
         with ws.writing() as connection:
-            for name in ("item_text_insert", "item_text_delete"):
-                connection.execute(sa.text(f"DROP TRIGGER {name}"))
-            new = ["job", "removed_campaign", "old_slug", "duty", "gold_answer", "gold", "thread_seen", "comment"]
-            for name in (*new, "guideline_seen", "guideline", "lead_action", "wish", "item_text"):
-                connection.execute(sa.text(f"DROP TABLE {name}"))
-            for name in set(LEDGER_TABLES) - {"guideline", "comment", "gold_answer"}:
-                connection.execute(sa.text(f"DROP TRIGGER {name}_no_delete"))
-                told = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-                connection.execute(sa.text(f"CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} {told}"))
-            for column in ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging"):
-                connection.execute(sa.text(f"ALTER TABLE campaign DROP COLUMN {column}"))
-            for table, column in (("membership", "role"), ("round", "settings"), ("item", "images")):
-                connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-            config = Config()
-            config.set_main_option("script_location", str(schema._STEPS))
-            config.attributes["connection"] = connection
-            command.stamp(config, "0202_votes_needed")
+            as_version_0202(connection)
     with open_workspace(tmp_path) as ws:
         assert trained.replay(ws, slug).agrees
         care.delete(ws, slug, "lead", confirm="Old", now=True)

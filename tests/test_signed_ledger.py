@@ -34,7 +34,7 @@ from labelchef.services.trained import replay
 from labelchef.services.verifying import Verdict, verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import KEY_FILE, Workspace, open_workspace
-from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
+from tests.store_support import CLASSES, as_version_0202, label_all, make, small_data, tasks, truth_of
 
 Line = dict[str, Any]
 
@@ -387,6 +387,7 @@ def test_rounds_closed_by_an_earlier_version_have_no_link_and_it_is_said(tmp_pat
         slug = make(ws, people=1)
         label_all(ws, slug, "ann", rounds=1)
         with ws.database.writing() as connection:
+            as_version_0202(connection)
             connection.execute(sa.text("ALTER TABLE round DROP COLUMN link"))
             connection.execute(sa.text("ALTER TABLE selection DROP COLUMN needed"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0200_one_ledger'"))
