@@ -244,7 +244,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "sources"): _steered,
     (422, "muted"): lambda lab: lab.lead.post(f"{CAMPAIGN}/sources/effect", json={"muted": ["none"]}),
     (422, "rule_column"): lambda lab: lab.lead.post(
-        f"{CAMPAIGN}/rules", json={"rules": [{**RULE, "label": "dog", "column": "none"}]}
+        f"{CAMPAIGN}/sources/apply", json={"muted": [], "rules": [{**RULE, "label": "dog", "column": "none"}]}
     ),
     (422, "sort"): lambda lab: lab.lead.get(f"{CAMPAIGN}/sources", params={"sort": "none"}),
     (404, "job"): lambda lab: lab.lead.get(f"{CAMPAIGN}/jobs/none"),
