@@ -26,6 +26,15 @@ MIRRORS = {
     rows.ChangeRow: tables.SettingChange,
     rows.AccountRow: tables.Account,
     rows.TokenRow: tables.ApiToken,
+    rows.CommentRow: tables.Comment,
+    rows.DutyRow: tables.Duty,
+    rows.GoldAnswerRow: tables.GoldAnswer,
+    rows.GoldRow: tables.Gold,
+    rows.GuidelineRow: tables.Guideline,
+    rows.JobRow: tables.Job,
+    rows.LeadActionRow: tables.LeadAction,
+    rows.RemovedCampaign: tables.RemovedCampaign,
+    rows.WishRow: tables.Wish,
 }
 PARTS = {
     rows.TrainItem: (tables.Item,),
@@ -34,16 +43,21 @@ PARTS = {
     rows.VoteWithKey: (tables.Vote, tables.Item),
     rows.VoteWithRound: (tables.Vote, tables.Item, tables.Round),
     rows.SelectionBrief: (tables.Selection, tables.Item),
+    rows.SelectionPlace: (tables.Selection, tables.Item),
+    rows.OpenSelection: (tables.Selection,),
+    rows.CommentWithKey: (tables.Comment, tables.Item),
 }
 NAMED = {
     rows.SelectedItem: ((tables.Selection, tables.Item), ("item_attempt",)),
     rows.UnresolvedItem: ((tables.Decision, tables.Item), ("item_attempt",)),
+    rows.ShownGoldAnswer: ((tables.GoldAnswer,), ("key",)),
+    rows.GoldAnswerOn: ((tables.GoldAnswer, tables.Gold, tables.Item), ("truth", "cover_key")),
 }
 
 
 def test_every_kind_of_row_is_looked_at_here() -> None:
     kinds = {kind for kind in vars(rows).values() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
-    written = {NewItem, rows.NewVote, rows.NewSelection, Settings}
+    written = {NewItem, rows.NewVote, rows.NewSelection, rows.NewGoldAnswer, Settings}
     assert kinds - written == MIRRORS.keys() | PARTS.keys() | NAMED.keys()
 
 

@@ -319,15 +319,15 @@ def test_the_model_goes_out(
         assert answer.status_code == 200
         assert f'filename="{campaign.slug}-model.{format}"' in answer.headers["content-disposition"]
         assert answer.content.startswith(begins)
-        assert f"/export/model?format={format}" in lead.get(f"/c/{campaign.slug}/lead/export").text
+        assert f'aria-label="Model as {format}"' in lead.get(f"/c/{campaign.slug}/lead/export").text
     assert lead.get(where, params={"format": "pkl"}).status_code == 422
     assert as_person("ann").get(where).status_code == 403
     monkeypatch.setitem(sys.modules, "onnx", None)
     missing = lead.get(where, params={"format": "onnx"})
     assert (missing.status_code, missing.json()["code"]) == (422, "onnx")
     page = lead.get(f"/c/{campaign.slug}/lead/export").text
-    assert "format=npz" in page
-    assert "format=onnx" not in page
+    assert "Model as npz" in page
+    assert "Model as onnx" not in page
     untrained = campaigns.create_campaign(ws, "No model yet", small_data(), Settings(gamma=0.5, l2=0.01), "lead")
     early = lead.get(f"{base(untrained)}/export/model")
     assert (early.status_code, early.json()["code"]) == (409, "preparing")
@@ -409,6 +409,8 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     unread = lead.client.post("/api/campaigns", files=files, data={**form, "settings": "{"})
     assert (unread.status_code, unread.json()["errors"][0]["where"]) == (422, "body.settings")
     broken = [("features", ("features.npy", b"no array")) if n == "features" else (n, f) for n, f in files]
+    assert lead.client.post("/api/campaigns", files=files, data=form).json()["code"] == "name_taken"
+    form["name"] = "Another"
     assert lead.client.post("/api/campaigns", files=broken, data=form).status_code == 422
     escaping = [("features", ("../../features.npz", f[1])) if n == "features" else (n, f) for n, f in files]
     assert lead.client.post("/api/campaigns", files=escaping, data=form).status_code == 201
@@ -431,7 +433,7 @@ def test_a_campaign_from_uploaded_votes_of_sources(ws: Workspace, as_person: Sig
     assert kept.votes.names == ("rule", "llm")
     assert kept.names.names == sorted(names)
     files["val_source_votes"] = ("votes.csv", b"rule,other\n")
-    refused = lead.client.post("/api/campaigns", files=files, data=sent)
+    refused = lead.client.post("/api/campaigns", files=files, data={**sent, "name": "Other sources"})
     assert (refused.status_code, refused.json()["code"]) == (422, "votes")
     assert "votes_val has" in refused.json()["detail"]
 

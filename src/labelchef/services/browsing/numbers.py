@@ -22,8 +22,6 @@ without these numbers.
 import contextlib
 import logging
 import re
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -155,23 +153,9 @@ def latest(folder: Path) -> Numbers | None:
     return None
 
 
-_open: "OrderedDict[tuple[str, int, int], Records]" = OrderedDict()
-_turn = threading.Lock()
-
-
 def _mapped(path: Path) -> Records:
-    """The file's array; the last 16 files stay mapped."""
-    seen = path.stat()
-    key = (str(path), seen.st_ino, seen.st_mtime_ns)
-    with _turn:
-        if key in _open:
-            _open.move_to_end(key)
-            return _open[key]
+    """The file's array, mapped for as long as it is looked at: a map that is kept would keep its disk in use."""
     found: Records = np.load(path, mmap_mode="r", allow_pickle=False)
     if found.dtype != _DTYPE or found.ndim != 1:
         raise ValueError(f"{path.name} holds other numbers than this version writes")
-    with _turn:
-        _open[key] = found
-        while len(_open) > 16:
-            _open.popitem(last=False)
     return found
