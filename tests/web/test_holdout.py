@@ -77,7 +77,9 @@ def test_a_campaign_is_made_with_it(ws: Workspace, as_person: Sign, people: Any,
     files: list[tuple[str, Any]] = [(n, (p.name, p.read_bytes())) for n, p in upload_files(tmp_path / "up").items()]
 
     def made(settings: str = "{}") -> Any:
-        answer = lead.client.post("/api/campaigns", files=files, data={"name": "Files", "settings": settings})
+        answer = lead.client.post(
+            "/api/campaigns", files=files, data={"name": f"With {settings}", "settings": settings}
+        )
         return (
             campaigns.settings(ws, answer.json()["slug"]).holdout if answer.status_code == 201 else answer.status_code
         )

@@ -1,5 +1,6 @@
 """The Label page in a real browser: many classes, guidelines, threads, images, long texts, and a toast that is not in the way."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -247,7 +248,7 @@ def test_images_are_zoomed_moved_and_changed_by_keys_and_mouse(ws: Workspace, tm
         expect(level).to_have_text("100 %")
         first = picture.get_attribute("src")
         page.keyboard.press("]")
-        expect(picture).to_have_attribute("src", f"{first}?number=1")
+        expect(picture).to_have_attribute("src", re.compile(r"/image\?number=1&v="))
         page.wait_for_function("() => document.querySelector('.picture').naturalWidth === 400")
         page.keyboard.press("[")
         expect(picture).to_have_attribute("src", str(first))
