@@ -71,7 +71,7 @@ class Priced:
                 f"{self.name} is answered by {self.who!r}; expected one of labelchef.annotators, or for a crowd several",
                 code="prices",
             )
-        self.card  # noqa: B018 (it checks itself)
+        _ = self.card  # a price that cannot be is refused here
 
     @property
     def members(self) -> tuple[Annotator, ...]:

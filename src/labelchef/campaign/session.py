@@ -83,7 +83,7 @@ class Session:
     """Where trusted samples train: the rows of the objective and of `labels` are then the N samples, and the trusted ones."""
     sources: AllVotes | None = None
     """The votes of all sources, of which the learner hears some; None where there is no learner that could hear others."""
-    heard: Heard = Heard()  # noqa: RUF009 (it never changes)
+    heard: Heard = field(default_factory=Heard)
     """Which of them the model is made of."""
     metric: str = "f1_macro"
     """What the decision rule is chosen for, where trusted samples train."""
