@@ -17,8 +17,10 @@ from labelchef.core.influence import influence_matrix
 from labelchef.core.labels import LabelTable
 from labelchef.core.objective import Objective
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.learning import NO_SOURCES
 from labelchef.engines import Engine, MemoryEngine, RowLabels, choice
 from labelchef.selectors import InflSelector
+from labelchef.sources.models import MODELS
 from tests.conftest import torch_engine
 from tests.oracles import make_problem
 
@@ -256,6 +258,16 @@ def on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "cuda_device", lambda: ("cpu", ""))
 
 
+OTHERS = {"cuda": "TorchEngine", "disk": "StreamingEngine"}
+"""Settings of engines that are compared with the memory engine, and their classes."""
+
+
+@pytest.fixture(params=OTHERS)
+def other(request: pytest.FixtureRequest) -> str:
+    """An engine that must choose like the memory engine."""
+    return str(request.param)
+
+
 @pytest.mark.usefixtures("on_torch")
 @pytest.mark.parametrize("C", [2, 4])
 @pytest.mark.parametrize(
@@ -273,11 +285,11 @@ def on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-def test_campaigns_choose_alike(rng: np.random.Generator, C: int, settings: dict[str, Any]) -> None:
+def test_campaigns_choose_alike(rng: np.random.Generator, other: str, C: int, settings: dict[str, Any]) -> None:
     problem = make_problem(rng, n=500, d=6, C=C, spread=0.7)
     truth = problem.Y.argmax(axis=1)
-    one, two = (campaign(engine, problem, **settings) for engine in ("memory", "cuda"))
-    assert type(two._session.objective.engine).__name__ == "TorchEngine"
+    one, two = (campaign(engine, problem, **settings) for engine in ("memory", other))
+    assert type(two._session.objective.engine).__name__ == OTHERS[other]
     for _ in range(4):
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
@@ -291,16 +303,16 @@ def test_campaigns_choose_alike(rng: np.random.Generator, C: int, settings: dict
 
 @pytest.mark.usefixtures("on_torch")
 @pytest.mark.parametrize("selector", sorted(set(ALL_SELECTORS) - {"expected_infl", "increm_infl", "infl", "random"}))
-def test_every_other_selector_chooses_alike(rng: np.random.Generator, selector: str) -> None:
-    choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
+def test_every_other_selector_chooses_alike(rng: np.random.Generator, other: str, selector: str) -> None:
+    choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector, other)
 
 
-def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
+def choose_alike(problem: Any, selector: str, other: str = "cuda", *, rounds: int = 2) -> None:
     """Both engines, on the same labels after each round."""
     if selector in {"cleanlab_quality", "active_lab"}:
         pytest.importorskip("cleanlab", reason="the extra 'cleanlab' is not installed")
     truth = problem.Y.argmax(axis=1)
-    one, two = (campaign(engine, problem, selector=selector) for engine in ("memory", "cuda"))
+    one, two = (campaign(engine, problem, selector=selector) for engine in ("memory", other))
     for _ in range(rounds):
         batches = [cleaner.query() for cleaner in (one, two)]
         np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
@@ -311,11 +323,11 @@ def choose_alike(problem: Any, selector: str, *, rounds: int = 2) -> None:
 
 
 @pytest.mark.usefixtures("on_torch")
-def test_gains_and_chosen_strengths_are_those_of_the_memory_engine(rng: np.random.Generator) -> None:
+def test_gains_and_chosen_strengths_are_those_of_the_memory_engine(rng: np.random.Generator, other: str) -> None:
     problem = make_problem(rng, n=300, d=4, C=2, spread=0.7)
     y_val = problem.Y_val.argmax(axis=1)
     made = []
-    for engine in ("memory", "cuda"):
+    for engine in ("memory", other):
         cleaner = LabelCleaner(engine=engine, budget=None, holdout=0.5)
         cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
         asked = cleaner.query()
@@ -339,17 +351,22 @@ def test_half_storage_through_the_cleaner(rng: np.random.Generator) -> None:
     assert cleaner._session.objective.engine.row_bytes == 10, "float16 stays float16"
 
 
+def of_size(n: int) -> Any:
+    """An array of n numbers that takes no memory."""
+    return np.broadcast_to(np.float32(0), (n, 1))
+
+
 def test_auto_takes_a_gpu_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = choice.WORTH_A_DEVICE
+    large, small = of_size(choice.WORTH_A_DEVICE), of_size(1)
     monkeypatch.setattr(choice, "cuda_device", lambda: ("cuda", ""))
     assert choice.choose_placement("auto", "float16", large) == choice.Placement("cuda", "float16")
-    assert choice.choose_placement("auto", None, large - 1) == choice.Placement()
-    assert choice.choose_placement("cuda", None, 1) == choice.Placement("cuda")
+    assert choice.choose_placement("auto", None, large[1:]) == choice.Placement()
+    assert choice.choose_placement("cuda", None, small) == choice.Placement("cuda")
     assert choice.choose_placement("memory", None, large) == choice.Placement()
     monkeypatch.setattr(choice, "cuda_device", lambda: (None, "there is none"))
     assert choice.choose_placement("auto", "float16", large) == choice.Placement()
     with pytest.raises(InvalidInputError, match="engine is 'cuda' and there is none"):
-        choice.choose_placement("cuda", None, 1)
+        choice.choose_placement("cuda", None, small)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,15 +374,16 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         choice, "importlib", types.SimpleNamespace(util=types.SimpleNamespace(find_spec=lambda _: None))
     )
     with pytest.raises(InvalidInputError, match=r"labelchef\[torch\]"):
-        choice.choose_placement("cuda", None, 1)
+        choice.choose_placement("cuda", None, of_size(1))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"engine": "tpu"}, "engine is 'tpu'; expected one of: auto, memory, cuda"),
+        ({"engine": "tpu"}, "engine is 'tpu'; expected one of: auto, memory, cuda, disk"),
         ({"feature_dtype": "int8"}, "feature_dtype is 'int8'; expected one of: float64"),
         ({"engine": "memory", "feature_dtype": "float16"}, "does not copy X"),
+        ({"engine": "disk", "feature_dtype": "float16"}, "with engine 'disk', which does not copy X"),
     ],
 )
 def test_settings_that_make_no_sense(rng: np.random.Generator, settings: dict[str, Any], message: str) -> None:
@@ -414,18 +432,19 @@ def test_every_other_selector_chooses_alike_on_a_gpu(rng: np.random.Generator, s
     choose_alike(make_problem(rng, n=240, d=5, C=3, spread=0.7), selector)
 
 
-def learn_alike(device: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+def learn_alike(device: str | None, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """Trusted samples that train, sources, an audit and a choice anew: the same on another engine."""
     from labelchef.engines.choice import Placement
 
+    others = Placement(device, streamed=device is None)
     N, n, C = 600, 60, 3
     y = rng.integers(0, C, N + n)
     X = (rng.normal(size=(N + n, 8)) + 0.8 * np.eye(C, 8)[y]).astype(np.float32)
     votes = np.where(rng.random((N + n, 6)) < 0.6, y[:, None], rng.integers(0, C, (N + n, 6)))
     votes[rng.random((N + n, 6)) < 0.5] = -1
     cleaners = []
-    for where in (None, device):
-        monkeypatch.setattr("labelchef.campaign.start.choose_placement", lambda *_, where=where: Placement(where))
+    for where in (Placement(), others):
+        monkeypatch.setattr("labelchef.campaign.start.choose_placement", lambda *_, where=where: where)
         cleaner = LabelCleaner(budget=60, batch_size=20, audit=0.1, tol=1e-6)
         cleaner.fit(X[:N], votes=votes[:N], votes_val=votes[N:], X_val=X[N:], y_val=y[N:], classes=list(range(C)))
         cleaner.run(lambda batch: y[batch.indices])
@@ -441,8 +460,40 @@ def learn_alike(device: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gen
     np.testing.assert_allclose(one.finish().predict_proba(X), two.finish().predict_proba(X), atol=1e-4)
 
 
+def test_the_learner_is_the_same_out_of_core(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    learn_alike(None, monkeypatch, rng)
+
+
 def test_the_learner_is_the_same_on_pytorch(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     learn_alike("cpu", monkeypatch, rng)
+
+
+@pytest.mark.usefixtures("on_torch")
+@pytest.mark.parametrize("engine", [*OTHERS, "dask"])
+@pytest.mark.parametrize("model", [*MODELS, NO_SOURCES])
+def test_every_source_model_learns_alike(request: pytest.FixtureRequest, engine: str, model: str) -> None:
+    """What is believed, the model and the samples chosen, where trusted samples train."""
+    rng, N, n, C = np.random.default_rng(3), 300, 60, 3
+    y = rng.integers(0, C, N + n)
+    X = (rng.normal(size=(N + n, 6)) + 0.8 * np.eye(C, 6)[y]).astype(np.float32)
+    votes = np.where(rng.random((N + n, 5)) < 0.6, y[:, None], rng.integers(0, C, (N + n, 5)))
+    votes[rng.random((N + n, 5)) < 0.4] = -1
+    where = {"cluster": request.getfixturevalue("cluster").address} if engine == "dask" else {}
+    cleaners = []
+    for given in ({"engine": "memory"}, {"engine": engine, **where}):
+        cleaner = LabelCleaner(sources=model, budget=20, batch_size=10, tol=1e-6, **given)
+        cleaner.fit(X[:N], votes=votes[:N], votes_val=votes[N:], X_val=X[N:], y_val=y[N:], classes=list(range(C)))
+        cleaner.run(lambda batch: y[batch.indices])
+        cleaners.append(cleaner)
+    one, two = cleaners
+    for a, b in zip(one.rounds_, two.rounds_, strict=True):
+        assert a.choice is not None
+        assert b.choice is not None
+        assert a.choice.model in (model, NO_SOURCES)  # 'none' is taken where gamma 0 is best
+        assert (a.choice.model, a.choice.gamma) == (b.choice.model, b.choice.gamma)
+        assert a.batch.indices.tolist() == b.batch.indices.tolist()
+    np.testing.assert_allclose(two.posterior_, one.posterior_, atol=1e-4)
+    np.testing.assert_allclose(two.W_, one.W_, atol=1e-4)
 
 
 @pytest.mark.gpu

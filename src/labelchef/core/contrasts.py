@@ -50,13 +50,13 @@ def expand(G: Any, xp: Any = np) -> Any:
     return xp.vstack([-G.sum(axis=0, keepdims=True), G]).T
 
 
-def with_reference(A: Any, xp: Any = np) -> Any:
-    """(n, k) → (n, C): row values with the zero of class 0 put back, with the functions of `xp`.
+def with_reference(A: Any) -> Any:
+    """(n, k) → (n, C): row values with the zero of class 0 put back.
 
     >>> with_reference(np.array([[2.0, 5.0]])).tolist()
     [[0.0, 2.0, 5.0]]
     """
-    return xp.hstack([xp.zeros_like(A[:, :1]), A])
+    return np.hstack([np.zeros_like(A[:, :1]), A])
 
 
 @dataclass(frozen=True)

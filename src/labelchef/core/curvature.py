@@ -44,9 +44,7 @@ DRIFT_ROWS = 256
 
 _FORESIGHT = 2  # solves that include their nonlinearity; each gains about two digits
 _CONTRACTION = 0.3  # each must change the step by at most this share of the change before
-_ROWS_PER_COLUMN = 4  # rows of X for each column of a sketched Gram matrix
 _FLOAT32_CONDITION = 1e5  # below this, a float32 basis is precise enough for a preconditioner
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -64,11 +62,18 @@ class FrozenCurvature:
     q: Float64s
     l2: float
     engine: Engine = field(repr=False)
+    sampled: bool = False
+    """Whether G was estimated from a part of the rows because all of them would cost too much (`Engine.factor_share`)."""
 
     @property
     def exact(self) -> bool:
         """Whether M is exactly the Hessian at the point where it was frozen: then older pairs make it worse."""
-        return self.rest is None and len(self.q) == 1
+        return self.rest is None and len(self.q) == 1 and not self.sampled
+
+    @property
+    def contains_rows(self) -> bool:
+        """Whether every row is part of M, so that a row can be taken from it."""
+        return not self.rest and not self.sampled
 
     @functools.cached_property
     def _placed(self) -> tuple[RowArray, RowArray, RowArray]:
@@ -88,7 +93,7 @@ class FrozenCurvature:
 
 
 def freeze(objective: Objective, logits: RowArray, *, roughly: bool = False) -> FrozenCurvature:
-    """The frozen Hessian at the given logits; roughly, G is estimated from about four rows for each column."""
+    """The frozen Hessian at the given logits; roughly, G is estimated from a few rows for each column."""
     engine = objective.engine
     h, Q = _row_curvature(objective, logits)
     q, U = np.linalg.eigh(Q)
@@ -99,19 +104,18 @@ def freeze(objective: Objective, logits: RowArray, *, roughly: bool = False) -> 
         g, basis, rest = _sketched(objective, h, np.unique(np.linspace(0, N - 1, SKETCH_ROWS).astype(np.int64)))
         E = engine.place(basis)
     else:
-        step = max(1, N // (_ROWS_PER_COLUMN * D)) if roughly else 1
-        kept = float(h[::step].sum())
-        g, E = engine.eigh(engine.gram(h, step) * (float(h.sum()) / (kept or 1.0) / N))
+        step = engine.rough_step() if roughly else engine.factor_step
+        g, E = engine.eigh(engine.estimated_gram(h, step) / N)
         g = np.maximum(g, 0.0)
     if g.max(initial=0.0) < _FLOAT32_CONDITION * objective.l2:  # half the bytes to read at every solve
         E = engine.xp.asarray(E, dtype=engine.xp.float32)
-    return FrozenCurvature(E, g, rest, U, q, objective.l2, engine)
+    return FrozenCurvature(E, g, rest, U, q, objective.l2, engine, sampled=engine.factor_step > 1)
 
 
 def _sketched(objective: Objective, h: RowArray, rows: Ints) -> tuple[Float64s, Float64s, float]:
     """g, E and ḡ estimated from the given rows, by their (m, m) Gram matrix."""
     few = objective.engine.host(h[rows])
-    scale = float(h.sum()) / (float(few.sum()) or 1.0) / objective.engine.n_rows
+    scale = objective.engine.total(h) / (float(few.sum()) or 1.0) / objective.engine.n_rows
     B = objective.engine.rows(rows) * np.sqrt(few * scale)[:, None]
     g, basis = eigh(B @ B.T, overwrite_a=True, check_finite=False)
     kept = g > 1e-10 * max(float(g[-1]), np.finfo(float).tiny)
@@ -122,21 +126,14 @@ def _sketched(objective: Objective, h: RowArray, rows: Ints) -> tuple[Float64s, 
 
 
 def _row_curvature(objective: Objective, logits: RowArray) -> tuple[RowArray, Float64s]:
-    """h (N,) and Q (C, C), a chunk of rows at a time."""
-    engine, xp, C = objective.engine, objective.engine.xp, objective.shape[1]
-    r, h = engine.placed(objective.labels).weight, []
-    Q = engine.place(np.zeros((C, C)))
-    for start in range(0, len(r), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        P = probabilities(with_reference(logits[rows], xp), xp)
-        h.append(r[rows] * (1.0 - xp.einsum("ic,ic->i", P, P)))
-        Q += xp.diag(r[rows] @ P) - P.T @ (r[rows, None] * P)
-    Q = engine.host(Q)
+    """h (N,) and Q (C, C) less 1/C: its eigenvector of the smallest eigenvalue is the constant one."""
+    C = objective.shape[1]
+    h, Q = objective.engine.row_curvature(objective.labels, logits)
     trace = float(np.trace(Q))
     # The constant vector is the null vector of Q. Subtracting 1/C makes its eigenvalue the smallest, so that it comes
     # first and can be left out. Where all rows are saturated, Q is zero and all directions are treated alike.
     Q = Q / trace if trace > 0 else np.eye(C) / C
-    return xp.clip(xp.concatenate(h), 0.0, None), Q - np.full((C, C), 1.0 / C)
+    return h, Q - np.full((C, C), 1.0 / C)
 
 
 class Drift(NamedTuple):
@@ -170,10 +167,10 @@ class CurvatureKeeper:
     Every pair H·step = bend that a solver computes corrects M by the recursion of L-BFGS. Rounds differ by a few labels,
     so the pairs of one round are useful in the next.
 
-    A refresh costs about D/20 sweeps (N·D² multiplications against N·D numbers read). Solvers report the sweeps that
-    they made beyond the two that are needed even with a perfect factor. Once this waste has cost as much as a refresh,
-    the factor is replaced, so the cost is never more than twice the best possible. Sweeps are counted, not timed, so
-    every machine takes the same decisions.
+    A refresh costs about D/20 sweeps (N·D² multiplications against N·D numbers read), or what the engine allows for a factor
+    of a part of the rows. Solvers report the sweeps that they made beyond the two that are needed even with a perfect factor.
+    Once this waste has cost as much as a refresh, the factor is replaced, so the cost is never more than twice the best
+    possible. Sweeps are counted, not timed, so every machine takes the same decisions.
     """
 
     factor: FrozenCurvature
@@ -231,8 +228,9 @@ class CurvatureKeeper:
 
     def due(self, objective: Objective) -> bool:
         """Whether the waste has cost as much as a refresh."""
-        D = objective.engine.n_columns
-        return self.waste > 4.0 + min(D, SKETCH_ROWS if D > LARGEST_FACTOR else D) / 20.0
+        engine, D = objective.engine, objective.engine.n_columns
+        cost = SKETCH_ROWS / 20.0 if D > LARGEST_FACTOR else min(engine.gram_cost, engine.factor_share)
+        return self.waste > 4.0 + cost
 
     def refresh(self, objective: Objective, logits: RowArray) -> None:
         """Replace the factor by the one at these logits."""

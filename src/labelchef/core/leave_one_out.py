@@ -78,8 +78,7 @@ def kronecker(
         beyond = np.maximum(np.einsum("jd,jd->j", X, X) - np.einsum("jm,jm->j", inside, inside), 0.0)
         squares += np.outer(beyond, 1.0 / (factor.rest * factor.q + factor.l2))
     b = squares * (weight / engine.n_rows)[:, None]
-    contained = not factor.rest  # none or zero: M was computed from all rows
-    h = (1.0 - np.einsum("jc,jc->j", P, P)) * contained
+    h = (1.0 - np.einsum("jc,jc->j", P, P)) * factor.contains_rows
     leverage = np.minimum(h[:, None] * factor.q * b, LARGEST_LEVERAGE)
     moved = A + (b / (1.0 - leverage) * (residual @ factor.U)) @ factor.U.T
     return np.asarray(moved - moved[:, :1])
@@ -123,16 +122,11 @@ def amplified(B: Float64s, covariance: Float64s, residual: Float64s) -> Float64s
 
 def inverse_hessian(objective: Objective, point: Point) -> Float64s | None:
     """H̃⁻¹ as (k, D, k, D); None unless H̃ is positive definite."""
-    engine, xp, (D, C) = objective.engine, objective.engine.xp, objective.shape
-    P = probabilities(with_reference(point.logits, xp), xp)
-    r, k, N = engine.placed(objective.labels).weight, C - 1, engine.n_rows
-    H = np.empty((k, D, k, D))
+    engine, (D, C), k = objective.engine, objective.shape, objective.shape[1] - 1
+    H = engine.hessian(objective.labels, point.logits) / engine.n_rows
     for c in range(k):
-        for e in range(c + 1):
-            p, other = P[:, c + 1], P[:, e + 1]
-            G = engine.host(engine.gram(r * p * (1.0 - p if c == e else other)))
-            H[c, :, e] = (G if c == e else -G) / N + (float(c == e) - 1.0 / C) * objective.l2 * np.eye(D)
-            H[e, :, c] = H[c, :, e]
+        for e in range(k):
+            H[c, :, e] += (float(c == e) - 1.0 / C) * objective.l2 * np.eye(D)
     flat = H.reshape(k * D, k * D)
     with engine.small_products():
         try:

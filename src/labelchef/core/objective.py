@@ -111,12 +111,7 @@ class Objective:
 
     def along(self, point: Point, direction: Float64s, products: RowArray, t: float) -> tuple[float, float]:
         """Slope and curvature of t ↦ F(W + t·direction), from cached products X·direction: no pass over X."""
-        xp, labels = self.engine.xp, self.engine.placed(self.labels)
-        P = probabilities(with_reference(point.logits + t * products, xp), xp)
-        Z, r = with_reference(products, xp), labels.weight
-        mean = xp.einsum("ic,ic->i", P, Z)
-        slope = r @ (mean - xp.einsum("ic,ic->i", labels.Y, Z))
-        bend = r @ (xp.einsum("ic,ic,ic->i", P, Z, Z) - mean**2)
+        slope, bend = self.engine.along(self.labels, point.logits, products, t)
         N, size = self.engine.n_rows, float(np.vdot(direction, direction))
         flat = float(np.vdot(point.W, direction)) + t * size
-        return float(slope) / N + self.l2 * flat, float(bend) / N + self.l2 * size
+        return slope / N + self.l2 * flat, bend / N + self.l2 * size

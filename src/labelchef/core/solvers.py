@@ -186,7 +186,7 @@ def solve_spd(
 ) -> LinearSolution:
     """H V = b at a point, starting from the direction that the point carries if there is one, else from zero."""
     if point.linear is None or not _helps(point.linear.HV, b):
-        V, S, HV = np.zeros_like(b), objective.engine.xp.zeros_like(point.logits), np.zeros_like(b)
+        V, S, HV = np.zeros_like(b), objective.engine.zeros(b.shape[1] - 1), np.zeros_like(b)
     else:
         V, S, HV = point.linear.V.copy(), point.linear.S, point.linear.HV.copy()
     size = float(np.linalg.norm(b))

@@ -100,7 +100,7 @@ class Inverse:
         if self.factor is None or p.shape[1] == 1:
             return np.asarray(np.einsum("jc,ce->jce", p, np.eye(p.shape[1])) - np.einsum("jc,je->jce", p, p))
         Q = (self.factor.U * self.factor.q) @ self.factor.U.T
-        h = (1.0 - np.einsum("jc,jc->j", P, P)) * (not self.factor.rest)
+        h = (1.0 - np.einsum("jc,jc->j", P, P)) * self.factor.contains_rows
         return np.asarray(h[:, None, None] * Q[1:, 1:])
 
     def steps(self, X: Float64s, u: Float64s) -> Float64s:

@@ -6,6 +6,7 @@ line and other front ends can report it without parsing the message.
 
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -53,6 +54,14 @@ class ForbiddenError(LabelchefError, PermissionError):
 
 class ConflictError(LabelchefError):
     """Something that the present state does not allow: an item is taken, a campaign is in another state."""
+
+
+class ChangedError(ConflictError):
+    """Something that another person changed since this one looked; `now` is what stands, by name."""
+
+    def __init__(self, message: str, *, now: Mapping[str, object]) -> None:
+        super().__init__(message, code="changed")
+        self.now = dict(now)
 
 
 class NameTakenError(ConflictError):

@@ -86,6 +86,23 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
     return True
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process has this file locked; True where nobody can tell, False if there is no such file."""
+    if fcntl is None:
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextlib.contextmanager
 def folder_for_a_while(within: Path | None, prefix: str) -> Iterator[Path]:
     """A new folder that only its owner may enter; it is deleted afterwards."""
@@ -123,6 +140,15 @@ def remove_leftovers(folder: Path, *prefixes: str) -> int:
         elif entry.is_file(follow_symlinks=False) and _UNFINISHED.fullmatch(entry.name):
             found += _removed(Path(entry.path), is_folder=False)
     return found
+
+
+def remove_unfinished(path: Path) -> int:
+    """Delete what processes that died have left of `whole_file(path)`; how many files it was."""
+    if fcntl is None or not path.parent.is_dir():
+        return 0
+    mine = re.compile(re.escape(f".{path.name}.") + r"[a-z0-9_]{8}")
+    found = [Path(one.path) for one in os.scandir(path.parent) if mine.fullmatch(one.name)]
+    return sum(_removed(one, is_folder=False) for one in found)
 
 
 def _removed(path: Path, *, is_folder: bool) -> bool:

@@ -23,6 +23,14 @@ LARGE = 100 << 20
 _SHARE = 4
 _UNKNOWN = 8 << 30
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_GROUP_USE = (  # limit, what is used, and of that what caches would give back
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory/memory.stat",
+    ),
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -55,6 +63,20 @@ def machine_memory() -> int:
         soft = resource.getrlimit(resource.RLIMIT_AS)[0]
         known += [] if soft == resource.RLIM_INFINITY else [soft]
     return min((one for one in known if one > 0), default=_UNKNOWN)
+
+
+def free_memory() -> int:
+    """Bytes of memory that are free now, those of caches included; at most what this process can count on."""
+    known = [machine_memory()]
+    with contextlib.suppress(ValueError, OSError, IndexError):  # Linux
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        known += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    for most, used, cached in _GROUP_USE:
+        with contextlib.suppress(ValueError, OSError):  # "max" is no number: there is no limit
+            limit, taken = int(Path(most).read_text()), int(Path(used).read_text())
+            held = dict(line.split() for line in Path(cached).read_text().splitlines())
+            known.append(limit - taken + int(held.get("inactive_file", held.get("total_inactive_file", 0))))
+    return max(0, min(known))
 
 
 def check_memory(what: object, needed: int, holds: str) -> None:

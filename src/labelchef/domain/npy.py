@@ -48,7 +48,7 @@ class Header:
 def read_npy(path: Path) -> NDArray[Any]:
     """The array of a .npy file, memory-mapped; one of texts is checked."""
     with path.open("rb") as stream:
-        header, start = _header(stream, str(path))
+        header, start = header_and_start(stream, str(path))
         size = stream.seek(0, io.SEEK_END)
     if size - start != header.nbytes:
         raise _damaged(str(path), f"it has {size - start} bytes for an array of {header.nbytes}")
@@ -63,7 +63,7 @@ def read_npy(path: Path) -> NDArray[Any]:
 def npy_header(path: Path) -> Header:
     """The header of a .npy file."""
     with path.open("rb") as stream:
-        return _header(stream, str(path))[0]
+        return header_and_start(stream, str(path))[0]
 
 
 def npz_headers(file: Path | bytes, what: str | None = None) -> dict[str, Header]:
@@ -86,7 +86,7 @@ def read_npz(
                 raise _damaged(named, f"it has no array {name!r}, only {list(headers)[:10]}")
             try:
                 with archive.open(name + _ENDING) as entry:
-                    _header(entry, named)
+                    header_and_start(entry, named)
                     found[name] = _array(entry, headers[name])
             except InvalidInputError:
                 raise
@@ -163,7 +163,7 @@ def _headers(archive: zipfile.ZipFile, what: str) -> dict[str, Header]:
         where = f"{what}, array {name!r}"
         try:
             with archive.open(one) as stream:
-                header, start = _header(stream, where)
+                header, start = header_and_start(stream, where)
         except InvalidInputError:
             raise
         except Exception as error:  # zlib.error, encrypted entries, methods that are not known
@@ -178,7 +178,7 @@ _DESCRIBED = re.compile(r"[<>|=]?([biufUS]\d{1,10}|\?)")
 _LONGEST_HEADER = 10_000
 
 
-def _header(stream: IO[bytes], what: str) -> tuple[Header, int]:
+def header_and_start(stream: IO[bytes], what: str) -> tuple[Header, int]:
     """The header of an array and how many bytes it takes.
 
     It is read here and not by NumPy, which warns of some headers and makes types of code-like descriptions.

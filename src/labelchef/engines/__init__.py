@@ -1,10 +1,11 @@
 """Engines run the sweeps over the features. `Engine` is the contract, `MemoryEngine` the one for arrays.
 
+`StreamingEngine`, for features in files that need not fit into memory, is in `streaming`.
 `TorchEngine`, for a GPU, is in `torch_engine`: it imports PyTorch.
 """
 
 from labelchef.engines.choice import choose_placement
 from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.protocol import Engine, Pair, RowArray, RowLabels
+from labelchef.engines.protocol import Engine, Pair, RowArray, RowLabels, Shortlist
 
-__all__ = ["Engine", "MemoryEngine", "Pair", "RowArray", "RowLabels", "choose_placement"]
+__all__ = ["Engine", "MemoryEngine", "Pair", "RowArray", "RowLabels", "Shortlist", "choose_placement"]

@@ -3,16 +3,26 @@
 An engine holds X and nothing else. It multiplies, sums over rows and reads single rows; `core` uses the sums. Sums are
 returned as sums, never as means: means of block means are wrong where blocks have different sizes.
 
-Arrays with a row for each row of X (logits, products, labels, scores) are of the engine's kind: a NumPy array, or a tensor
-on a device. `core` does arithmetic on such arrays with operators and with the functions of `engine.xp`, which have NumPy's
-names. `engine.host` returns the few numbers that are needed as NumPy arrays.
+Arrays with a row for each row of X (logits, products, labels, scores) are of the engine's kind: a NumPy array, a tensor on a
+device, or a handle to arrays on other machines. So `core` does only this with them: it hands them back to the engine, adds
+multiples of one to another (a + t * b, a − b), takes a few rows or a slice (a[rows]), and asks `engine.host` for NumPy arrays.
+Whatever goes over all rows is a method of the engine. Small matrices (`Engine.place`) are arrays of `engine.xp`, a module with
+NumPy's names.
+
+Row formulas, with P = softmax([0, A]) of logits A (N, k), weights r (N,) and labels Y (N, C), Z = [0, products]:
+
+    along           slope  Σ_i r_i (P_i − Y_i)·Z_i,    bend  Σ_i r_i (P_i·Z_i² − (P_i·Z_i)²),      P at A + t · products
+    row curvature   h_i = r_i (1 − ‖P_i‖²),            Q = Σ_i r_i (diag P_i − P_i P_iᵀ)              (N,), (C, C)
+    hessian         H[c, :, e] = Σ_i r_i P_ic (δ_ce − P_ie) x_i x_iᵀ,   c, e = 1 … k                  (k, D, k, D)
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +34,13 @@ RowArray = Any
 
 Pair = tuple[Float64s, Float64s, float]
 """(step, bend, 1 / step·bend), with bend = H·step."""
+
+Result = TypeVar("Result")
+
+_ROUGH_ROWS = 4
+"""Rows of X for each column of a rough Gram matrix, from which the first model starts."""
+_FACTOR_ROWS = 64  # for each column of the matrix that a factor is made of, at least
+_CHUNK = 1 << 16  # rows whose curvature is computed at a time
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,53 @@ class SweepSums:
     hessian_product: Float64s | None
 
 
+@dataclass(frozen=True)
+class Shortlist:
+    """The rows of the smallest scores, in order of their index, with what is known of them; all on the host."""
+
+    rows: Ints
+    scores: Float64s
+    others: tuple[Any, ...]
+    """Values of the other row arrays that were asked for, in the same order."""
+    scale: float
+    """|smallest finite score| of all rows."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How workers kept up with each other in the last sweeps."""
+
+    slowest: str
+    """The worker that took longest."""
+    seconds: float
+    """That it took."""
+    median: float
+    """Seconds that the median worker took."""
+    workers: int
+    lost: int
+    """Workers that died so far."""
+
+    @property
+    def lag(self) -> float:
+        """How many times as long as the median worker the slowest one took."""
+        return self.seconds / max(self.median, 1e-9)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What was read of X up to some moment."""
+
+    sweeps: float
+    bytes_read: float
+    read_seconds: float
+
+    def since(self, before: "Spent") -> "Spent":
+        """What was read after an earlier moment."""
+        return Spent(
+            self.sweeps - before.sweeps, self.bytes_read - before.bytes_read, self.read_seconds - before.read_seconds
+        )
+
+
 class Engine(ABC):
     """Sweeps over X."""
 
@@ -57,6 +121,12 @@ class Engine(ABC):
     """Bytes of a row of X as it is stored."""
     sweeps: float = 0.0
     """Passes over X so far; reading single rows counts as its share of a pass."""
+    bytes_read: float = 0.0
+    """Bytes of X that were read from files in whole passes so far; 0 for an engine that holds X."""
+    read_seconds: float = 0.0
+    """Seconds that these passes took."""
+    factor_share: float = float("inf")
+    """Sweeps that the factor of a frozen Hessian may cost; where a pass costs more, it is computed of a part of the rows."""
     short_arithmetic: bool = False
     """Whether a rough sweep computes in float32."""
     xp: Any
@@ -65,6 +135,30 @@ class Engine(ABC):
     def __init__(self, shape: tuple[int, int], itemsize: int, *, bias: bool) -> None:
         self._bias = bias
         self.n_rows, self.n_columns, self.row_bytes = shape[0], shape[1] + int(bias), shape[1] * itemsize
+
+    def spent(self) -> Spent:
+        """What was read so far."""
+        return Spent(self.sweeps, self.bytes_read, self.read_seconds)
+
+    @property
+    def gram_cost(self) -> float:
+        """Sweeps that `gram` of all rows takes as long as: N·D² multiplications against N·D numbers read."""
+        return self.n_columns / 20.0
+
+    def rough_step(self) -> int:
+        """The `step` of `gram` for the factor from which a first model starts, far from its optimum."""
+        rows = _ROUGH_ROWS if self.factor_step == 1 else _FACTOR_ROWS  # a sweep costs more there than a few more rows
+        return max(1, self.n_rows // (rows * self.n_columns))
+
+    @property
+    def factor_step(self) -> int:
+        """The `step` of `gram` for a factor: 1, unless that would cost more than `factor_share`; 64 rows a column at least.
+
+        With r rows a column the factor is off by a share of about √(1/r), and conjugate gradients with it gain a digit or more
+        with every sweep: the residual shrinks by √(1/r).
+        """
+        most = self.n_rows // (_FACTOR_ROWS * self.n_columns)
+        return max(1, min(most, int(min(self.gram_cost / self.factor_share, self.n_rows))))
 
     def place(self, array: Float64s) -> RowArray:
         """A small NumPy array as an array of the engine; itself, unless the engine has a device."""
@@ -138,7 +232,15 @@ class Engine(ABC):
 
     @abstractmethod
     def gram(self, row_weight: RowArray, step: int = 1) -> RowArray:
-        """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D), as an array of the engine."""
+        """Σ_i row_weight[i] x_i x_iᵀ over every `step`-th row, (D, D), as an array of the engine.
+
+        An engine may take other rows, as many and spread as evenly, if `total` takes the same.
+        """
+
+    def estimated_gram(self, row_weight: RowArray, step: int) -> RowArray:
+        """`gram` of all rows, estimated from the part that `step` says; that of all rows for step 1."""
+        found = self.gram(row_weight, step)
+        return found if step == 1 else found * (self.total(row_weight) / (self.total(row_weight, step) or 1.0))
 
     @abstractmethod
     def eigh(self, G: RowArray) -> tuple[Float64s, RowArray]:
@@ -182,6 +284,65 @@ class Engine(ABC):
         its spread.
         """
 
+    def zeros(self, columns: int) -> RowArray:
+        """A row array (N, columns) of zeros."""
+        return self.place(np.zeros((self.n_rows, columns)))
+
+    def total(self, values: RowArray, step: int = 1) -> float:
+        """The sum of every `step`-th value of a row array (N,)."""
+        return float(values[::step].sum())
+
+    def along(self, labels: RowLabels, logits: RowArray, products: RowArray, t: float) -> tuple[float, float]:
+        """Slope and bend of Σ_i r_i ℓ_i at logits + t · products, along the products; no pass over X."""
+        xp, here = self.xp, self.placed(labels)
+        P, Z, r = self._probabilities(logits + t * products), self._with_reference(products), here.weight
+        mean = xp.einsum("ic,ic->i", P, Z)
+        slope = r @ (mean - xp.einsum("ic,ic->i", here.Y, Z))
+        bend = r @ (xp.einsum("ic,ic,ic->i", P, Z, Z) - mean**2)
+        return float(slope), float(bend)
+
+    def row_curvature(self, labels: RowLabels, logits: RowArray) -> tuple[RowArray, Float64s]:
+        """h (N,), as a row array, and the sum Q (C, C), a chunk of rows at a time; no pass over X."""
+        xp, here = self.xp, self.placed(labels)
+        r, C, h = here.weight, here.Y.shape[1], []
+        Q = self.place(np.zeros((C, C)))
+        for start in range(0, len(r), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            P = self._probabilities(logits[rows])
+            h.append(r[rows] * (1.0 - xp.einsum("ic,ic->i", P, P)))
+            Q += xp.diag(r[rows] @ P) - P.T @ (r[rows, None] * P)
+        return xp.clip(xp.concatenate(h), 0.0, None), self.host(Q)
+
+    def hessian(self, labels: RowLabels, logits: RowArray) -> Float64s:
+        """The sum H (k, D, k, D) in contrasts, on the host: a Gram matrix for each pair of classes."""
+        here = self.placed(labels)
+        P, r, D = self._probabilities(logits), here.weight, self.n_columns
+        k = P.shape[1] - 1
+        H = np.empty((k, D, k, D))
+        for c in range(k):
+            for e in range(c + 1):
+                p, other = P[:, c + 1], P[:, e + 1]
+                G = self.host(self.estimated_gram(r * p * (1.0 - p if c == e else other), self.factor_step))
+                H[c, :, e] = H[e, :, c] = G if c == e else -G
+        return H
+
+    def _with_reference(self, A: RowArray) -> RowArray:
+        """(n, k) → (n, C): with the zero of class 0."""
+        return self.xp.hstack([self.xp.zeros_like(A[:, :1]), A])
+
+    def _probabilities(self, A: RowArray) -> RowArray:
+        """P (n, C) of logits (n, k)."""
+        A = self._with_reference(A)
+        E = self.xp.exp(A - self.xp.amax(A, axis=1, keepdims=True))
+        return E / E.sum(axis=1, keepdims=True)
+
+    def shortlist(self, scores: RowArray, count: int, tolerance: float, *others: RowArray) -> Shortlist:
+        """Rows whose score exceeds the `count`-th smallest by `tolerance` · scale at most, with values of the `others`."""
+        xp = self.xp
+        scale = abs(float(xp.where(xp.isfinite(scores), scores, 0.0).min()))
+        rows = self.lowest(scores, count, tolerance * scale)
+        return Shortlist(rows, self.host(scores[rows]), tuple(self.host(other[rows]) for other in others), scale)
+
     def lowest(self, scores: RowArray, count: int, slack: float = 0.0) -> Ints:
         """Rows whose score is finite and exceeds the `count`-th smallest by `slack` at most, in order of their index."""
         count = min(count, int(self.xp.isfinite(scores).sum()))
@@ -193,3 +354,14 @@ class Engine(ABC):
     @abstractmethod
     def _smallest(self, scores: RowArray, count: int) -> RowArray:
         """The `count`-th smallest score."""
+
+    def background(self, work: Callable[[], Result]) -> "Future[Result]":
+        """Begin a computation that needs no row array, beside the sweeps that follow: a thread, unless there are workers."""
+        thread = ThreadPoolExecutor(1, thread_name_prefix="labelchef-background")
+        begun = thread.submit(copy_context().run, work)
+        thread.shutdown(wait=False)
+        return begun
+
+    def pace(self) -> Pace | None:
+        """How workers kept up with each other in the last sweeps; None where there are none."""
+        return None

@@ -86,6 +86,10 @@ class TorchEngine(Engine):
         """See `Engine.placed`."""
         return self._labels.of(labels)
 
+    def zeros(self, columns: int) -> Any:
+        """See `Engine.zeros`."""
+        return torch.zeros((columns, self.n_rows), dtype=torch.float64, device=self._device).T
+
     def _sweep(
         self, labels: RowLabels, K: Float64s, wanted: tuple[bool, ...], logits: Any
     ) -> tuple[Any, Any, Float64s, float]:
