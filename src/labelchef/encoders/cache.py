@@ -4,10 +4,16 @@
 
 A chunk is written whole when it is done; a run that is interrupted goes on with the rows that are in no chunk. Two runs may
 write to one folder. A file that cannot be read is as good as none: its rows are encoded again.
+
+Where a cluster is known (`LABELCHEF_CLUSTER`), chunks are encoded by its workers, some at a time; a chunk that a worker cannot
+encode, because it died or lacks the network, is encoded here.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -15,9 +21,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from labelchef.domain.cluster_address import cluster_address
+from labelchef.domain.errors import LabelchefError
 from labelchef.domain.files import whole_file
 from labelchef.domain.intake import Progress, no_progress
 from labelchef.encoders.protocol import Block
+from labelchef.engines.cluster.workers import Workers, connect
 
 CHUNK = 512
 """Rows that are encoded, and written, together."""
@@ -25,6 +34,11 @@ _BYTES = 16
 
 Compute: TypeAlias = Callable[[list[int]], Block]
 """Encodes the rows with these numbers: (m, width)."""
+Away: TypeAlias = Callable[[list[int]], Callable[[], Block]]
+"""Makes of the rows with these numbers a work that another process can do: it holds their contents."""
+
+_log = logging.getLogger("labelchef")
+_AHEAD = 4  # chunks for each worker that are on their way
 
 
 def key_of(content: bytes) -> bytes:
@@ -48,8 +62,9 @@ class RowCache:
         compute: Compute,
         what: str,
         progress: Progress = no_progress,
+        away: Away | None = None,
     ) -> Block:
-        """(n, width): rows from the cache, the others computed, the largest first, equal ones once."""
+        """(n, width): rows from the cache, the others computed, the largest first, equal ones once; by `away` on a cluster."""
         B = np.empty((len(keys), self.width), dtype=np.float32)
         places: dict[bytes, list[int]] = {}
         for k, key in enumerate(keys):
@@ -58,9 +73,7 @@ class RowCache:
         left = sorted((rows[0] for key, rows in places.items() if key not in done), key=lambda k: (-sizes[k], k))
         finished = sum(len(places[key]) for key in done)
         progress(what, finished, len(keys))
-        for start in range(0, len(left), CHUNK):
-            chunk = left[start : start + CHUNK]
-            found = np.asarray(compute(chunk), dtype=np.float32)
+        for chunk, found in _computed([left[k : k + CHUNK] for k in range(0, len(left), CHUNK)], compute, away):
             self._write([keys[k] for k in chunk], found)
             for k, row in zip(chunk, found, strict=True):
                 B[places[keys[k]]] = row
@@ -100,6 +113,39 @@ class RowCache:
         name = hashlib.sha256(stacked.tobytes()).hexdigest()[:32]
         with whole_file(self._own / f"{name}.npz") as stream:
             np.savez(stream, keys=stacked, rows=rows)
+
+
+def _computed(chunks: list[list[int]], compute: Compute, away: Away | None) -> Iterator[tuple[list[int], Block]]:
+    """Every chunk with its rows, in their order."""
+    left, sent, workers = iter(chunks), deque[tuple[list[int], Future[Block]]](), None
+    if away is not None and len(chunks) > 1:
+        workers = _cluster()
+    most, failed = _AHEAD * (0 if workers is None else len(workers.members())), False
+    while workers is not None and away is not None:
+        while not failed and len(sent) < most and (chunk := next(left, None)) is not None:
+            sent.append((chunk, workers.submit(away(chunk))))
+        if not sent:
+            break
+        chunk, answer = sent.popleft()
+        try:
+            found = answer.result()
+        except Exception as error:
+            if not failed:
+                _log.warning("rows are encoded here, not on the cluster: %s", error)
+            failed, found = True, compute(chunk)
+        yield chunk, np.asarray(found, dtype=np.float32)
+    for chunk in left:
+        yield chunk, np.asarray(compute(chunk), dtype=np.float32)
+
+
+def _cluster() -> Workers | None:
+    """The workers of the cluster of this machine, if it has one that answers."""
+    address = cluster_address()
+    try:
+        return None if address is None else connect(address)
+    except LabelchefError as error:
+        _log.warning("rows are encoded here, not on the cluster: %s", error)
+        return None
 
 
 def _checked(array: NDArray[np.generic], dtype: type[np.generic], width: int) -> NDArray[np.generic]:

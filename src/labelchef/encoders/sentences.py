@@ -19,8 +19,9 @@ import contextlib
 import hashlib
 import importlib.util
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,18 @@ class FittedSentences:
         texts = [text.encode("utf-8", "replace").decode() for text in content.texts(self.columns)]  # no lone surrogates
         if not texts:
             return np.zeros((0, self.width), dtype=np.float32)
+        self.encode([])  # another network is an error before anything is done
+
+        def away(rows: list[int]) -> Callable[[], Block]:
+            return partial(self.encode, [texts[k] for k in rows])
+
+        keys = [key_of(text.encode()) for text in texts]
+        kept = RowCache(self.cache, f"sentences {self.digest}", self.width)
+        sizes, what = [len(text) for text in texts], f"encoding {self.name}"
+        return kept.encoded(keys, sizes, lambda rows: away(rows)(), what, progress, away)
+
+    def encode(self, texts: list[str]) -> Block:
+        """(n, width): by the network of this process, which must be the one that this was made with."""
         model, digest = load_network(self.network)
         if digest != self.digest:
             raise InvalidInputError(
@@ -115,16 +128,10 @@ class FittedSentences:
                 f"was made with ({self.digest[:12]}). Install that version, or make the model anew",
                 code="encoder",
             )
-
-        def compute(rows: list[int]) -> Block:
-            found = model.encode(
-                [texts[k] for k in rows], batch_size=_BATCH, show_progress_bar=False, convert_to_numpy=True
-            )
-            return np.asarray(found, dtype=np.float32)
-
-        keys = [key_of(text.encode()) for text in texts]
-        kept = RowCache(self.cache, f"sentences {self.digest}", self.width)
-        return kept.encoded(keys, [len(text) for text in texts], compute, f"encoding {self.name}", progress)
+        if not texts:
+            return np.zeros((0, self.width), dtype=np.float32)
+        found = model.encode(texts, batch_size=_BATCH, show_progress_bar=False, convert_to_numpy=True)
+        return np.asarray(found, dtype=np.float32)
 
     def with_cache(self, cache: Path | None) -> "FittedSentences":
         """The same, with results kept in a folder."""

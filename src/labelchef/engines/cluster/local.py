@@ -1,0 +1,15 @@
+"""The engine of a part, on the worker that holds it: in memory, streamed from its files, or on the GPU of the worker."""
+
+from labelchef.domain.limits import free_memory
+from labelchef.engines.choice import DISK, MEMORY_SHARE, choose_placement
+from labelchef.engines.protocol import Engine
+from labelchef.features import Features
+
+
+def local_engine(features: Features, engine: str, feature_dtype: str | None, *, bias: bool, together: float) -> Engine:
+    """The engine for a part, by the settings as they are on one machine; `together` are the bytes of all parts here."""
+    placement = choose_placement(engine, feature_dtype, features)
+    if engine == "auto" and placement.device is None and not features.in_memory:
+        streamed = together > MEMORY_SHARE * free_memory()
+        placement = choose_placement(DISK if streamed else "memory", None, features)
+    return placement.training(features, bias=bias)

@@ -1,0 +1,478 @@
+"""A cluster of real processes: selections equal those of one process, whatever is killed; errors that say what to do."""
+
+import os
+import pickle
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torture.workers import Killer, rounds_of
+
+from labelchef import LabelCleaner
+from labelchef.campaign.choice import ALL_SELECTORS
+from labelchef.core.contrasts import contrast
+from labelchef.core.labels import LabelTable
+from labelchef.domain.cluster_address import ADDRESS
+from labelchef.domain.errors import InvalidInputError
+from labelchef.encoders.cache import RowCache, key_of
+from labelchef.engines import MemoryEngine, RowLabels, choice
+from labelchef.engines.cluster import ClusterEngine, ClusterError, Limits, Workers, dask_workers
+from labelchef.engines.cluster.dask_workers import DaskWorkers, local_cluster
+from labelchef.engines.cluster.holder import Holder, Placing
+from labelchef.engines.cluster.parts import assigned, cut_rows
+from labelchef.engines.cluster.sums import added, rounded
+from labelchef.engines.cluster.workers import Answer, Holding, Member, SlowWorkerWarning, WorkerLostError
+from labelchef.features import open_features
+from tests.oracles import make_problem
+
+
+class _Here:
+    """A holder in this process, with faults that a test asks for."""
+
+    def __init__(self, workers: "_HereWorkers", name: str, holder: Holder) -> None:
+        self._workers, self._name, self._holder = workers, name, holder
+
+    def call(self, method: str, *given: Any) -> Answer:
+        return _Said(
+            self._workers, self._name, lambda: getattr(self._holder, method)(*pickle.loads(pickle.dumps(given)))
+        )
+
+
+class _Said:
+    def __init__(self, workers: "_HereWorkers", name: str, work: Callable[[], Any]) -> None:
+        self._found: Any = None
+        workers.calls += 1
+        dies = name in workers.there and workers.dies(workers.calls)
+        if dies:
+            workers.there.pop(name)
+        self._dead = name not in workers.there
+        self._late = name in workers.hangs
+        self._full = name in workers.full
+        if not self._dead and not self._late:
+            self._found = work()
+
+    def result(self, timeout: float) -> Any:
+        if self._dead:
+            raise WorkerLostError
+        if self._late:
+            time.sleep(min(timeout, 0.01))
+            raise TimeoutError
+        if self._full:
+            raise MemoryError("Unable to allocate 9 GiB")
+        return self._found
+
+
+class _HereWorkers(Workers):
+    """The protocol without processes: what dies, and when, is known exactly."""
+
+    address = "here"
+
+    def __init__(self, names: str = "abc") -> None:
+        self.there = {name: Member(name, 1, 0) for name in names}
+        self.hangs: set[str] = set()
+        self.full: set[str] = set()
+        """Whose memory does not suffice."""
+        self.calls = 0
+        self.dies: Callable[[int], bool] = lambda _: False
+        self.joins: list[str] = []
+
+    def members(self) -> dict[str, Member]:
+        if self.joins and (name := self.joins.pop(0)):
+            self.there[name] = Member(name, 1, 0)
+        return dict(self.there)
+
+    def check_versions(self, members: set[str]) -> None: ...
+
+    def start(self, member: str, make: Callable[..., Any], *given: Any) -> Holding:
+        if member not in self.there:
+            raise WorkerLostError
+        return _Here(self, member, make(*given))
+
+    def submit(self, work: Callable[[], Any]) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(work())
+        return done
+
+    def close(self) -> None: ...
+
+
+FAST = Limits(call=0.2, wait=0.3, look=0.0)
+
+
+def setting(rng: np.random.Generator, n: int = 1500, d: int = 5, C: int = 3) -> tuple[Any, RowLabels, Any, Any]:
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    W, V = rng.normal(size=(2, d + 1, C))
+    return X, RowLabels(rng.dirichlet(np.ones(C), n), rng.uniform(0, 1, n)), contrast(W), contrast(V)
+
+
+def everything(engine: Any, labels: RowLabels, W: Any, V: Any) -> list[Any]:
+    """What a round does, operation by operation."""
+    n = engine.n_rows
+    eligible = np.arange(n) % 7 > 0
+    one = engine.sweep(labels, W=W, V=V, gradient=True, hessian_product=True, roughly=True)
+    two = engine.sweep(labels, W=0.9 * W, gradient=True)
+    moved = one.logits + 0.3 * (two.logits - one.logits)
+    three = engine.sweep(labels, logits=moved, V=V, hessian_product=True)
+    S = engine.zeros(len(W)) + 0.7 * three.products
+    h, Q = engine.row_curvature(labels, moved)
+    worth, influence, label = engine.expected_scores(moved, S, labels, eligible, 0.2, 1.0)
+    found = engine.shortlist(worth, 12, 1e-6, label, influence)
+    some = np.array([n - 1, 3, n // 2, 3])
+    return [
+        one.gradient, one.hessian_product, two.loss, three.hessian_product, Q, engine.gram(h), engine.gram(h, 5),
+        engine.total(h), engine.along(labels, moved, S, 0.4), found.rows, found.scores, found.others[0], found.scale,
+        engine.host(moved[some]), engine.host(S), engine.hessian(labels, moved), engine.rows(some),
+        engine.gradient_of_rows(some, labels, W), engine.host(engine.row_squares()), engine.scores_of(some, moved, S, labels)[0],
+        engine.lowest(worth, 5), engine.host(worth),
+    ]  # fmt: skip
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(one, other, strict=True))
+
+
+def test_results_do_not_depend_on_the_workers_nor_on_who_dies_when(rng: np.random.Generator) -> None:
+    X, labels, W, V = setting(rng)
+    undisturbed = everything(ClusterEngine(X, bias=True, cluster=_HereWorkers("a")), labels, W, V)
+    plain = everything(MemoryEngine(X, bias=True), labels, W, V)
+    for found, expected in zip(undisturbed, plain, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert same(everything(ClusterEngine(X, bias=True, cluster=_HereWorkers("abcde")), labels, W, V), undisturbed)
+    workers = _HereWorkers("abc")
+    everything(ClusterEngine(X, bias=True, cluster=workers, limits=FAST), labels, W, V)
+    for dying in range(1, workers.calls):  # one dies at the first message, at the second, …; and a new one joins
+        workers = _HereWorkers("abc")
+        workers.dies = lambda calls, dying=dying: calls == dying  # type: ignore[misc]
+        workers.joins = [] if dying % 2 else ["", "", "", "d"]
+        engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
+        assert same(everything(engine, labels, W, V), undisturbed), dying
+        assert len(workers.there) == (2 if dying % 2 else 3)
+
+
+def test_row_arrays_are_forgotten_with_their_handles(rng: np.random.Generator) -> None:
+    X, labels, W, V = setting(rng, n=600)
+    workers = _HereWorkers("a")
+    engine = ClusterEngine(X, bias=True, cluster=workers)
+    for _ in range(5):
+        everything(engine, labels, W, V)
+    engine.total(np.ones(600))
+    parts = engine._crew._there["a"].holding._holder._parts  # type: ignore[attr-defined]
+    assert max(len(part.arrays) for part in parts.values()) <= 3, "the eligible rows, and what the last call left"
+
+
+def test_labels_follow_the_table(rng: np.random.Generator) -> None:
+    X, _, W, _ = setting(rng)
+    table = LabelTable(rng.dirichlet(np.ones(3), len(X)), 0.7)
+    workers = _HereWorkers("ab")
+    engine, plain = ClusterEngine(X, bias=True, cluster=workers, limits=FAST), MemoryEngine(X, bias=True)
+
+    def check(labels: RowLabels = table.rows) -> None:
+        found, expected = (np.asarray(one.sweep(labels, W=W, gradient=True).gradient) for one in (engine, plain))
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+    check()
+    table.assign(np.array([3, 1499]), np.array([2, 0]))
+    check()
+    workers.there.pop("b")
+    table.assign(np.array([4, 700]), np.array([1, 1]))
+    check()
+    table.believe(rng.dirichlet(np.ones(3), len(X)), np.full(len(X), 0.2), None)
+    check()
+    for _ in range(4):  # more label sets than workers keep
+        check(RowLabels(rng.dirichlet(np.ones(3), len(X)), rng.uniform(0, 1, len(X))))
+    check()
+
+
+def test_a_worker_that_hangs_is_treated_as_dead(rng: np.random.Generator) -> None:
+    X, labels, W, _ = setting(rng)
+    workers = _HereWorkers("ab")
+    engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
+    before = engine.sweep(labels, W=W, gradient=True).gradient
+    workers.hangs = {"b"}
+    with pytest.warns(SlowWorkerWarning, match=r"worker b has not answered for 0\.2 s"):
+        after = engine.sweep(labels, W=W, gradient=True).gradient
+    np.testing.assert_array_equal(before, after)
+    pace = engine.pace()
+    assert pace is not None
+    assert pace.lost == 1
+
+
+def test_no_worker_left_is_an_error_and_a_later_try_goes_on(rng: np.random.Generator) -> None:
+    X, labels, W, _ = setting(rng)
+    workers = _HereWorkers("a")
+    engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
+    one = engine.sweep(labels, W=W, gradient=True)
+    workers.there.clear()
+    with pytest.raises(ClusterError, match=r"no worker is there, and none came within 0\.3 s.*Nothing was changed"):
+        engine.sweep(labels, W=W, gradient=True)
+    workers.there["z"] = Member("z", 1, 0)
+    np.testing.assert_array_equal(engine.sweep(labels, logits=one.logits, gradient=True).gradient, one.gradient)
+    workers.dies = lambda _: True
+    workers.joins = [str(n) for n in range(300)]
+    with pytest.raises(ClusterError, match=r"workers of here died during one operation|none came within"):
+        engine.sweep(labels, W=W, gradient=True)
+
+
+def test_too_little_memory_is_told_before_anything_is_sent(rng: np.random.Generator) -> None:
+    X, labels, W, _ = setting(rng)
+    workers = _HereWorkers("a")
+    workers.there["a"] = Member("a", 1, 20_000)
+    with pytest.raises(ClusterError, match=r"worker a would hold 0\.00 GB of X and may take 0\.00 GB, so more"):
+        ClusterEngine(X, bias=True, cluster=workers, limits=FAST).sweep(labels, W=W)
+
+
+def test_a_worker_without_memory_is_named_and_a_later_try_goes_on(rng: np.random.Generator) -> None:
+    X, labels, W, _ = setting(rng)
+    workers = _HereWorkers("ab")
+    engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
+    before = engine.sweep(labels, W=W, gradient=True).gradient
+    workers.full = {"b"}
+    with pytest.raises(ClusterError, match=r"worker b has no memory left.*more workers.*Nothing was changed"):
+        engine.sweep(labels, W=W, gradient=True)
+    workers.full = set()
+    np.testing.assert_array_equal(engine.sweep(labels, W=W, gradient=True).gradient, before)
+
+
+def test_files_are_opened_where_they_are(rng: np.random.Generator, tmp_path: Path) -> None:
+    X, labels, W, V = setting(rng)
+    np.save(tmp_path / "x.npy", X)
+    features = open_features(tmp_path / "x.npy")
+    plain = everything(ClusterEngine(X, bias=True, cluster=_HereWorkers("a")), labels, W, V)
+    assert same(everything(ClusterEngine(features, bias=True, cluster=_HereWorkers("ab")), labels, W, V), plain)
+    (tmp_path / "x.npy").rename(tmp_path / "away.npy")
+    with pytest.raises(
+        ClusterError, match=r"rows 0 to 250 of .*x\.npy can be opened by no worker\. Worker a says: .*x\.npy"
+    ):
+        ClusterEngine(features, bias=True, cluster=_HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+    np.save(tmp_path / "x.npy", X[:, :4])
+    with pytest.raises(
+        ClusterError, match=r"rows \d+ to \d+ of .* no worker\. Worker a says: .*(cut off|other numbers)"
+    ):
+        ClusterEngine(features, bias=True, cluster=_HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+    np.save(tmp_path / "x.npy", X + 1.0)
+    with pytest.raises(InvalidInputError, match="has changed while it is used: it was written since"):
+        ClusterEngine(features, bias=True, cluster=_HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+
+
+def test_parts_are_shared_out_by_power_and_by_who_can_open_them() -> None:
+    cuts = cut_rows(100_000, 8)
+    assert len(cuts) == 64
+    assert cuts[-1].last == 100_000
+    owners = list(assigned(cuts, {}, {"a": 3.0, "b": 1.0}, {}).values())
+    assert 46 <= owners.count("a") <= 50
+    only = {cut.number: frozenset("b") for cut in cuts[:10]}
+    found = assigned(cuts, {}, {"a": 1.0, "b": 1.0}, only)
+    assert {found[n] for n in range(10)} == {"b"}
+    assert abs(list(found.values()).count("a") - 32) <= 1
+    joined = assigned(cuts, found, {"a": 1.0, "b": 1.0, "c": 1.0}, {})
+    assert 20 <= list(joined.values()).count("c") <= 22
+    assert sum(joined[n] != found[n] for n in found) == list(joined.values()).count("c"), "nobody else moves"
+
+
+def test_large_sums_do_not_depend_on_their_order(rng: np.random.Generator) -> None:
+    parts = [rng.normal(size=(9, 9)) * 10.0 ** rng.integers(-6, 6) for _ in range(40)]
+    totals = []
+    for seed in range(5):
+        order, groups = np.random.default_rng(seed).permutation(40), [dict[int, Any]() for _ in range(1 + seed)]
+        for place, part in enumerate(order):
+            rounded(parts[part], groups[place % len(groups)])
+        totals.append(added(groups))
+    assert all(np.array_equal(total, totals[0]) for total in totals)
+    np.testing.assert_allclose(totals[0], np.sum(parts, axis=0), rtol=1e-12, atol=1e-8)
+
+
+def test_an_engine_survives_a_pickle(rng: np.random.Generator, cluster: DaskWorkers) -> None:
+    X, labels, W, _ = setting(rng)
+    engine = ClusterEngine(X, bias=True, cluster=cluster, more=X[:20])
+    wider = RowLabels(np.vstack([labels.Y, labels.Y[:20]]), np.append(labels.weight, np.ones(20)))
+    one = engine.sweep(wider, W=W, gradient=True)
+    logits = pickle.loads(pickle.dumps(one.logits))
+    np.testing.assert_array_equal(logits.engine.sweep(wider, logits=logits, gradient=True).gradient, one.gradient)
+
+
+def fitted(problem: Any, **settings: Any) -> LabelCleaner:
+    y_val = problem.Y_val.argmax(axis=1)
+    cleaner = LabelCleaner(budget=None, tol=1e-5, **settings)
+    return cleaner.fit(problem.X[:, :-1], problem.Y, X_val=problem.X_val[:, :-1], y_val=y_val)
+
+
+@pytest.mark.parametrize("selector", sorted(ALL_SELECTORS))
+def test_every_selector_chooses_what_it_chooses_in_memory(
+    rng: np.random.Generator, cluster: DaskWorkers, selector: str
+) -> None:
+    if selector in ("cleanlab_quality", "active_lab"):
+        pytest.importorskip("cleanlab")
+    problem = make_problem(rng, n=600, d=5, C=3, spread=0.7)
+    truth = problem.Y.argmax(axis=1)
+    one = fitted(problem, selector=selector, engine="memory")
+    two = fitted(problem, selector=selector, engine="dask", cluster=cluster.address)
+    for _ in range(2):
+        batches = [cleaner.query() for cleaner in (one, two)]
+        np.testing.assert_array_equal(batches[0].indices, batches[1].indices)
+        np.testing.assert_array_equal(batches[0].suggested, batches[1].suggested)
+        for cleaner in (one, two):
+            cleaner.update(batches[0].indices, truth[batches[0].indices])
+    np.testing.assert_allclose(two.W_, one.W_, atol=1e-7)
+    assert {"lag", "slowest_worker"} <= set(two.history_.columns) - set(one.history_.columns)
+
+
+def test_the_choice_is_made_on_a_worker(rng: np.random.Generator, cluster: DaskWorkers) -> None:
+    engine = ClusterEngine(setting(rng)[0], bias=True, cluster=cluster)
+    assert engine.background(os.getpid).result(60) != os.getpid()
+    with pytest.raises(ZeroDivisionError):
+        engine.background(_fails).result(60)
+
+
+def _fails() -> float:
+    return 1 / 0
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Any]:
+    """A cluster whose processes may be killed."""
+    with local_cluster(workers=2) as processes:
+        yield processes
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_change_no_selection(mortal: Any) -> None:
+    kills, seed = 0, 0
+    while kills < 20:
+        before, W, _ = rounds_of(mortal.scheduler_address, "expected_infl", seed, 2)
+        killer = Killer(mortal, np.random.default_rng(seed), 0.3, 20 - kills)
+        killer.start()
+        while not killer.kills:
+            after, W_after, _ = rounds_of(mortal.scheduler_address, "expected_infl", seed, 2)
+            assert after == before
+            np.testing.assert_array_equal(W_after, W)
+        killer.stop()
+        kills, seed = kills + killer.kills, seed + 1
+
+
+def test_a_worker_that_stops_for_a_while_is_waited_for(rng: np.random.Generator, mortal: Any) -> None:
+    X, labels, W, _ = setting(rng)
+    workers = DaskWorkers(mortal.scheduler_address)
+    engine = ClusterEngine(X, bias=True, cluster=workers)
+    before = engine.sweep(labels, W=W, gradient=True).gradient
+    pid = next(iter(mortal.workers.values())).pid
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(1.5, os.kill, (pid, signal.SIGCONT)).start()
+    np.testing.assert_array_equal(engine.sweep(labels, W=W, gradient=True).gradient, before)
+    workers.close()
+
+
+def test_other_versions_are_refused(
+    rng: np.random.Generator, cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, labels, W, _ = setting(rng)
+    mine = {**dask_workers.own_versions(), "labelchef": "0.0.1"}
+    monkeypatch.setattr(dask_workers, "own_versions", lambda: mine)
+    with pytest.raises(
+        ClusterError, match=r"worker tcp://.* runs .*labelchef 0\.\d.*, and this process .*labelchef 0\.0\.1; exp"
+    ):
+        ClusterEngine(X, bias=True, cluster=cluster).sweep(labels, W=W)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "http://127.0.0.1:1"])
+def test_an_address_where_nobody_is(address: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"no cluster answers at .*dask scheduler") as caught:
+        DaskWorkers(address)
+    assert caught.value.code == "cluster"
+
+
+def test_a_port_that_does_not_answer_is_told_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_workers, "_CONNECT_SECONDS", 0.5)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        with pytest.raises(InvalidInputError, match="no cluster answers at"):
+            DaskWorkers(f"tcp://127.0.0.1:{mute.getsockname()[1]}")
+
+
+def test_engine_dask_needs_an_address(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ADDRESS, raising=False)
+    with pytest.raises(InvalidInputError, match="engine is 'dask' and no cluster is known; expected an address"):
+        fitted(make_problem(rng, n=50), engine="dask")
+    X = np.zeros((10, 3))
+    assert choice.choose_placement("auto", None, X, "tcp://a:1").cluster == "tcp://a:1"
+    monkeypatch.setenv(ADDRESS, "tcp://b:1")
+    assert choice.choose_placement("dask", None, X).cluster == "tcp://b:1"
+    assert choice.choose_placement("auto", None, X).cluster is None, "too small to be worth it"
+    assert choice.choose_placement("memory", None, X).cluster is None
+
+
+def test_a_holder_can_be_told_everything_twice(rng: np.random.Generator) -> None:
+    from labelchef.engines.cluster.holder import Do, Load, SetLabels, Step
+    from labelchef.features import ArrayFeatures
+
+    X, labels, W, _ = setting(rng, n=40)
+    holder = Holder(Placing(bias=True), 1)
+    values = {"W": W, "V": None, "roughly": False, "gradient": True, "hessian_product": False}
+    do = Do("sweep", "x", values, labels=1, parts=(0,))
+    steps: list[Step] = [Load(0, 0, ArrayFeatures(X), 1.0), SetLabels(1, 0, labels.Y, labels.weight), do]
+    one, two = holder.do(steps).result, holder.do(steps).result
+    np.testing.assert_array_equal(one[0][0], two[0][0])
+
+
+def _lengths(texts: list[str], where: Path) -> np.ndarray:
+    """A stand-in for a network: three numbers a text; writes down which process did it."""
+    (where / f"{os.getpid()}-{texts[0]}").touch()
+    return np.array([[len(text), len(text) ** 2, 1.0] for text in texts], dtype=np.float32)
+
+
+def _broken(texts: list[str], where: Path) -> np.ndarray:
+    if os.getpid() != int((where / "driver").read_text()):
+        raise RuntimeError("no such network here")
+    return _lengths(texts, where)
+
+
+@pytest.mark.parametrize("encode", [_lengths, _broken])
+def test_chunks_are_encoded_by_the_workers_or_here(
+    tmp_path: Path, cluster: DaskWorkers, monkeypatch: pytest.MonkeyPatch, encode: Callable[..., np.ndarray]
+) -> None:
+    """The rows are the same, in their order, whoever has encoded them; the cache has them."""
+    monkeypatch.setattr("labelchef.encoders.cache.CHUNK", 4)
+    texts = ["x" * (1 + k % 17) for k in range(60)]
+    (tmp_path / "driver").write_text(str(os.getpid()))
+    keys, sizes = [key_of(text.encode()) for text in texts], [len(text) for text in texts]
+
+    def away(rows: list[int]) -> Callable[[], np.ndarray]:
+        return partial(encode, [texts[k] for k in rows], tmp_path)
+
+    plain = RowCache(None, "lengths", 3).encoded(keys, sizes, lambda rows: away(rows)(), "encoding")
+    here = {path.name.partition("-")[0] for path in tmp_path.glob("*-x*")}
+    assert here == {str(os.getpid())}
+    monkeypatch.setenv("LABELCHEF_CLUSTER", cluster.address)
+    kept = RowCache(tmp_path / "cache", "lengths", 3)
+    np.testing.assert_array_equal(kept.encoded(keys, sizes, lambda rows: away(rows)(), "encoding", away=away), plain)
+    who = {path.name.partition("-")[0] for path in tmp_path.glob("*-x*")}
+    assert (len(who) > 1) == (encode is _lengths)
+    never = kept.encoded(keys, sizes, lambda rows: pytest.fail("all rows are in the cache"), "encoding")
+    np.testing.assert_array_equal(never, plain)
+
+
+@pytest.mark.gpu
+def test_workers_compute_on_their_gpu(gpu: str, rng: np.random.Generator, cluster: DaskWorkers) -> None:
+    """The rows lie on the GPU of each worker, and everything is as in memory."""
+    X = rng.normal(size=(3000, 12)).astype(np.float32)
+    labels = RowLabels(rng.dirichlet(np.ones(3), 3000), rng.uniform(0.2, 1.0, 3000))
+    W, V = rng.normal(size=(2, 2, 13))
+    given: dict[str, Any] = {"W": W, "V": V, "gradient": True, "hessian_product": True}
+    one: Any = MemoryEngine(X, bias=True).sweep(labels, **given)
+    engine = ClusterEngine(X, bias=True, cluster=cluster, engine="cuda")
+    two: Any = engine.sweep(labels, **given)
+    np.testing.assert_allclose(two.gradient, one.gradient, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(two.hessian_product, one.hessian_product, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(engine.host(two.logits), one.logits, rtol=1e-9, atol=1e-9)
+    eligible = np.ones(3000, dtype=bool)
+    best, _ = engine.scores(two.logits, two.products, labels, eligible)
+    plain, _ = MemoryEngine(X, bias=True).scores(one.logits, one.products, labels, eligible)
+    np.testing.assert_allclose(engine.host(best), plain, rtol=1e-7, atol=1e-7)
