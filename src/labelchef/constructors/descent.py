@@ -34,6 +34,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
 from labelchef.domain.stopping_work import go_on
+from labelchef.engines.protocol import Spent
 
 _STORED = np.dtype(np.float32)
 _PROBED = 2  # mini-batches that the smoothness is measured on
@@ -164,14 +165,14 @@ class RetrainConstructor:
         start: Float64s | None = None,  # noqa: ARG002 (a descent begins at zero)
     ) -> Construction:
         """Train."""
-        began, sweeps, rows = time.perf_counter(), objective.engine.sweeps, objective.engine.n_rows
+        began, before, rows = time.perf_counter(), objective.engine.spent(), objective.engine.n_rows
         schedule = Schedule(rows, min(self.settings.minibatch, rows), self.settings.epochs, self.settings.seed)
         smoothness = smoothness_of(objective, schedule)
         rate = self.settings.learning_rate or 1.0 / (smoothness + objective.l2)
         shape = (objective.shape[1] - 1, objective.shape[0])
         gradients = room(self.settings, schedule, shape) if self._keeps_gradients else None
         trajectory = train(objective, schedule, rate, smoothness, gradients, on_step)
-        return self._finish(objective, trajectory, validation, began, sweeps)
+        return self._finish(objective, trajectory, validation, began, before)
 
     def construct(
         self,
@@ -184,10 +185,10 @@ class RetrainConstructor:
         """Descend again under the new labels; where any label may have changed, from the start."""
         if change.everywhere:
             return self.initialise(objective, validation)
-        began, sweeps = time.perf_counter(), objective.engine.sweeps
+        began, before = time.perf_counter(), objective.engine.spent()
         assert last.trajectory is not None, "a model made by descent has a trajectory"
         trajectory = self._again(objective, last.trajectory, change)
-        return self._finish(objective, trajectory, validation, began, sweeps, last.keeper, companion)
+        return self._finish(objective, trajectory, validation, began, before, last.keeper, companion)
 
     def _again(self, objective: Objective, last: Trajectory, change: LabelChange) -> Trajectory:  # noqa: ARG002
         """The descent under the new labels, which the objective has already."""
@@ -199,7 +200,7 @@ class RetrainConstructor:
         trajectory: Trajectory,
         validation: ValidationLosses,
         began: float,
-        sweeps: float,
+        before: Spent,
         keeper: CurvatureKeeper | None = None,
         companion: Companion | None = None,
     ) -> Construction:
@@ -215,9 +216,12 @@ class RetrainConstructor:
             keeper = CurvatureKeeper(freeze(objective, point.logits))
         elif keeper.due(objective):
             keeper.refresh(objective, point.logits)
+        spent = objective.engine.spent().since(before)
         diagnostics = ConstructionDiagnostics(
             iterations=trajectory.schedule.steps,
-            sweeps=objective.engine.sweeps - sweeps,
+            sweeps=spent.sweeps,
+            bytes_read=spent.bytes_read,
+            read_seconds=spent.read_seconds,
             gradient_norm=point.gradient_norm,
             distance=point.gradient_norm / objective.l2,
             tolerance=float("inf"),

@@ -12,17 +12,18 @@ sources learned from the answers, the gradient takes half a sweep: the logits ar
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.objective import Objective
+from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion, Minimum, minimise, rough
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import ConstructionDiagnostics, LabelChange
+from labelchef.engines.protocol import Spent
 
 
 @dataclass
@@ -46,13 +47,13 @@ class NewtonConstructor:
 
         From a `start` near the minimum, the curvature is frozen there, once and for all.
         """
-        began, sweeps = time.perf_counter(), objective.engine.sweeps
+        began, before = time.perf_counter(), objective.engine.spent()
         first = objective.at(np.zeros(objective.shape) if start is None else start)
         keeper = CurvatureKeeper(freeze(objective, first.logits, roughly=start is None))
         found = minimise(objective, first, keeper, tol=self.tol, max_sweeps=self.max_sweeps, on_step=on_step)
         if start is None:
             keeper.refresh(objective, found.point.logits)
-        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
+        return self._finish(objective, found, keeper, began, before)
 
     def construct(
         self,
@@ -63,7 +64,7 @@ class NewtonConstructor:
         companion: Companion | None = None,
     ) -> Construction:
         """From the last optimum to the new one."""
-        began, sweeps = time.perf_counter(), objective.engine.sweeps
+        began, before = time.perf_counter(), objective.engine.spent()
         keeper = last.keeper
         if change.everywhere:
             roughly = rough(self.tol, not self.proven)
@@ -72,6 +73,18 @@ class NewtonConstructor:
         else:
             start = objective.relabelled(last.point, change)
             keeper.note(objective, last.point.logits, change)
+        return self.follow(objective, start, keeper, companion, began, before)
+
+    def follow(
+        self,
+        objective: Objective,
+        start: Point,
+        keeper: CurvatureKeeper,
+        companion: Companion | None,
+        began: float,
+        before: Spent,
+    ) -> Construction:
+        """From a point that was swept to the optimum near it; `began` and `before` are the clock and what was read by then."""
         found = minimise(
             objective,
             start,
@@ -81,10 +94,10 @@ class NewtonConstructor:
             companion=companion,
             estimated=not self.proven,
         )
-        return self._finish(objective, found, keeper, began, objective.engine.sweeps - sweeps)
+        return self._finish(objective, found, keeper, began, before)
 
     def _finish(
-        self, objective: Objective, found: Minimum, keeper: CurvatureKeeper, began: float, sweeps: float
+        self, objective: Objective, found: Minimum, keeper: CurvatureKeeper, began: float, before: Spent
     ) -> Construction:
         norm = found.point.gradient_norm
         if not found.converged:
@@ -94,13 +107,19 @@ class NewtonConstructor:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        spent = objective.engine.spent().since(before)
         diagnostics = ConstructionDiagnostics(
             iterations=found.iterations,
-            sweeps=sweeps,
+            sweeps=spent.sweeps,
+            bytes_read=spent.bytes_read,
+            read_seconds=spent.read_seconds,
             gradient_norm=norm,
             distance=norm / objective.l2,
             tolerance=found.tolerance,
             converged=found.converged,
             seconds=time.perf_counter() - began,
         )
+        pace = objective.engine.pace()
+        if pace is not None:
+            diagnostics = replace(diagnostics, lag=pace.lag, slowest_worker=pace.slowest)
         return Construction(found.point, keeper, diagnostics)

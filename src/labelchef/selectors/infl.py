@@ -49,6 +49,7 @@ from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.engines import RowArray
 from labelchef.selectors.protocol import SelectionContext, measured
+from labelchef.selectors.skipping import swept, without_sweep
 
 _TRIES = 16  # of the threshold, before everything is scored
 _NEAR = 0.95  # of the last round's worst selected score: the first threshold of this round
@@ -165,6 +166,19 @@ class InflSelector(InfluenceSelector):
     _last: float | None = field(default=None, init=False, repr=False)
     """The worst selected score of the last round; None after a round that could not fill its batch."""
 
+    @measured
+    def select(self, context: SelectionContext, batch_size: int) -> Batch:
+        """The best `batch_size` eligible samples; without a sweep where that is allowed and proven (`selectors.skipping`)."""
+        state = context.anchoring
+        if state is None:
+            return super().select(context, batch_size)
+        batch, unswept = without_sweep(context, state, batch_size), state.found is not None
+        if batch is None:
+            context = swept(context, state)
+            if unswept:  # one sweep may be enough: what is left of the residual is small
+                batch = without_sweep(context, state, batch_size)
+        return super().select(context, batch_size) if batch is None else batch
+
     def select_along(self, context: SelectionContext, linear: Linear, batch_size: int) -> Batch:
         """The batch for a V that is already known."""
         batch = self._pruned(context, linear, batch_size) if self.prune else None
@@ -252,10 +266,10 @@ def score_everything(context: SelectionContext, linear: Linear, batch_size: int)
 
 def lowest_first(context: SelectionContext, count: int, worth: RowArray, label: RowArray, influence: RowArray) -> Batch:
     """The samples of the `count` smallest finite worths, with their suggested classes and influences."""
-    engine, ties = context.objective.engine, context.ties
-    scale = abs(float(engine.xp.where(engine.xp.isfinite(worth), worth, 0.0).min()))
-    rows = engine.lowest(worth, count, ties.tolerance * scale)
-    rows = np.asarray(rows[smallest(engine.host(worth[rows]), count, ties, scale=scale, rows=rows)])
-    suggested = engine.host(label[rows]).astype(np.int64, copy=False)
+    ties = context.ties
+    found = context.objective.engine.shortlist(worth, count, ties.tolerance, label, influence)
+    order = smallest(found.scores, count, ties, scale=found.scale, rows=found.rows)
+    labels, influences = found.others
     diagnostics = SelectionDiagnostics(candidates=int(np.count_nonzero(context.eligible)))
-    return Batch(rows, suggested, engine.host(influence[rows]), diagnostics)
+    suggested = labels[order].astype(np.int64, copy=False)
+    return Batch(np.asarray(found.rows[order]), suggested, influences[order], diagnostics)

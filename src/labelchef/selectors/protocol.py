@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from labelchef.core.anchors import Anchoring
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.influence import InfluenceParts, influence_matrix
@@ -65,6 +66,8 @@ class SelectionContext:
 
     through_learner: Callable[[RowArray], InfluenceParts] | None = field(default=None, repr=False)
     """From S = X V (N, k) to the influence of every answer, by the way it takes through the learner; None without a learner."""
+    anchoring: Anchoring | None = field(default=None, repr=False)
+    """What the last sweep proves about this model, where a round may do without a sweep."""
     ties: Ties = BY_INDEX
     """In which order samples come whose scores differ by rounding only."""
 
@@ -110,13 +113,22 @@ class Selector(Protocol):
 
 
 def measured(select: Callable[[S, SelectionContext, int], Batch]) -> Callable[[S, SelectionContext, int], Batch]:
-    """A `select` whose batch says in its diagnostics how many sweeps and seconds the choice took."""
+    """A `select` whose batch says in its diagnostics how many sweeps, bytes and seconds the choice took."""
 
     @wraps(select)
     def counted(selector: S, context: SelectionContext, batch_size: int) -> Batch:
         began, engine = time.perf_counter(), context.objective.engine
-        sweeps, batch = engine.sweeps, select(selector, context, batch_size)
-        spent = replace(batch.diagnostics, sweeps=engine.sweeps - sweeps, seconds=time.perf_counter() - began)
-        return replace(batch, diagnostics=spent)
+        before, batch = engine.spent(), select(selector, context, batch_size)
+        spent = engine.spent().since(before)
+        facts = replace(
+            batch.diagnostics,
+            sweeps=spent.sweeps,
+            bytes_read=spent.bytes_read,
+            read_seconds=spent.read_seconds,
+            seconds=time.perf_counter() - began,
+        )
+        pace = engine.pace()
+        facts = facts if pace is None else replace(facts, lag=pace.lag, slowest_worker=pace.slowest)
+        return replace(batch, diagnostics=facts)
 
     return counted
