@@ -12,14 +12,13 @@ from labelchef.domain.errors import (
 )
 from labelchef.domain.records import Batch, RoundRecord, StopReason, Votes
 from labelchef.domain.validation import Gain
+from labelchef.domain.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from labelchef.classifier import LinearClassifier
     from labelchef.cleaner import CleaningResult, LabelCleaner
     from labelchef.model import EncodedClassifier, load_model
     from labelchef.sources.functions import labelling_function
-
-__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Batch",

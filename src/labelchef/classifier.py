@@ -38,6 +38,7 @@ from labelchef.domain.features import as_features
 from labelchef.domain.files import whole_file
 from labelchef.domain.npy import read_npz
 from labelchef.domain.numbers import check_number
+from labelchef.features import Features
 
 FORMAT = 2
 """Of model.npz; that of labelchef 0.1 was not numbered."""
@@ -256,7 +257,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scaled_logits(self, X: Any) -> Float64s:
         coef, intercept, _ = self._checked()
         self._check_names(X)
-        rows = as_features(X, columns=len(coef), half=True)
+        rows = X if isinstance(X, Features) else as_features(X, columns=len(coef), half=True)
+        if rows.shape[1] != len(coef):
+            raise InvalidInputError(
+                f"X has {rows.shape[1]} features; expected {len(coef)}, as in the training set",
+                code="features",
+            )
         A = np.empty((len(rows), len(intercept)))
         for start in range(0, len(rows), _ROWS):
             A[start : start + _ROWS] = rows[start : start + _ROWS].astype(np.float64) @ coef

@@ -105,12 +105,13 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Self:
         """Initialise: check everything, train the first model (or take a pretrained network as it is).
 
-        X (N, d) is neither copied nor written if it is a float32 or float64 array; a network takes arrays or tensors with
-        samples along the first axis. `Y_weak` (N, C) holds probabilities; the columns of a frame, or `classes`, name the
-        classes. `y_val`, `y_test` and `y_clean` hold class names; `y_clean` has −1 (or None) where a training sample is not
-        clean. `askable` (N,) says of each training sample whether anyone could answer for it, all of them if left out; one
-        that is not askable is never selected. `on_step` is told of the progress: (iteration, gradient norm, tolerance) by
-        the solver, (epoch, gradient norm, NaN) by a descent, (epoch, training loss, validation loss) by a network.
+        X (N, d) is neither copied nor written if it is a float array; it may be a path, or `labelchef.features.Features`, which
+        need not fit into memory (docs/scale.md). A network takes arrays or tensors with samples along the first axis.
+        `Y_weak` (N, C) holds probabilities; the columns of a frame, or `classes`, name the classes. `y_val`, `y_test`
+        and `y_clean` hold class names; `y_clean` has −1 (or None) where a training sample is not clean. `askable` (N,)
+        says of each training sample whether anyone could answer for it, all of them if left out; one that is not
+        askable is never selected. `on_step` is told of the progress: (iteration, gradient norm, tolerance) by the
+        solver, (epoch, gradient norm, NaN) by a descent, (epoch, training loss, validation loss) by a network.
 
         `votes` are those of J sources on the training samples (rules, labelling functions, crowd workers, LLMs), with `Y_weak`
         or in its place: an (N, J) table of class ids or names with −1 or None for no vote, a long table (item, source,
@@ -484,8 +485,11 @@ class LabelCleaner(Cleaner):
         ‖W − W*‖ / ‖W‖ is estimated to be this small
     learning_rate, epochs, minibatch : of constructors 'retrain' and 'deltagrad_l' by name; None for their defaults
     random_state : seed of every random choice; a constructor that is handed in as an instance has its own
-    engine : 'auto', 'memory' or 'cuda': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is large
+    engine : 'auto', 'memory', 'cuda', 'disk' or 'dask': where the features lie; 'auto' takes a GPU if PyTorch sees one and X is
+        large, and streams X from its files (disk) if these take more than half of the free memory
     feature_dtype : how a GPU stores X: None for as given, or 'float64', 'float32', 'float16', 'bfloat16'
+    cluster : the address of a Dask scheduler ('tcp://host:8786'), or 'local' for processes of this machine; None for that in
+        the variable LABELCHEF_CLUSTER. With an address, 'auto' means 'dask'
 
     Attributes
     ----------
@@ -544,6 +548,7 @@ class LabelCleaner(Cleaner):
     random_state: int | np.random.Generator | None = 0
     engine: str = "auto"
     feature_dtype: str | None = None
+    cluster: str | None = None
 
     def _begin(self, given: Callable[..., CampaignData], on_step: OnStep | None) -> Self:
         settings = self._settings()
@@ -551,6 +556,7 @@ class LabelCleaner(Cleaner):
             None if isinstance(self.selector, str) else make_selector(self.selector),
             None if isinstance(self.constructor, str) else make_constructor(self.constructor),
             self._rules(),
+            self.cluster,
         )
         data = given(read=partial(as_rows, half=True))
         check(data, settings, parts)

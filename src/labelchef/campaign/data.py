@@ -5,11 +5,11 @@ trusted samples; X_judge, X_test likewise, where there are any. A network takes 
 votes and votes_val hold what J sources say of X and X_val, see `labelchef.campaign.votes`.
 """
 
-import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,165 +17,55 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from labelchef.campaign.contents import Contents, ids_of
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
 from labelchef.campaign.votes import CastVotes, is_long, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
-from labelchef.domain.campaigns import CampaignFiles, NewItem, SplitName
+from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.features import as_features
 from labelchef.domain.records import UNRESOLVED
+from labelchef.features import Features, check_finite, is_streamed, open_features
+from labelchef.features.npy import behind_map
 from labelchef.io import tables
-from labelchef.io.formats import IMAGE_SUFFIXES
+from labelchef.io.items_file import ItemsFile, open_items
 from labelchef.sources import SourceVotes
-
-LONGEST_KEY = 200
-"""Characters of an id."""
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Tables with the columns id, text, image, a row a sample; every other column is a field."""
-
-    items: pd.DataFrame | None = None
-    val_items: pd.DataFrame | None = None
-    test_items: pd.DataFrame | None = None
-    media: Path | None = None
-    """The folder that the images are in."""
-    more_images: tuple[str, ...] = ()
-    """Fields that are images too, in their order."""
-
-    def check(self, n_train: int, n_val: int, n_test: int = 0) -> None:
-        """Refuse tables of another length, ids that repeat, images that are not there."""
-        tables_of = (
-            (self.items, n_train, "items"),
-            (self.val_items, n_val, "val_items"),
-            (self.test_items, n_test, "test_items"),
-        )
-        for frame, rows, what in tables_of:
-            if frame is not None:
-                _check_items(frame, rows, what, self.media, self.more_images)
-        both = set(self.keys(n_train)) & set(self.val_keys(n_train, n_val))
-        if both:
-            raise InvalidInputError(
-                f"the id {min(both)!r} names a training and a validation item; expected distinct ids", code="items"
-            )
-
-    def keys(self, n_train: int) -> list[str]:
-        """What training items are called: their ids, else row numbers."""
-        return _ids(self.items) or [str(k) for k in range(n_train)]
-
-    def val_keys(self, n_train: int, n_val: int) -> list[str]:
-        """What validation items are called: their ids, with 'val-' before them where training items use the same."""
-        ids = _ids(self.val_items)
-        if ids and not set(ids) & set(self.keys(n_train)):
-            return ids
-        return [f"val-{k}" for k in ids or range(n_val)]
-
-    def rows(self, clean: Ints, y_val: Ints, y_test: Ints | None) -> Iterator[NewItem]:
-        """The items of all splits, to be stored."""
-        more = self.more_images
-        yield from _rows(SplitName.TRAIN, self.keys(len(clean)), clean, self.items, more)
-        yield from _rows(SplitName.VALIDATION, self.val_keys(len(clean), len(y_val)), y_val, self.val_items, more)
-        if y_test is not None:
-            ids = _ids(self.test_items)
-            taken = set(self.keys(len(clean))) | set(self.val_keys(len(clean), len(y_val)))
-            if ids is None or set(ids) & taken:
-                ids = [f"test-{k}" for k in ids or range(len(y_test))]
-            yield from _rows(SplitName.TEST, ids, y_test, self.test_items, more)
-
-    def images(self) -> list[str]:
-        """The images that items name, below the media folder."""
-        frames = [one for one in (self.items, self.val_items, self.test_items) if one is not None]
-        return sorted({name for frame in frames for name in _image_names(frame, self.more_images)})
-
-
-def _check_items(frame: pd.DataFrame, rows: int, what: str, media: Path | None, more: Sequence[str]) -> None:
-    if len(frame) != rows:
-        raise InvalidInputError(
-            f"{what} has {len(frame)} rows; expected {rows}, one for each row of its features", code="items"
-        )
-    keys = _ids(frame) or []
-    twice = [key for key, times in Counter(keys).items() if times > 1]
-    if twice:
-        raise InvalidInputError(f"{what}: the id {twice[0]!r} occurs twice; expected distinct ids", code="items")
-    wrong = next((key for key in keys if not is_key(key)), None)
-    if wrong is not None:
-        raise InvalidInputError(
-            f"{what}: {wrong!r} cannot be an id; expected 1 to {LONGEST_KEY} printable characters", code="items"
-        )
-    for name in _image_names(frame, more):
-        if media is None:
-            raise InvalidInputError(f"{what} names the image {name!r}, but no media folder was given", code="media")
-        path, file = PurePosixPath(name), media / name
-        inside = not path.is_absolute() and ".." not in path.parts and "\\" not in name
-        if not inside or path.suffix.lower() not in IMAGE_SUFFIXES:
-            raise InvalidInputError(
-                f"{what}: {name!r} is no image in the media folder; expected a path below it that ends in "
-                f"{', '.join(IMAGE_SUFFIXES)}",
-                code="media",
-            )
-        if not file.is_file() or not file.resolve().is_relative_to(media.resolve()):
-            raise InvalidInputError(f"{what}: there is no image {file}; check the media folder", code="media")
-
-
-def is_key(text: str) -> bool:
-    """Whether a text can be an id: printable, not empty, not too long, without spaces around it."""
-    return 0 < len(text) <= LONGEST_KEY and text.isprintable() and text == text.strip()
-
-
-def _image_names(frame: pd.DataFrame, more: Sequence[str]) -> list[str]:
-    columns = [name for name in ("image", *more) if name in frame.columns]
-    values = [_plain(value) for name in columns for value in frame[name].tolist()]
-    return [str(value) for value in values if value not in (None, "")]
-
-
-def _ids(frame: pd.DataFrame | None) -> list[str] | None:
-    return None if frame is None or "id" not in frame.columns else [str(v) for v in frame["id"].tolist()]
-
-
-def _rows(
-    split: SplitName, keys: list[str], labels: Ints, frame: pd.DataFrame | None, more_images: Sequence[str]
-) -> Iterator[NewItem]:
-    shown = [{}] * len(keys) if frame is None else frame.drop(columns="id", errors="ignore").to_dict("records")
-    for k, (key, label, values) in enumerate(zip(keys, labels.tolist(), shown, strict=True)):
-        fields = {str(name): _plain(value) for name, value in values.items()}
-        text, image = (fields.pop(name, None) for name in ("text", "image"))
-        yield NewItem(
-            split=split,
-            position=k,
-            key=key,
-            text=None if text in (None, "") else str(text),
-            image=None if image in (None, "") else str(image),
-            fields=fields or None,
-            label=None if label == UNRESOLVED else label,
-            images=tuple(name for name in more_images if fields.get(name)) or None,
-        )
-
-
-def _plain(value: Any) -> Any:
-    """A field's value as JSON has it."""
-    if value is None or value != value or value in (math.inf, -math.inf):
-        return None
-    return value if isinstance(value, bool | int | float | str) else str(value)
-
 
 Labelled: TypeAlias = tuple[NDArray[Any], Ints]
 """Samples, a row each, with trusted class ids (n,)."""
 
-ReadRows: TypeAlias = Callable[[Any, str, "NDArray[Any] | None"], NDArray[Any]]
+Rows: TypeAlias = NDArray[Any] | Features
+"""Samples, a row each: an array, or features that are read from files in blocks."""
+
+ReadRows: TypeAlias = Callable[[Any, str, "Rows | None"], Any]
 """Checks samples: (what came, its name, the training samples to compare with, None for those themselves) → an array."""
 
 
-def as_rows(X: Any, name: str, like: NDArray[Any] | None, *, half: bool = False) -> NDArray[Any]:
-    """Features; with `half`, training samples may stay in half precision: for an engine that reads those."""
-    return as_features(X, name, half=half) if like is None else as_features(X, name, columns=like.shape[1])
+def as_rows(X: Any, name: str, like: Rows | None, *, half: bool = False) -> Rows:
+    """Features; with `half`, training samples may stay in half precision: for an engine that reads those.
+
+    A path or `Features` may be given, too: training samples are then checked in one pass, and not loaded.
+    """
+    X = open_features(X) if isinstance(X, str | Path) else X
+    streamed = behind_map(X) if like is None and isinstance(X, np.ndarray) else None
+    if streamed is not None and (half or X.dtype != np.float16) and X.dtype != np.int8:
+        check_finite(streamed, name)  # past the page cache where X is larger than memory
+        return np.asarray(X)
+    if not isinstance(X, Features):
+        return as_features(X, name, half=half) if like is None else as_features(X, name, columns=like.shape[1])
+    if like is not None:
+        return as_features(X[:], name, columns=like.shape[1])
+    check_finite(X, name)
+    return X
 
 
 @dataclass(frozen=True)
 class CampaignData:
     """Everything a campaign is made of, checked."""
 
-    X: NDArray[Any]
+    X: Any
+    """(N, d): an array, or `Features`, which are not made an array; both have `shape`, `size`, `nbytes`, `len`, and rows by
+    slices and numbers."""
     weak: Float64s
     names: ClassNames
     validation: Labelled
@@ -219,7 +109,8 @@ class CampaignData:
         """
         contents = contents or Contents()
         rows = read(X, "X", None)
-        cast = None if votes is None else CastVotes.of(votes, len(rows), "votes", _ids(contents.items))
+        keys = ids_of(contents.items) if is_long(votes) else None
+        cast = None if votes is None else CastVotes.of(votes, len(rows), "votes", keys)
         weak = None if Y_weak is None else as_weak_labels(Y_weak, len(rows))
         names = _class_names(classes, Y_weak, weak, cast, y_val)
         found = None if cast is None else cast.read(names)
@@ -238,7 +129,7 @@ class CampaignData:
         found_val = None
         if found is not None and votes_val is not None:
             own = found.names if Y_weak is None else found.names[:-1]
-            n_val, val_keys = len(validation[1]), _ids(contents.val_items)
+            n_val, val_keys = len(validation[1]), ids_of(contents.val_items)
             found_val = read_votes(votes_val, names, n_val, what="votes_val", sources=own, keys=val_keys).among(
                 found.names
             )
@@ -310,7 +201,7 @@ def known_labels(labels: Any, names: ClassNames, n_rows: int, name: str, code: s
     return given
 
 
-def _split(X: Any, y: Any, names: ClassNames, like: NDArray[Any], name: str, read: ReadRows) -> Labelled | None:
+def _split(X: Any, y: Any, names: ClassNames, like: Rows, name: str, read: ReadRows) -> Labelled | None:
     """A labelled split; None for one that may be left out and is. Only validation has to be there."""
     if name != "val" and X is None and y is None:
         return None
@@ -331,14 +222,20 @@ class _Part:
 
     path: Path
     data: Any
-    ids: list[str] | None
+    named: bool
+    """Whether its rows have ids."""
 
     @classmethod
     def of(cls, path: Path | None, read: Callable[[Path], Any]) -> "_Part | None":
         if path is None:
             return None
         data = read(path)
-        return cls(path, data, None if is_long(data) else tables.read_ids(path))
+        return cls(path, data, not is_long(data) and tables.has_ids(path))
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the rows; read only where files are joined by them."""
+        return tables.read_ids(self.path) or []
 
     @property
     def long(self) -> bool:
@@ -348,11 +245,21 @@ class _Part:
     def rows(self, order: list[int] | None, keep_id: bool) -> Any:
         """The rows in another order, without the ids unless they are to be kept."""
         data = self.data
+        if isinstance(data, ItemsFile):
+            data = data if order is None and keep_id else data.whole()
+        if isinstance(data, ItemsFile):
+            return data
         if isinstance(data, pd.DataFrame):
-            data = data if keep_id or self.ids is None else data.drop(columns="id")
+            data = data if keep_id or not self.named else data.drop(columns="id")
             return data if order is None else data.iloc[order].reset_index(drop=True)
         if order is None:
             return data
+        if isinstance(data, Features):
+            raise InvalidInputError(
+                f"{self.path.name} is streamed, and its rows stand in another order than the ids of the other files; bring the "
+                "files into one order, or write the features as one .npy file",
+                code="ids",
+            )
         if isinstance(data, dict):
             return {name: column[order] for name, column in data.items()}
         return [data[k] for k in order] if isinstance(data, list) else data[order]
@@ -365,8 +272,8 @@ def _joined(parts: Sequence[_Part | None], by_position: bool, items: _Part | Non
     refused unless `by_position` was told. Long tables of votes name their items and are left as they are.
     """
     there = [part for part in parts if part is not None and not part.long]
-    named = [part for part in there if part.ids is not None]
-    bare = [part for part in there if part.ids is None]
+    named = [part for part in there if part.named]
+    bare = [part for part in there if not part.named]
     orders: dict[int, list[int] | None] = {id(part): None for part in there}
     if named and bare and not by_position:
         raise InvalidInputError(
@@ -385,8 +292,6 @@ def _joined(parts: Sequence[_Part | None], by_position: bool, items: _Part | Non
 
 def _order(first: _Part, part: _Part, *, by_position: bool) -> list[int] | None:
     """Which rows of `part` have the ids of `first`, row by row; None if they stand in this order already."""
-    assert first.ids is not None, "asked of files with ids"
-    assert part.ids is not None, "asked of files with ids"
     if first.ids == part.ids:
         return None
     for one in (first, part):
@@ -425,6 +330,8 @@ def read_files(files: CampaignFiles) -> CampaignData:
         _check_counts(split)
 
     def features(path: Path | None, what: str) -> _Part | None:
+        if path is not None and is_streamed(path):
+            return _Part(path, open_features(path), False)
         return _Part.of(path, lambda one: tables.read_features(one, what))
 
     def labels(path: Path | None, what: str) -> _Part | None:
@@ -434,7 +341,7 @@ def read_files(files: CampaignFiles) -> CampaignData:
         return _Part.of(path, lambda one: tables.read_source_votes(one, what))
 
     def items(path: Path | None, what: str) -> _Part | None:
-        return _Part.of(path, lambda one: tables.read_items(one, what))
+        return _Part.of(path, lambda one: open_items(one, what))
 
     shown, val_shown = items(files.items, "items"), items(files.val_items, "validation items")
     X, weak, cast, clean, contents = _joined(
@@ -472,6 +379,7 @@ def read_files(files: CampaignFiles) -> CampaignData:
         y_test=y_test,
         y_clean=clean,
         contents=Contents(contents, val_contents, media=files.media),
+        read=partial(as_rows, half=True),
     )
 
 
@@ -514,6 +422,7 @@ def find_files(folder: Path, by_position: bool = False) -> CampaignFiles:
     for stem, suffixes in (required | optional).items():
         paths = [folder / f"{stem}{suffix}" for suffix in suffixes]
         there = [path for path in paths if path.is_file()]
+        there += [folder / stem] if stem == "features" and (folder / stem).is_dir() else []
         if len(there) > 1:
             raise InvalidInputError(
                 f"{folder} holds {' and '.join(path.name for path in there)}; expected one file {stem}. Remove the others",

@@ -11,9 +11,10 @@ Shapes: believed (n, C), predicted (n, C).
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,16 +63,30 @@ class Part:
     decided: Mapping[int, Decided] = field(default_factory=dict)
     doubts: Mapping[int, Doubt] = field(default_factory=dict)
     votes: SourceVotes | None = None
+    ranks: Ints | None = None
+    """(n,) places among all rows of the split, where these are only some of them."""
 
 
-def dataset_frame(parts: Iterable[Part], classes: Sequence[str], *, sources_used: bool) -> pd.DataFrame:
+def dataset_frame(parts: Sequence[Part], classes: Sequence[str], *, sources_used: bool) -> pd.DataFrame:
     """One table of all rows; `sources_used` says whether the learner believes any source."""
-    frames = [_frame(part, classes, sources_used) for part in parts if len(part.keys)]
-    found = pd.concat(frames, ignore_index=True)
-    content = [name for name in found.columns if name not in OWN and not name.startswith((VOTE, "p: "))]
-    votes = [name for name in found.columns if name.startswith(VOTE) or name == "votes"]
-    chances = [f"p: {name}" for name in classes]
-    return found[[*_FIRST, *content, *_LAST, *chances, *votes]]
+    content = dict.fromkeys(name for part in parts for one in part.contents for name in one)
+    votes = next((part.votes for part in parts if part.votes is not None), None)
+    columns = dataset_columns(list(content), classes, votes)
+    frames = [part_frame(part, classes, columns, sources_used=sources_used) for part in parts if len(part.keys)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def dataset_columns(content: Sequence[str], classes: Sequence[str], votes: SourceVotes | None) -> list[str]:
+    """The columns of the table, by the names of the content and the sources."""
+    sources: list[str] = []
+    if votes is not None and votes.n_sources:
+        sources = [f"{VOTE}{name}" for name in votes.names] if votes.n_sources <= MOST_COLUMNS else ["votes"]
+    return [*_FIRST, *map(_column, content), *_LAST, *(f"p: {name}" for name in classes), *sources]
+
+
+def part_frame(part: Part, classes: Sequence[str], columns: Sequence[str], *, sources_used: bool) -> pd.DataFrame:
+    """The table of some rows, with the columns of the whole."""
+    return _frame(part, classes, sources_used).reindex(columns=list(columns))
 
 
 _FIRST = ("id", "split")
@@ -103,38 +118,64 @@ class Settled:
 
 def settle(part: Part, n_classes: int, *, sources_used: bool) -> Settled:
     """The final labels of a split."""
-    n = len(part.keys)
-    chosen, origin = part.given.copy(), [LabelOrigin.TRUSTED] * n
-    for row, made in part.decided.items():
-        chosen[row], origin[row] = made.label, LabelOrigin.PEOPLE
+    n = len(part.given)
+    chosen, P = chosen_of(part, n_classes)
+    origin = [LabelOrigin.TRUSTED] * n
+    for row in part.decided:
+        origin[row] = LabelOrigin.PEOPLE
+    open_rows = np.flatnonzero(_labels(part) == UNRESOLVED)
+    spoken = np.zeros(n, dtype=bool) if part.votes is None else ~part.votes.silent
+    for row in open_rows.tolist():
+        origin[row] = LabelOrigin.SOURCES if spoken[row] and sources_used else LabelOrigin.MODEL
+    probability = P[np.arange(n), chosen]
+    rank: list[int | None] = [None] * n
+    if part.believed is not None:
+        rank = list((ranks_of(probability) if part.ranks is None else part.ranks).tolist())
+    return Settled(chosen, origin, P, _flags(part, chosen, probability), rank)
+
+
+def chosen_of(part: Part, n_classes: int) -> tuple[Ints, Float64s]:
+    """The final classes (n,), and how probable each class is (n, C)."""
+    chosen = _labels(part)
     P = np.eye(n_classes)[np.maximum(chosen, 0)]
     open_rows = np.flatnonzero(chosen == UNRESOLVED)
     if open_rows.size:
         assert part.believed is not None, "rows without a label are believed something"
         P[open_rows] = part.believed[open_rows]
         chosen[open_rows] = P[open_rows].argmax(axis=1)
-        spoken = np.zeros(n, dtype=bool) if part.votes is None else ~part.votes.silent
-        for row in open_rows.tolist():
-            origin[row] = LabelOrigin.SOURCES if spoken[row] and sources_used else LabelOrigin.MODEL
     for row, doubt in part.doubts.items():
         P[row] *= 1.0 - doubt.wrong
         P[row, doubt.believed] += doubt.wrong
-    probability = P[np.arange(n), chosen]
-    rank: list[int | None] = [None] * n
-    if part.believed is not None:
-        for k, row in enumerate(np.argsort(probability, kind="stable").tolist()):
-            rank[row] = k + 1
-    return Settled(chosen, origin, P, _flags(part, chosen, probability), rank)
+    return chosen, P
+
+
+def ranks_of(probability: Float64s) -> Ints:
+    """(n,) 1 for the row whose label is least probable; ties by position.
+
+    >>> ranks_of(np.array([0.9, 0.2, 0.9])).tolist()
+    [2, 1, 3]
+    """
+    ranks = np.empty(len(probability), dtype=np.int64)
+    ranks[np.argsort(probability, kind="stable")] = np.arange(1, len(probability) + 1)
+    return ranks
+
+
+def _labels(part: Part) -> Ints:
+    """(n,) labels of people or given with the data, −1 where there is none."""
+    labels = part.given.copy()
+    for row, made in part.decided.items():
+        labels[row] = made.label
+    return labels
 
 
 def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFrame:
     n, found = len(part.keys), settle(part, len(classes), sources_used=sources_used)
     by: list[str | None] = [None] * n
-    support: list[float | None] = [None] * n
+    support = np.full(n, np.nan)
     for row, made in part.decided.items():
         by[row], support[row] = made.by, made.support
     probability = found.probability
-    columns: dict[str, Sequence[object]] = {
+    columns: dict[str, Any] = {
         "id": list(part.keys),
         "split": [part.split] * n,
         **_content(part.contents),
@@ -142,7 +183,7 @@ def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFra
         "probability": probability.round(6).tolist(),
         "origin": [str(one) for one in found.origin],
         "decided_by": by,
-        "support": support,
+        "support": support.tolist(),
         "model_label": [classes[c] for c in part.predicted_ids],
         "model_probability": part.predicted[np.arange(n), part.predicted_ids].round(6).tolist(),
         "doubt": (1.0 - probability).round(6).tolist(),
@@ -154,13 +195,15 @@ def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFra
     return pd.DataFrame(columns).astype({"rank": "Int64"})
 
 
-def _content(contents: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
-    """A column a name; a name that is one of ours gets `FIELD` before it."""
+def _content(contents: Sequence[Mapping[str, object]]) -> dict[str, "pd.Series[Any]"]:
+    """A column a name, of values as they are."""
     names = list(dict.fromkeys(name for one in contents for name in one))
-    return {
-        f"{FIELD}{name}" if name in OWN or name.startswith((VOTE, "p: ")) else name: [one.get(name) for one in contents]
-        for name in names
-    }
+    return {_column(name): pd.Series([one.get(name) for one in contents], dtype=object) for name in names}
+
+
+def _column(name: str) -> str:
+    """What the column of a content is called; one that is ours has `FIELD` before it."""
+    return f"{FIELD}{name}" if name in OWN or name.startswith((VOTE, "p: ")) else name
 
 
 def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[tuple[str, ...]]:

@@ -25,7 +25,7 @@ from labelchef.domain.arrays import Float64s, Floats, Ints
 from labelchef.domain.learning import Ruling
 from labelchef.domain.records import Metrics
 from labelchef.engines import Engine, MemoryEngine, RowArray, RowLabels
-from labelchef.engines.memory import one_blas_thread
+from labelchef.engines.threads import one_blas_thread
 from labelchef.selectors import Examples
 
 _LOSS_ROWS = 512  # rows of a split at a time, for all stacked parameters together

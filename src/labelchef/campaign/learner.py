@@ -15,8 +15,7 @@ the background, from the end of a round on, and used from the next round on: peo
 the same choices whatever the time they take.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -36,7 +35,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.routing import Price
 from labelchef.domain.settings import AUTO, TRUTH
-from labelchef.engines.memory import one_blas_thread
+from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import Belief, Evidence, NaiveBayes, Shares, make_source_model, updated
 
@@ -138,9 +137,7 @@ class Learner:
             if np.count_nonzero(labels.cleaned) < GROWTH * self.choice.n_clean:
                 return
             sample, fixed = self._sample(objective, labels), self._fixed(objective)
-            with_thread = ThreadPoolExecutor(1, thread_name_prefix="labelchef-choice")
-            self._next = with_thread.submit(copy_context().run, partial(choose, sample, **fixed))
-            with_thread.shutdown(wait=False)
+            self._next = objective.engine.background(partial(choose, sample, **fixed))
 
     def believe(self, objective: Objective, labels: LabelTable) -> None:
         """Fit the clean model, learn the sources, and give the weak samples the labels and weights that follow."""

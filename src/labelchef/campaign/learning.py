@@ -33,7 +33,7 @@ from labelchef.core.softmax import cross_entropies, log_probabilities
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
-from labelchef.engines.memory import one_blas_thread
+from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.models import MODELS, DawidSkene, Evidence, NaiveBayes, make_source_model
 

@@ -1,6 +1,6 @@
 """Quality of a model on a labelled split, and the rounds as one table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -79,9 +79,29 @@ def history_frame(rounds: Sequence[RoundRecord]) -> pd.DataFrame:
     equal where none are held out. `val_trusted_only_…` and `val_no_weak_…` are what one would have without weak labels, on the
     same samples: from the trusted samples alone, and from trusted and answered ones. `predicted_change` and
     `realised_change` are changes of the steering loss, see `RoundRecord`. `distance_to_optimum` is ‖∇F‖ / l2, a proven
-    bound on ‖W − W*‖.
+    bound on ‖W − W*‖. Where the features are streamed from files, `gb_read` is how much of them was read (10⁹ bytes), and
+    `seconds_reading` how long that took. Where workers hold them, `slowest_worker` took `lag` times as long as the median one.
     """
-    return pd.DataFrame([_row(record) for record in rounds])
+    streamed, held = any(_bytes_read(record) for record in rounds), any(record.construction.lag for record in rounds)
+    more = (_reading if streamed else _nothing, _workers if held else _nothing)
+    return pd.DataFrame([{**_row(record), **more[0](record), **more[1](record)} for record in rounds])
+
+
+def _nothing(_: RoundRecord) -> Mapping[str, float | str]:
+    return {}
+
+
+def _workers(record: RoundRecord) -> Mapping[str, float | str]:
+    return {"lag": record.construction.lag, "slowest_worker": record.construction.slowest_worker}
+
+
+def _bytes_read(record: RoundRecord) -> float:
+    return record.batch.diagnostics.bytes_read + record.construction.bytes_read
+
+
+def _reading(record: RoundRecord) -> Mapping[str, float | str]:
+    seconds = record.batch.diagnostics.read_seconds + record.construction.read_seconds
+    return {"gb_read": _bytes_read(record) / 1e9, "seconds_reading": seconds}
 
 
 def _row(record: RoundRecord) -> dict[str, float]:

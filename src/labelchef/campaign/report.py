@@ -39,7 +39,8 @@ _TEXT = 200
 class Items:
     """How samples and classes are called, and what their weak labels are."""
 
-    keys: Sequence[Hashable]
+    keys: Sequence[Hashable] | Mapping[int, Hashable]
+    """By row; in a mapping, of those rows alone that were asked."""
     names: Sequence[Hashable]
     weak: Float64s
     truth: Ints | None = None
@@ -115,7 +116,7 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         first_selected=first[np.isfinite(first)],
         asked=asked_frame(outcome.rounds, items),
         counted=str(AskedCount.of(outcome.rounds)),
-        n_samples=len(items.keys),
+        n_samples=len(items.weak),
         target_metric=settings.target_metric,
         target=settings.target,
         notes=notes,

@@ -379,6 +379,7 @@ class Session:
             self._weak_labels,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
             through_learner=self._through_learner(point),
+            anchoring=self.construction.anchoring,
         )
 
     @property

@@ -60,6 +60,6 @@ def transposed_product(objective: Objective, M: Float64s) -> Float64s:
     """Xᵀ M (D, C) for rows M (N, C) that sum to zero: the gradient at logits of zero for the labels 1/C − M, one sweep."""
     engine, (n, C) = objective.engine, M.shape
     labels = RowLabels(1.0 / C - M, np.ones(n))
-    sums = engine.sweep(labels, logits=engine.place(np.zeros((n, C - 1))), gradient=True)
+    sums = engine.sweep(labels, logits=engine.zeros(C - 1), gradient=True)
     assert sums.gradient is not None
     return np.asarray(expand(sums.gradient))

@@ -42,6 +42,8 @@ class Parts:
     selector: Selector | None = None
     constructor: Constructor | None = None
     rules: Rules | None = None
+    cluster: str | None = None
+    """The address of the cluster to use; None for that of this machine, if there is one."""
 
 
 def check(data: CampaignData, settings: Settings, parts: Parts | None = None) -> None:
@@ -230,7 +232,7 @@ def new_session(
     `heard` says which votes the first model is made of; None for those that the settings leave.
     """
     parts, bias, C = parts or Parts(), settings.fit_intercept, len(data.names)
-    placement = choose_placement(settings.engine, settings.feature_dtype, data.X.size)
+    placement = choose_placement(settings.engine, settings.feature_dtype, data.X, parts.cluster)
     steering, judging = split_validation(data, settings)
 
     def split(part: Labelled) -> Split:

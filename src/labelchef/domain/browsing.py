@@ -118,11 +118,14 @@ class ItemLine:
     """Clean label: of people, a lead, or given with the data."""
     weak: int | None = None
     predicted: int | None = None
+    """The class by the model's decision rule; another one may be more probable."""
     probability: float | None = None
+    """The model's probability of `predicted`."""
     doubt: float | None = None
     believed: int | None = None
     belief: float | None = None
     label_probability: float | None = None
+    """The model's probability of the label as it is now: `label`, else `weak`; None until a model knows of a new label."""
     suspect: bool = False
     influence: float | None = None
     influence_round: int | None = None
@@ -195,6 +198,8 @@ class ItemDetail:
     before: str | None
     """The item before it in the data."""
     after: str | None
+    model_round: int | None = None
+    """The round whose model the numbers are of; None before there are any."""
 
 
 @dataclass(frozen=True)

@@ -299,6 +299,8 @@ class Waiting:
     """Seconds after which asking again makes sense even without a change: a lease may have run out."""
     batch: BatchStanding | None = None
     """None where no batch is open."""
+    undo: bool = False
+    """Whether this person has a vote that can be taken back."""
 
 
 @dataclass(frozen=True)
@@ -359,12 +361,24 @@ class ItemProgress:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """A person for whom items of the open batch are reserved, and who has not answered them yet."""
+
+    person: str
+    items: int
+    until: datetime
+    """When the last of them is given to others; a vote, or another look at the label page, may reserve further ones."""
+
+
+@dataclass(frozen=True)
 class OpenRound:
     """The round people vote on."""
 
     number: int
     state: RoundState
     items: tuple[ItemProgress, ...]
+    holders: tuple[Holder, ...] = ()
+    """Who holds items now, by name."""
 
     @property
     def complete(self) -> int:

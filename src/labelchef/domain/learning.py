@@ -16,6 +16,8 @@ ABOUT_USE: Mapping[str, str] = {
     "turned": "It is wrong more often than chance, so its votes count against the class they name.",
     "muted": "Its votes tell little about the class, so they hardly count.",
     "counted": "Its votes count like those of any other source.",
+    "muted, from the next model on": "A lead has muted it; the figures are those of the last model, which hears it.",
+    "heard, from the next model on": "A lead lets it be heard again; the figures are those of the last model, without it.",
     "muted by you": "Its votes are left out: it is among the muted sources of the settings.",
     "not used": "No weak label is used: trusted and answered samples alone did better.",
 }
@@ -122,7 +124,8 @@ class SourceFacts:
     """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
     use: str
     """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
-    and left out), 'counted' (like any other source), 'not used', or 'muted by you': left out by the setting `muted`."""
+    and left out), 'counted' (like any other source), 'not used', or 'muted by you': left out by the setting `muted`.
+    In a list also what changed since the last model: 'muted, from the next model on' and 'heard, from the next model on'."""
     muting: float
     """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
     network."""

@@ -28,6 +28,13 @@ class SelectionDiagnostics:
     """Samples evaluated exactly; all eligible ones for a full evaluation."""
     sweeps: float = 0.0
     """Passes over the training features, including those of the solve and the shares of a pass for candidate rows."""
+    bytes_read: float = 0.0
+    """Of the training features, by passes over files; 0 where they are in memory."""
+    read_seconds: float = 0.0
+    """The part of `seconds` that these passes took."""
+    lag: float = 0.0
+    """On a cluster: the time of the slowest worker over that of the median one, in the last sweeps; 0 elsewhere."""
+    slowest_worker: str = ""
     fell_back: bool = False
     """Whether bounds could not prune, and everything was evaluated."""
     slack: float = float("inf")
@@ -143,6 +150,13 @@ class ConstructionDiagnostics:
     iterations: int = 0
     """Newton steps, or steps of a descent."""
     sweeps: float = 0.0
+    bytes_read: float = 0.0
+    """Of the training features, by passes over files; 0 where they are in memory."""
+    read_seconds: float = 0.0
+    """The part of `seconds` that these passes took."""
+    lag: float = 0.0
+    """On a cluster: the time of the slowest worker over that of the median one, in the last sweeps; 0 elsewhere."""
+    slowest_worker: str = ""
     gradient_norm: float = 0.0
     distance: float = 0.0
     """‖∇F‖ / l2: the parameters are proven to lie no farther than this from the optimum."""
@@ -356,12 +370,11 @@ class AskedCount:
     A sample is asked when a batch that is closed has put it to people while it had no clean label; each time counts, and each
     time costs one of the budget. So `asked` is `RoundRecord.spent` of the last closed round, the sum over rounds of what each
     has spent. Not asked are: samples of the open batch (they count when it closes), work ahead that no batch took up, labels
-    that were imported or that a lead decided or corrected outside of a batch. Those decisions are `others`.
-
-        decisions in the ledger's rounds = asked + others
+    that were imported or that a lead decided outside of a batch. `others` are the samples with such a decision that no closed
+    batch has asked, before or after it; a correction of a sample that was asked is none of them.
 
     >>> print(AskedCount(asked=60, audited=6, others=4))
-    64 decisions: 60 samples asked (6 of them drawn by the audit), 4 imported, decided or corrected without being asked
+    60 samples asked (6 of them drawn by the audit), 4 more imported or decided without being asked
     """
 
     asked: int
@@ -373,13 +386,14 @@ class AskedCount:
     def of(cls, rounds: Sequence[RoundRecord]) -> "AskedCount":
         """From the closed rounds."""
         asked = rounds[-1].spent if rounds else 0
-        decided = sum(len(record.decisions.items) for record in rounds)
+        put = {item for record in rounds for item in record.decisions.items[: record.asked].tolist()}
+        decided = {item for record in rounds for item in record.decisions.items.tolist()}
         audited = sum(len(record.batch.diagnostics.audited) for record in rounds)
-        return cls(asked, audited, max(0, decided - asked))
+        return cls(asked, audited, len(decided - put))
 
     def __str__(self) -> str:
         audited = f" ({self.audited} of them drawn by the audit)" if self.audited else ""
         said = f"{self.asked} {'sample' if self.asked == 1 else 'samples'} asked{audited}"
         if not self.others:
             return said
-        return f"{self.asked + self.others} decisions: {said}, {self.others} imported, decided or corrected without being asked"
+        return f"{said}, {self.others} more imported or decided without being asked"

@@ -222,6 +222,7 @@ class Settings:
         "Epochs",
         "Epochs of retrain and deltagrad_l.",
         least=1,
+        most=10_000,
         none="150",
         advanced=True,
         changeable=True,
@@ -292,8 +293,11 @@ class Settings:
         "stay.",
     )  # fmt: skip
     engine: str = _option(
-        AUTO, str, "Engine", "Where the features are: in memory, or on a GPU (cuda); auto: a GPU if there is one and X is large.",
-        choices=(AUTO, "memory", "cuda"), advanced=True,
+        AUTO, str, "Engine",
+        "Where the features are: in memory, on a GPU (cuda), streamed from their files (disk), or on the workers of a cluster, "
+        "with which the server was started (dask); auto: the cluster or a GPU if there is one and X is large, their files if "
+        "these take more than half of the free memory.",
+        choices=(AUTO, "memory", "cuda", "disk", "dask"), advanced=True,
         changeable=True, effect="At once: the model is built again there, as after a restart. Results are the same to rounding.",
     )  # fmt: skip
     feature_dtype: str | None = _option(
@@ -402,7 +406,7 @@ class Settings:
     lease_minutes: float = _option(
         15.0, float, "Minutes an item is held", "How long an item is reserved for the person it was given to.",
         above=0, most=1e6, labelling=True,
-        changeable=True, effect="For items that are given out from now on; items that people hold keep their time.",
+        changeable=True, effect="For items that are given out from now on; a shorter time also ends what would be held longer.",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, Progress, Severity, no_progress
 from labelchef.domain.settings import Settings

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.campaign.data import LONGEST_KEY, is_key
+from labelchef.campaign.contents import LONGEST_KEY, is_key
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
 from labelchef.intake.raw import ID, Rows
 

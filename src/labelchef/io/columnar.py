@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -126,37 +126,78 @@ def read_typed(path: Path) -> pd.DataFrame:
     all others are objects: Python's numbers and texts, None where a value is missing, and texts of everything else, as
     `read_arrow_file` has them."""
     arrow = _pyarrow(path)
+    facts = _checked_parquet(path)
+    pieces = list(_typed(path, facts))
+    columns = {}
+    for name, kind in zip(facts.schema.names, facts.schema.types, strict=True):
+        held = [piece.pop(name) for piece in pieces]
+        if not held:
+            columns[name] = np.empty(0, kind.to_pandas_dtype() if arrow.types.is_primitive(kind) else object)
+        else:
+            mixed = any(one.dtype == object for one in held)
+            columns[name] = np.concatenate([one.astype(object) if mixed else one for one in held])
+    return pd.DataFrame(columns)
+
+
+def typed_parts(path: Path, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+    """The same rows a piece at a time; a column of numbers with gaps has objects only in the pieces that have one."""
+    _pyarrow(path)
+    for piece in _typed(path, _checked_parquet(path), columns):
+        yield pd.DataFrame(piece)
+
+
+def _typed(path: Path, facts: _ParquetFacts, columns: Sequence[str] | None = None) -> Iterator[dict[str, NDArray[Any]]]:
     import pyarrow.parquet as parquet
     import pyarrow.types as types
 
-    facts = _checked_parquet(path)
-    schema = facts.schema
-    held: dict[str, list[Any]] = {name: [] for name in schema.names}
-    plain: dict[str, bool] = {}
-    with parquet.ParquetFile(path, read_dictionary=facts.texts) as file:
-        for piece in _small(path, file.iter_batches(batch_size=facts.at_once)):
-            for name, column in zip(schema.names, piece.columns, strict=True):
+    wanted = None if columns is None else list(columns)
+    texts = [name for name in facts.texts if wanted is None or name in wanted]
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
+        for piece in _small(path, file.iter_batches(batch_size=facts.at_once, columns=wanted)):
+            found: dict[str, NDArray[Any]] = {}
+            for name, column in zip(piece.schema.names, piece.columns, strict=True):
                 kind = column.type
                 number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-                plain[name] = plain.get(name, True) and number and column.null_count == 0
-                if plain[name]:
-                    held[name].append(column.to_numpy(zero_copy_only=False))
+                if number and column.null_count == 0:
+                    found[name] = column.to_numpy(zero_copy_only=False)
                 else:
                     exact = number or types.is_decimal(kind)
-                    held[name].append(_objects(column.to_pylist() if exact else _texts(column, None)))
-    columns = {}
-    for name, kind in zip(schema.names, schema.types, strict=True):
-        if not held[name]:
-            columns[name] = np.empty(0, kind.to_pandas_dtype() if arrow.types.is_primitive(kind) else object)
-        else:
-            columns[name] = np.concatenate([one if plain[name] else one.astype(object) for one in held[name]])
-    return pd.DataFrame(columns)
+                    found[name] = _objects(column.to_pylist() if exact else _texts(column, None))
+            yield found
 
 
 def _objects(values: list[Any]) -> NDArray[Any]:
     made = np.empty(len(values), dtype=object)
     made[:] = values
     return made
+
+
+class MixedTypesError(Exception):
+    """The pieces of a table have columns of different types."""
+
+
+def write_parquet(parts: Iterator[pd.DataFrame], stream: IO[bytes]) -> None:
+    """Pieces with the same columns as one Parquet file; the types are those of the first piece, text where that has no value."""
+    arrow = _pyarrow(Path("a .parquet"))
+    import pyarrow.parquet as parquet
+
+    writer = None
+    try:
+        for part in parts:
+            try:
+                table = arrow.Table.from_pandas(part, None if writer is None else writer.schema, preserve_index=False)
+            except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+                raise MixedTypesError(str(error)) from None
+            if writer is None:  # a column without a value is one of texts
+                fields = [
+                    one.with_type(arrow.string()) if arrow.types.is_null(one.type) else one for one in table.schema
+                ]
+                table = table.cast(arrow.schema(fields, table.schema.metadata))
+            writer = writer or parquet.ParquetWriter(stream, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 def read_dataset(folder: Path, rows: int | None, progress: Progress) -> Columns:
@@ -357,6 +398,10 @@ def _texts(column: Any, class_names: Sequence[str] | None) -> list[str | None]:
     import pyarrow.types as types
 
     kind = getattr(column.type, "storage_type", column.type)
+    if types.is_dictionary(kind) and class_names is None:  # every text once, however often it occurs
+        column = getattr(column, "storage", column)
+        chunks = column.chunks if hasattr(column, "chunks") else [column]
+        return [text for one in chunks for text in _repeated_texts(one)]
     if types.is_dictionary(kind):
         kind = kind.value_type
     if types.is_float32(kind) or types.is_float16(kind):
@@ -367,7 +412,12 @@ def _texts(column: Any, class_names: Sequence[str] | None) -> list[str | None]:
         if any(value is not None and not -1 <= value < len(class_names) for value in values):
             raise ValueError(f"a class number is outside of the {len(class_names)} class names")
         return [None if value is None or value < 0 else class_names[value] for value in values]
-    return [text_of(value) for value in values]
+    return values if _is_text(kind) else [text_of(value) for value in values]
+
+
+def _repeated_texts(column: Any) -> list[str | None]:
+    texts = _texts(column.dictionary, None)
+    return [None if place is None else texts[place] for place in column.indices.to_pylist()]
 
 
 def _pyarrow(path: Path) -> Any:

@@ -17,7 +17,7 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError, MissingEx
 from labelchef.domain.files import whole_file
 from labelchef.domain.npy import check_lengths, npy_header, npz_headers, read_npy, read_npz
 from labelchef.io import formats
-from labelchef.io.columnar import look_at_parquet, read_typed
+from labelchef.io.columnar import MixedTypesError, look_at_parquet, read_typed, write_parquet
 from labelchef.io.formats import text_of
 from labelchef.io.formulas import as_written, harmless
 from labelchef.io.spreadsheets import write_sheet
@@ -214,7 +214,7 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
     writers: dict[str, Callable[[pd.DataFrame, IO[bytes]], object]] = {
         "csv": lambda table, stream: stream.write(csv_text(table).encode()),
         "tsv": lambda table, stream: stream.write(csv_text(table, "\t").encode()),
-        "json": lambda table, stream: stream.writelines(_json_list(table)),
+        "json": lambda table, stream: stream.writelines(_json_list(iter([table]))),
         "jsonl": lambda table, stream: stream.writelines(line + b"\n" for line in _json_lines(table)),
         "parquet": lambda table, stream: table.to_parquet(stream, index=False),
         "feather": lambda table, stream: table.reset_index(drop=True).to_feather(stream),
@@ -231,6 +231,37 @@ def write_table(frame: pd.DataFrame, path: Path, format: str | None = None) -> P
     return path
 
 
+def write_frames(frames: Callable[[], Iterator[pd.DataFrame]], path: Path, format: str | None = None) -> Path:
+    """`write_table` of pieces with the same columns, which `frames` gives, all over again when it is called again.
+
+    Of CSV, TSV, JSON and Parquet only one piece is in memory, but for a Parquet file whose columns have other types in a later
+    piece than in the first: that one and other formats are made whole.
+    """
+    kind = check_format(path, format)
+    writers: dict[str, Callable[[Iterator[pd.DataFrame], IO[bytes]], object]] = {
+        "csv": lambda parts, stream: stream.writelines(_csv_parts(parts, ",")),
+        "tsv": lambda parts, stream: stream.writelines(_csv_parts(parts, "\t")),
+        "json": lambda parts, stream: stream.writelines(_json_list(parts)),
+        "jsonl": lambda parts, stream: stream.writelines(line + b"\n" for part in parts for line in _json_lines(part)),
+        "parquet": write_parquet,
+    }
+    first = next(frames(), None)
+    if kind not in writers or first is None:
+        return write_table(pd.concat(frames(), ignore_index=True), path, kind)
+    formats.check_names(path, [str(name) for name in first.columns])
+    try:
+        with whole_file(path) as stream:
+            writers[kind](frames(), stream)
+    except MixedTypesError:
+        return write_table(pd.concat(frames(), ignore_index=True), path, kind)
+    return path
+
+
+def _csv_parts(parts: Iterator[pd.DataFrame], delimiter: str) -> Iterator[bytes]:
+    for k, part in enumerate(parts):
+        yield csv_text(part, delimiter, header=k == 0).encode()
+
+
 def _json_lines(frame: pd.DataFrame) -> Iterator[bytes]:
     """Records with numbers and truth values as they are, everything else as text, missing values as null."""
     names = [str(name) for name in frame.columns]
@@ -239,9 +270,9 @@ def _json_lines(frame: pd.DataFrame) -> Iterator[bytes]:
         yield json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _json_list(frame: pd.DataFrame) -> Iterator[bytes]:
+def _json_list(parts: Iterator[pd.DataFrame]) -> Iterator[bytes]:
     yield b"["
-    for k, line in enumerate(_json_lines(frame)):
+    for k, line in enumerate(line for part in parts for line in _json_lines(part)):
         yield (b",\n" if k else b"\n") + line
     yield b"\n]\n"
 
@@ -253,6 +284,13 @@ def _json_value(value: Any) -> Any:
     if isinstance(plain, list | tuple | dict | np.ndarray):
         return json.loads(text_of(plain) or "null")
     return None if isinstance(plain, float) else text_of(plain)
+
+
+def has_ids(path: Path) -> bool:
+    """Whether a file names its rows: by a column 'id', or the array `ids` of an .npz."""
+    if path.suffix.lower() == ".npz":
+        return any(one in npz_headers(path) for one in _ID_ARRAYS)
+    return path.suffix.lower() in ITEM_SUFFIXES and "id" in formats.read_table(path, rows=1).frame.columns
 
 
 def read_ids(path: Path) -> list[str] | None:
@@ -363,15 +401,15 @@ _QUOTED = re.compile(r'[,;|\t"\r\n]|^\s|\s$')
 """What a field of a CSV has that is put into quotes: every delimiter that a reader may try, quotes, ends of lines."""
 
 
-def csv_text(frame: pd.DataFrame, delimiter: str = ",") -> str:
+def csv_text(frame: pd.DataFrame, delimiter: str = ",", *, header: bool = True) -> str:
     """A table as CSV; texts that a spreadsheet would take for a formula are made harmless, in the header too.
 
     >>> csv_text(pd.DataFrame({"item": ["=1+1", "plain"], "@n": [-5, 2]}))
     "item,'@n\\n'=1+1,-5\\nplain,2\\n"
     """
-    header = [[harmless(str(name)) for name in frame.columns]]
+    names = [[harmless(str(name)) for name in frame.columns]] if header else []
     body = ([_csv_cell(value) for value in line] for line in frame.itertuples(index=False, name=None))
-    return "".join(csv_line(line, delimiter) for lines in (header, body) for line in lines)
+    return "".join(csv_line(line, delimiter) for lines in (names, body) for line in lines)
 
 
 def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:

@@ -5,6 +5,7 @@ from the services: a batch is complete when each of its items has the votes it n
 """
 
 import contextlib
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +42,7 @@ from labelchef.ledger.conversion import (
 )
 from labelchef.ledger.links import LinkMaker, Signer
 from labelchef.ledger.protocol import NO_BATCH, Answered, Model, PastRound, Selected, Standing, labels_hash, model_hash
-from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
+from labelchef.store import account_table, campaign_table, decision_table, lease_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.database import Database
 from labelchef.store.rows import (
@@ -60,6 +61,7 @@ from labelchef.store.rows import (
 SELECT, CLOSE = "select", "close"
 """The steps before which a session may have been rebuilt, as `round.rebuilt` names them."""
 _BLIND_DRAW = 77  # apart from other uses of the seed
+_MODEL = re.compile(r"model-(\d+)(?:-\d+)?\.npy")
 _ACTIVE = (CampaignState.RUNNING, CampaignState.PREPARING)
 
 
@@ -84,6 +86,8 @@ class SqlLedger:
     shown: Callable[[], Shown]
     signer: Signer = Signer()  # noqa: RUF009 (it never changes)
     """Makes the links of rounds."""
+    fence: tuple[str, int] | None = None
+    """The lease (`store.lease_table`) under which this is written, and its number: refused once another process has taken it."""
 
     def standing(self) -> Standing:
         """Where the campaign stands."""
@@ -110,7 +114,10 @@ class SqlLedger:
 
     def begin(self, record: RoundRecord, model: Model) -> bool:
         """Write round 0, the scores of all samples at the start, and that the campaign runs."""
-        arrays = [write_array(self.folder, "scores", model.scores()), self._write_model(0, model)]
+        arrays = [
+            write_array(self.folder, "scores", model.scores(), stem=self._stem("scores")),
+            self._write_model(0, model),
+        ]
         links = self._links()
         with self._moving((0,)) as at:
             if at is None:
@@ -231,8 +238,9 @@ class SqlLedger:
             self._link(at, links, round_id)
             campaign_table.put_array(at.connection, at.campaign.id, facts)
             at.update_campaign(spent=record.spent)
-        for path in self.folder.glob("model-*.npy"):
-            if path.name != facts.path:
+        for path in self.folder.glob("model-*.npy"):  # later ones are of another process that went on meanwhile
+            number = _MODEL.fullmatch(path.name)
+            if number is not None and int(number[1]) <= record.number and path.name != facts.path:
                 with contextlib.suppress(OSError):
                     path.unlink()
         return True
@@ -256,14 +264,16 @@ class SqlLedger:
 
     @contextlib.contextmanager
     def _moving(self, mark: tuple[int, ...] | None) -> "Iterator[_At | None]":
-        """A transaction in which nobody else writes to the campaign; None if `mark` names another last round."""
+        """A transaction in which nobody else writes to the campaign; None if `mark` names another last round, or the lease is
+        lost."""
         with self.database.writing() as connection:
             campaign = campaign_table.find_campaign(connection, self.campaign)
             self.database.lock_campaign(connection, campaign.id)
             campaign = campaign_table.find_campaign(connection, self.campaign)
             last = round_table.last_round(connection, campaign.id)
             same = mark is None or mark == (0 if last is None else last.id,)
-            yield _At(connection, campaign, last) if same else None
+            mine = self.fence is None or lease_table.still_holds(connection, *self.fence)
+            yield _At(connection, campaign, last) if same and mine else None
 
     def _links(self) -> LinkMaker:
         """The rows that the next link covers, as far as they are there now."""
@@ -279,7 +289,11 @@ class SqlLedger:
 
     def _write_model(self, number: int, model: Model) -> ArrayFacts:
         """The model in a file of its own, beside the last one: the database says which of them counts."""
-        return write_array(self.folder, "model", model.parameters, stem=f"model-{number}")
+        return write_array(self.folder, "model", model.parameters, stem=self._stem(f"model-{number}"))
+
+    def _stem(self, name: str) -> str:
+        """A name that no process has which held the lease before: it may still be writing."""
+        return name if self.fence is None else f"{name}-{self.fence[1]}"
 
 
 @dataclass(frozen=True)
