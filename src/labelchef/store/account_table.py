@@ -1,14 +1,27 @@
 """Accounts, who takes part in which campaign, sessions, tokens and attempts to sign in."""
 
 import time
-from typing import Unpack
+from dataclasses import fields
+from typing import Any, NamedTuple, Unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import Role
-from labelchef.store.rows import AccountRow, AccountValues, TokenRow, all_rows, first_row, storable
-from labelchef.store.tables import Account, ApiToken, Campaign, LoginAttempt, LoginSession, Membership, OldSlug, Vote
+from labelchef.domain.duties import Duty
+from labelchef.store.rows import AccountRow, AccountValues, CampaignRow, TokenRow, all_rows, first_row, storable
+from labelchef.store.tables import (
+    Account,
+    ApiToken,
+    Campaign,
+    Gold,
+    LoginAttempt,
+    LoginSession,
+    Membership,
+    OldSlug,
+    Vote,
+)
+from labelchef.store.tables import Duty as DutyTable
 
 _ATTEMPTS = 2021_0001  # the advisory lock of PostgreSQL that sign-ins take
 _BY_NAME = sa.select(Account).where(Account.c.name == bindparam("name"))
@@ -42,7 +55,32 @@ def insert_session(connection: sa.Connection, account_id: int, digest: str, now:
     connection.execute(sa.insert(LoginSession), values)
 
 
-_ACCOUNT_OF_SESSION = (
+_NAMED = (
+    (Campaign.c.slug == bindparam("campaign"))
+    | (Campaign.c.public_id == bindparam("campaign"))
+    | Campaign.c.id.in_(sa.select(OldSlug.c.campaign_id).where(OldSlug.c.slug == bindparam("campaign")))
+)
+
+
+def _with_role(found: sa.Select[Any]) -> sa.Select[Any]:
+    """Accounts, with their role in a campaign and when that was deleted."""
+    own = (Membership.c.account_id == Account.c.id) & _NAMED
+    return found.add_columns(Membership.c.role, Campaign.c.deleted_at).outerjoin(Membership.join(Campaign), own)
+
+
+def _visitor(
+    connection: sa.Connection, statement: sa.Select[Any], campaign: str | None, **given: object
+) -> tuple[AccountRow, Role | None] | None:
+    named = campaign if campaign is not None and storable(campaign) else ""
+    row = connection.execute(statement, {"campaign": named, **given}).first()
+    if row is None:
+        return None
+    *account, role, deleted_at = row
+    gone = role is None or (deleted_at is not None and role is not Role.LEAD)
+    return AccountRow(*account), None if gone else Role(role)
+
+
+_ACCOUNT_OF_SESSION = _with_role(
     sa.select(Account)
     .join(LoginSession)
     .where(LoginSession.c.token_hash == bindparam("digest"), LoginSession.c.expires_at > bindparam("now"))
@@ -50,9 +88,14 @@ _ACCOUNT_OF_SESSION = (
 )
 
 
-def account_of_session(connection: sa.Connection, digest: str, now: float) -> AccountRow | None:
-    """The active account a session belongs to."""
-    return first_row(connection, _ACCOUNT_OF_SESSION, AccountRow, digest=digest, now=now)
+def account_of_session(
+    connection: sa.Connection, digest: str, now: float, campaign: str | None
+) -> tuple[AccountRow, Role | None] | None:
+    """The active account a session belongs to, and what it is in a campaign, named by its slug or id.
+
+    The role is None for no member. Of a deleted campaign only leads are left.
+    """
+    return _visitor(connection, _ACCOUNT_OF_SESSION, campaign, digest=digest, now=now)
 
 
 def end_session(connection: sa.Connection, digest: str) -> None:
@@ -77,7 +120,7 @@ _WORKING = ApiToken.c.revoked_at.is_(None)
 _ACCOUNT_BY_TOKEN = (
     sa.select(Account).join(ApiToken).where(ApiToken.c.token_hash == bindparam("digest"), Account.c.active)
 )
-_ACCOUNT_OF_TOKEN = _ACCOUNT_BY_TOKEN.where(sa.not_(ApiToken.c.once), _WORKING)
+_ACCOUNT_OF_TOKEN = _with_role(_ACCOUNT_BY_TOKEN.where(sa.not_(ApiToken.c.once), _WORKING))
 
 
 def spend_link(connection: sa.Connection, digest: str, now: float) -> AccountRow | None:
@@ -88,9 +131,11 @@ def spend_link(connection: sa.Connection, digest: str, now: float) -> AccountRow
     return first_row(connection, _ACCOUNT_BY_TOKEN, AccountRow, digest=digest)
 
 
-def account_of_token(connection: sa.Connection, digest: str) -> AccountRow | None:
-    """The active account an API token belongs to."""
-    return first_row(connection, _ACCOUNT_OF_TOKEN, AccountRow, digest=digest)
+def account_of_token(
+    connection: sa.Connection, digest: str, campaign: str | None
+) -> tuple[AccountRow, Role | None] | None:
+    """The same for an API token."""
+    return _visitor(connection, _ACCOUNT_OF_TOKEN, campaign, digest=digest)
 
 
 def tokens_of(connection: sa.Connection, account_id: int) -> list[TokenRow]:
@@ -139,25 +184,10 @@ def failures(connection: sa.Connection, name: str, address: str, since: float, u
     return {kind: list(connection.execute(failed.where(where)).scalars()) for kind, where in wanted.items()}
 
 
-_OWN_MEMBERSHIP = sa.select(Membership.c.id).where(Membership.c.account_id == bindparam("account_id"))
-_MEMBER = _OWN_MEMBERSHIP.where(Membership.c.campaign_id == bindparam("campaign_id"))
-_ROLE = _MEMBER.with_only_columns(Membership.c.role)
-_OWN_ROLE = _OWN_MEMBERSHIP.with_only_columns(Membership.c.role, Campaign.c.deleted_at).join(Campaign)
-_ROLE_BY_NAME = _OWN_ROLE.where(
-    (Campaign.c.slug == bindparam("campaign"))
-    | (Campaign.c.public_id == bindparam("campaign"))
-    | Campaign.c.id.in_(sa.select(OldSlug.c.campaign_id).where(OldSlug.c.slug == bindparam("campaign")))
+_MEMBER = sa.select(Membership.c.id).where(
+    Membership.c.account_id == bindparam("account_id"), Membership.c.campaign_id == bindparam("campaign_id")
 )
-
-
-def membership(connection: sa.Connection, campaign: str, account_id: int) -> Role | None:
-    """What an account is in a campaign, named by its slug or id; None for no member. Of a deleted one only leads are left."""
-    if not storable(campaign):
-        return None
-    row = connection.execute(_ROLE_BY_NAME, {"campaign": campaign, "account_id": account_id}).first()
-    if row is None or (row.deleted_at is not None and row.role is not Role.LEAD):
-        return None
-    return Role(row.role)
+_ROLE = _MEMBER.with_only_columns(Membership.c.role)
 
 
 def role_in(connection: sa.Connection, campaign_id: int, account_id: int) -> Role | None:
@@ -169,6 +199,52 @@ def role_in(connection: sa.Connection, campaign_id: int, account_id: int) -> Rol
 def is_member(connection: sa.Connection, campaign_id: int, account_id: int) -> bool:
     """Whether an account takes part in a campaign."""
     return connection.execute(_MEMBER, {"campaign_id": campaign_id, "account_id": account_id}).first() is not None
+
+
+class CampaignOfPerson(NamedTuple):
+    """A campaign, and what a person is in it."""
+
+    campaign: CampaignRow
+    account: AccountRow | None
+    """None for somebody without one."""
+    member: bool
+    duty: Duty | None
+    had_gold: bool
+
+
+_PERSON: sa.BindParameter[str] = bindparam("person")
+_CAMPAIGN_OF_PERSON = (
+    sa.select(
+        Campaign,
+        Membership.c.id,
+        DutyTable.c.rule,
+        sa.select(Gold.c.id).where(Gold.c.campaign_id == Campaign.c.id, Gold.c.person == _PERSON).exists(),
+        Account,
+    )
+    .select_from(Campaign)
+    .outerjoin(Account, Account.c.name == _PERSON)
+    .outerjoin(Membership, (Membership.c.account_id == Account.c.id) & (Membership.c.campaign_id == Campaign.c.id))
+    .outerjoin(DutyTable, (DutyTable.c.campaign_id == Campaign.c.id) & (DutyTable.c.person == _PERSON))
+    .where((Campaign.c.slug == bindparam("campaign")) | (Campaign.c.public_id == bindparam("campaign")))
+)
+_WIDTH = len(fields(CampaignRow))
+
+
+def campaign_of_person(connection: sa.Connection, campaign: str, person: str) -> CampaignOfPerson | None:
+    """A campaign by its slug or id, deleted ones too, and what a person is in it."""
+    if not storable(campaign) or not storable(person):
+        return None
+    row = connection.execute(_CAMPAIGN_OF_PERSON, {"campaign": campaign, "person": person}).first()
+    if row is None:
+        return None
+    member, rule, had_gold, *account = row[_WIDTH:]
+    return CampaignOfPerson(
+        CampaignRow(*row[:_WIDTH]),
+        None if account[0] is None else AccountRow(*account),
+        member is not None,
+        None if rule is None else Duty.from_json(rule),
+        bool(had_gold),
+    )
 
 
 def member_names(connection: sa.Connection, campaign_id: int, *, role: Role | None = None) -> list[str]:

@@ -8,6 +8,8 @@ import numpy as np
 
 from labelchef.domain.errors import StoreError
 from labelchef.domain.files import file_digest, whole_file
+from labelchef.features import Features
+from labelchef.features.saving import npy_pieces, saved_dtype
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,10 @@ class ArrayFacts:
     sha256: str
 
 
-def write_array(folder: Path, name: str, array: "np.ndarray[Any, Any]", *, stem: str | None = None) -> ArrayFacts:
-    """Write `folder/name.npy`, or `folder/stem.npy`, and take its digest.
+def write_array(
+    folder: Path, name: str, array: "np.ndarray[Any, Any] | Features", *, stem: str | None = None
+) -> ArrayFacts:
+    """Write `folder/name.npy`, or `folder/stem.npy`, and take its digest; features in files are copied in blocks.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -33,8 +37,11 @@ def write_array(folder: Path, name: str, array: "np.ndarray[Any, Any]", *, stem:
     path = folder / f"{stem or name}.npy"
     try:
         with whole_file(path) as stream:
-            np.save(stream, array, allow_pickle=False)
-        return ArrayFacts(name, path.name, str(array.dtype), tuple(array.shape), file_digest(path))
+            if isinstance(array, Features):
+                stream.writelines(npy_pieces(array))
+            else:
+                np.save(stream, array, allow_pickle=False)
+        return ArrayFacts(name, path.name, str(saved_dtype(array)), tuple(array.shape), file_digest(path))
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}; nothing was changed. Make room or check the rights",

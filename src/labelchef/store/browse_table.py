@@ -7,7 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, RoundState, SplitName
-from labelchef.store.rows import LeadActionRow, first_row, insert_row
+from labelchef.store import campaign_table
+from labelchef.store.rows import CampaignRow, LeadActionRow, first_row, insert_row
 from labelchef.store.tables import Decision, Item, LeadAction, Round, Selection, Vote
 from labelchef.store.vote_table import LIVE
 
@@ -34,24 +35,25 @@ _RANGE = sa.select(
     sa.func.count(), sa.func.min(Item.c.id), sa.func.max(Item.c.id), sa.func.min(_from), sa.func.max(_from)
 ).where(_IN_SPLIT)
 _IDS = sa.select(Item.c.id).where(_IN_SPLIT).order_by(Item.c.position)
-_GIVEN = sa.select(Item.c.position, Item.c.label).where(_IN_SPLIT, Item.c.label.is_not(None))
 
 
-def id_range(connection: sa.Connection, campaign_id: int, split: SplitName) -> IdRange:
-    """How inner ids and positions of a split go together."""
-    found = connection.execute(_RANGE, {"campaign_id": campaign_id, "split": split}).one()
-    return IdRange(*(int(value or 0) for value in found))
+def id_range(connection: sa.Connection, campaign: CampaignRow, split: SplitName) -> IdRange:
+    """How inner ids and positions of a split go together; of a campaign of an earlier version all items are looked at."""
+    if campaign.first_item is None:
+        found = connection.execute(_RANGE, {"campaign_id": campaign.id, "split": split}).one()
+        return IdRange(*(int(value or 0) for value in found))
+    first = campaign.first_item
+    for one in SplitName:  # in this order they are stored
+        size = campaign_table.size_of_split(connection, campaign.id, one)
+        if one is split:
+            return IdRange(size, first, first + size - 1, first, first)
+        first += size
+    raise AssertionError(f"{split} is a split")
 
 
 def ids_by_position(connection: sa.Connection, campaign_id: int, split: SplitName) -> Iterator[int]:
     """Inner ids of a split in the order of positions."""
     return iter(connection.execute(_IDS, {"campaign_id": campaign_id, "split": split}).scalars())
-
-
-def given_labels(connection: sa.Connection, campaign_id: int, split: SplitName) -> list[tuple[int, int]]:
-    """(position, label) of the items whose label came with the data."""
-    rows = connection.execute(_GIVEN, {"campaign_id": campaign_id, "split": split})
-    return [(row.position, row.label) for row in rows]
 
 
 class NewDecision(NamedTuple):

@@ -11,15 +11,24 @@ import logging
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
+from labelchef.store.lease_table import LIVES
 from labelchef.store.sqlite_files import LOG, OpenFiles, identity, make_database
 from labelchef.store.tables import Campaign
 
@@ -27,7 +36,7 @@ _log = logging.getLogger("labelchef")
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process to finish its own."""
-_WORKER = 0x6C6162656C636866  # "labelchf"; the server keeps such locks for each database apart
+_QUEUES = 64
 _LOST = (SQLAlchemyError, OSError)  # the driver lets a broken socket through as it is
 
 
@@ -42,10 +51,11 @@ class Database:
         self._gate = threading.Lock()
         self._inside = 0
         self._abandoned = False
+        self._may_group: bool | None = None
+        self._queues = [threading.Lock() for _ in range(_QUEUES)]
         self.engine = _sqlite(url) if path is not None else _postgres(url)
         event.listen(self.engine, "before_cursor_execute", _refuse_null)
-        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        self._read_options: dict[str, Any] = {} if self.is_sqlite else snapshot
+        self._read_options: dict[str, Any] = {} if self.is_sqlite else {"labelchef_read": True}
 
     @property
     def is_sqlite(self) -> bool:
@@ -75,25 +85,111 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
+    def writing(self, *, lasting: bool = True, queue: str | None = None) -> Iterator[sa.Connection]:
         """A transaction: all of it is stored when the block ends, or nothing.
 
         Without `lasting` the transaction does not wait for the disk: a power cut may undo what was written last. Leases are
-        written in this way, since their loss costs nothing; votes never are.
+        written in this way, since their loss costs nothing; votes never are. Threads of this process that name the same `queue`
+        take turns.
         """
-        kind = "lasting" if lasting else "passing"
-        with self._translated(), self._one_writer(), self._files_there():
-            with self.engine.connect().execution_options(labelchef_write=kind) as connection, connection.begin():
-                if not lasting and not self.is_sqlite:
-                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
-                yield connection
-                self._check_files()
+        with self._translated(), self._one_writer(), self._files_there(), self._turn(queue) as over:
+            grouped = lasting and queue is not None and self._groups()
+            kind = "grouped" if grouped else "lasting" if lasting else "passing"
+            with self.engine.connect().execution_options(labelchef_write=kind) as connection:
+                with connection.begin():
+                    yield connection
+                    self._check_files()
+                over()
+                if grouped:
+                    self._reach_disk(connection)
             self._check_files(committed=True)
+
+    @contextlib.contextmanager
+    def _turn(self, queue: str | None) -> Iterator[Callable[[], None]]:
+        """PostgreSQL: wait in a queue of this process; what is given ends the turn early.
+
+        All of them would wait for one row of the database, each with a connection, and take the processor from the one whose turn
+        it is.
+        """
+        with contextlib.ExitStack() as turn:
+            if queue is not None and not self.is_sqlite:
+                turn.enter_context(self._queues[hash(queue) % _QUEUES])
+            yield turn.close
+
+    def _groups(self) -> bool:
+        """PostgreSQL: whether `_reach_disk` can be used."""
+        if self.is_sqlite:
+            return False
+        if self._may_group is None:
+            with self.engine.connect() as connection:
+                self._may_group = bool(connection.execute(_MAY_EMIT).scalar_one())
+        return self._may_group
+
+    def _reach_disk(self, connection: sa.Connection) -> None:
+        """Wait until everything that was committed is on disk, by a record in PostgreSQL's log that is committed after it.
+
+        Votes of one campaign wait for each other. A transaction that waits for the disk itself keeps its locks meanwhile, so
+        there would be one vote a write of the disk. Instead it ends at once, the next one goes on, and all wait for the disk
+        together. The log is written in its order: what is on disk never rests on something that is not.
+        """
+        driver: Any = connection.connection.dbapi_connection
+        try:
+            driver.execute_simple("SELECT pg_catalog.pg_logical_emit_message(true, 'labelchef', '')")
+        except (*_LOST, self.driver_error) as error:
+            connection.invalidate()
+            place = self.engine.url.render_as_string(hide_password=True)
+            why = str(error).splitlines()[0][:200]
+            raise StoreError(
+                f"{place} broke the connection ({why}); it is not known whether this was stored. Try again",
+                code="database_down",
+            ) from error
+
+    def pool_use(self) -> dict[str, int]:
+        """How many connections of this process are at work, and how many wait for work."""
+        pool = self.engine.pool
+        assert isinstance(pool, sa.QueuePool), "both kinds of database have one"
+        return {"busy": pool.checkedout(), "idle": pool.checkedin()}
+
+    def try_to_write(self) -> None:
+        """Fail as a vote would where the database does not answer, is read-only or is locked; nothing is changed."""
+        with self.writing(lasting=False) as connection:
+            connection.execute(sa.update(Campaign).where(sa.false()).values(version=Campaign.c.version))
 
     def lock_campaign(self, connection: sa.Connection, campaign_id: int) -> None:
         """Make other writers of this campaign wait until this transaction ends; SQLite has one writer anyway."""
         if not self.is_sqlite:
             connection.execute(sa.select(Campaign.c.id).where(Campaign.c.id == campaign_id).with_for_update())
+
+    def notify(self, channel: str, payload: str) -> None:
+        """PostgreSQL: tell those who are `subscribed`."""
+        with self._translated(), self.engine.begin() as connection:
+            connection.execute(sa.select(sa.func.pg_notify(channel, payload)))
+
+    @contextlib.contextmanager
+    def subscribed(self, channel: str) -> Iterator[tuple[Any, Callable[[], list[str]]]]:
+        """PostgreSQL: a connection of its own that hears what is told on a channel: its socket, and what fetches the payloads.
+
+        The socket is readable when something came; None where the driver does not show it.
+        """
+        with self._translated():
+            connection = self.engine.connect()
+            try:
+                connection.detach()
+                driver: Any = connection.connection.dbapi_connection
+                with connection.begin():
+                    connection.exec_driver_sql(f"LISTEN {channel}")
+
+                def fetch() -> list[str]:
+                    with self._translated(), connection.begin():  # they come between transactions only
+                        connection.exec_driver_sql("SELECT 1")
+                    found = [str(one[2]) for one in driver.notifications]
+                    driver.notifications.clear()
+                    return found
+
+                yield getattr(driver, "_usock", None), fetch
+            finally:
+                with contextlib.suppress(Exception):
+                    connection.close()
 
     def close(self) -> None:
         """Give back the connections."""
@@ -205,24 +301,30 @@ class Database:
 
 
 class AdvisoryLock:
-    """The worker's lock in a PostgreSQL database: the process that holds it moves the rounds of all its campaigns on.
+    """A lock in a PostgreSQL database that tells others that this process lives.
 
     It is on a connection of its own: the server gives it back when the connection ends, however it ends.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, life: int) -> None:
         self._database = database
+        self._keys = (LIVES, life)
         self._connection: sa.Connection | None = None
         self._driver: Any = None
+
+    @property
+    def _integers(self) -> list[sa.ColumnElement[int]]:
+        return [sa.cast(one, sa.Integer) for one in self._keys]
 
     def take(self) -> bool:
         """Take the lock if it is free; tell whether this process holds it now."""
         try:
-            connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            connection = self._database.engine.connect()
             connection.detach()  # closed for good afterwards, not given back to the pool with the lock on it
             driver = connection.connection.dbapi_connection
             try:
-                got = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_WORKER))).scalar_one()
+                with connection.begin():  # the lock stays with the connection
+                    got = connection.execute(sa.select(sa.func.pg_try_advisory_lock(*self._integers))).scalar_one()
             except BaseException:
                 with contextlib.suppress(Exception):
                     connection.close()
@@ -246,7 +348,8 @@ class AdvisoryLock:
         if self._connection is None:
             return False
         try:
-            self._connection.execute(sa.select(1))
+            with self._connection.begin():
+                self._connection.execute(sa.select(1))
         except (*_LOST, self._database.driver_error):
             self.release()
             return False
@@ -257,8 +360,9 @@ class AdvisoryLock:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        with contextlib.suppress(*_LOST):  # the server ends a closed connection later, so its lock is given back before
-            connection.execute(sa.select(sa.func.pg_advisory_unlock(_WORKER)))
+        # the server ends a closed connection later, so its lock is given back before
+        with contextlib.suppress(*_LOST), connection.begin():
+            connection.execute(sa.select(sa.func.pg_advisory_unlock(*self._integers)))
         with contextlib.suppress(*_LOST):
             connection.close()
         with contextlib.suppress(Exception):  # closed already, unless there was something to roll back and nobody there
@@ -329,9 +433,20 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     return engine
 
 
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_NOT_YET = "BEGIN; SET LOCAL synchronous_commit TO OFF"
+_WRITES = {None: "BEGIN", "lasting": "BEGIN", "grouped": _NOT_YET, "passing": _NOT_YET}
+_MAY_EMIT = sa.text(
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'pg_logical_emit_message' "
+    "AND pronamespace = 'pg_catalog'::regnamespace AND has_function_privilege(oid, 'execute'))"
+)
+_TRUSTED_SECONDS = 1.0
+"""For which a connection that was used is taken to be there still; older ones are asked."""
+
+
 def _postgres(url: sa.URL) -> sa.Engine:
     try:
-        return sa.create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True, pool_timeout=BUSY_SECONDS)
+        engine = sa.create_engine(url, pool_size=16, max_overflow=48, pool_timeout=BUSY_SECONDS)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"PostgreSQL needs the driver {error.name}; pip install 'labelchef[postgres]'", code="postgres"
@@ -340,6 +455,33 @@ def _postgres(url: sa.URL) -> sa.Engine:
         raise StoreError(
             f"there is no driver {url.drivername!r}; expected postgresql://… (pg8000)", code="database_url"
         ) from None
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, args: Any, given: Any) -> Any:
+        from labelchef.store.postgres_driver import Connection
+
+        return Connection(*args, **given)
+
+    @event.listens_for(engine, "checkin")
+    def _used(_connection: Any, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _ask(connection: Any, record: Any, _proxy: Any) -> None:
+        if time.monotonic() - record.info.get("used", time.monotonic()) < _TRUSTED_SECONDS:
+            return
+        try:
+            connection.execute_simple(";")
+        except (*_LOST, engine.dialect.loaded_dbapi.Error) as error:
+            raise DisconnectionError(str(error)) from error
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        options = connection.get_execution_options()
+        driver: Any = connection.connection.dbapi_connection
+        driver.begin_as = _READ if options.get("labelchef_read") else _WRITES[options.get("labelchef_write")]
+
+    return engine
 
 
 def _refuse_null(_connection: Any, _cursor: Any, _statement: Any, values: Any, context: Any, many: bool) -> None:

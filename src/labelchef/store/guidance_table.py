@@ -12,6 +12,7 @@ from labelchef.store.rows import (
     CommentRow,
     CommentWithKey,
     GuidelineRow,
+    ItemRow,
     VoteWithKey,
     all_rows,
     columns,
@@ -179,6 +180,25 @@ _COUNTS = (
 def comment_counts(connection: sa.Connection, item_ids: Sequence[int]) -> dict[int, int]:
     """Item → comments in its thread, of some items; those without any are left out."""
     return {int(row[0]): int(row[1]) for row in connection.execute(_COUNTS, {"among": list(item_ids)})}
+
+
+_COUNTED = (
+    sa.select(
+        Item,
+        sa.select(sa.func.count())
+        .where(Comment.c.item_id == Item.c.id, Comment.c.kind == CommentKind.COMMENT)
+        .correlate(Item)
+        .scalar_subquery(),
+    )
+).where(Item.c.id.in_(AMONG))
+
+
+def items_with_comments(
+    connection: sa.Connection, item_ids: Sequence[int]
+) -> tuple[dict[int, ItemRow], dict[int, int]]:
+    """Items by their inner id, and how many comments the thread of each has."""
+    rows = connection.execute(_COUNTED, {"among": list(item_ids)}).all()
+    return {row[0]: ItemRow(*row[:-1]) for row in rows}, {row[0]: int(row[-1]) for row in rows}
 
 
 _PERSON: sa.BindParameter[str] = bindparam("person")

@@ -1,9 +1,11 @@
 """Remove a whole campaign: the one way in which rows of the ledger may go.
 
 The triggers of the ledger (`guards`) refuse every change, every truncation, and the deletion of a row unless its campaign is
-marked `purging`. That mark is set and the marked row deleted within one transaction (`remove_rows`), so no other transaction
-ever sees it, and a crash in between leaves everything as it was. Which rows belong to a campaign follows from the foreign keys
-of the tables: a new table needs nothing here.
+marked `purging`. That mark is set, and everything but the items deleted, within one transaction (`remove_rows`): a crash in
+between leaves everything as it was. The items, of which there may be millions, follow some thousand at a time (`remove_items`),
+so that votes in other campaigns do not wait; nothing finds a campaign that is marked, and whoever removes next goes on with it.
+A campaign that is being made has the mark too, until all of it is there. Which rows belong to a campaign follows from the
+foreign keys of the tables: a new table needs nothing here.
 """
 
 import time
@@ -12,9 +14,11 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from labelchef.store.rows import CampaignRow, RemovedCampaign, all_rows
-from labelchef.store.tables import LEDGER_TABLES, METADATA, Campaign
+from labelchef.store.tables import LEDGER_TABLES, METADATA, Campaign, Item
 from labelchef.store.tables import RemovedCampaign as RemovedTable
 
+AT_ONCE = 10_000
+"""Items that are deleted in one transaction."""
 _REFUSED = "the ledger is append-only"
 
 
@@ -50,11 +54,13 @@ def remove_rows(connection: sa.Connection, campaign: CampaignRow) -> dict[str, i
     """Delete every row of a deleted campaign, and note that it was there; table → rows deleted."""
     assert campaign.deleted_at is not None, "only what a lead has deleted is removed"
     this = Campaign.c.id == campaign.id
-    connection.execute(sa.update(Campaign).where(this).values(purging=True))
+    connection.execute(sa.update(Campaign).where(this).values(purging=True, purge_at=campaign.deleted_at))
     counts = {}
     for table in reversed(METADATA.sorted_tables):
         way = way_to_campaign(table)
         if way is None:
+            continue
+        if table is Item:
             continue
         own = [key.parent for key in table.foreign_keys if key.column.table is table]
         where = _of_campaign(way, this)
@@ -62,12 +68,23 @@ def remove_rows(connection: sa.Connection, campaign: CampaignRow) -> dict[str, i
             counts[table.name] = _newest_first(connection, table, where)
         else:
             counts[table.name] = connection.execute(sa.delete(table).where(where)).rowcount
-    connection.execute(sa.delete(Campaign).where(this))
     values = {name: getattr(campaign, name) for name in ("public_id", "slug", "name", "created_at", "deleted_at")}
     connection.execute(
         sa.insert(RemovedTable).values(**values, deleted_by=campaign.deleted_by or "", removed_at=time.time())
     )
+    counts["item"], _ = remove_items(connection, campaign.id)
     return counts
+
+
+def remove_items(connection: sa.Connection, campaign_id: int) -> tuple[int, bool]:
+    """Delete some items of a campaign of which nothing else is left, after the last one the campaign; how many, and whether
+    that was all."""
+    some = sa.select(Item.c.id).where(Item.c.campaign_id == campaign_id).limit(AT_ONCE)
+    count = connection.execute(sa.delete(Item).where(Item.c.id.in_(some))).rowcount
+    if count == AT_ONCE:
+        return count, False
+    connection.execute(sa.delete(Campaign).where(Campaign.c.id == campaign_id))
+    return count, True
 
 
 def _newest_first(connection: sa.Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:

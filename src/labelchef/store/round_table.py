@@ -17,6 +17,7 @@ from labelchef.store.rows import (
     SelectionBrief,
     SelectionPlace,
     SelectionRow,
+    TurnRow,
     all_rows,
     columns,
     first_row,
@@ -51,12 +52,30 @@ def last_round(connection: sa.Connection, campaign_id: int) -> RoundRow | None:
     return first_row(connection, _LAST_ROUND, RoundRow, campaign_id=campaign_id)
 
 
+_LAST_TURN = _LAST_ROUND.with_only_columns(*columns(TurnRow, Round))
+
+
+def last_turn(connection: sa.Connection, campaign_id: int) -> TurnRow | None:
+    """The same in short."""
+    return first_row(connection, _LAST_TURN, TurnRow, campaign_id=campaign_id)
+
+
 _ROUND_BY_ID = sa.select(Round).where(Round.c.id == bindparam("round_id"))
 
 
 def round_by_id(connection: sa.Connection, round_id: int) -> RoundRow:
     """A round by its inner id."""
     found = first_row(connection, _ROUND_BY_ID, RoundRow, round_id=round_id)
+    assert found is not None, "foreign keys name rounds that exist"
+    return found
+
+
+_TURN_BY_ID = _ROUND_BY_ID.with_only_columns(*columns(TurnRow, Round))
+
+
+def turn_by_id(connection: sa.Connection, round_id: int) -> TurnRow:
+    """The same in short."""
+    found = first_row(connection, _TURN_BY_ID, TurnRow, round_id=round_id)
     assert found is not None, "foreign keys name rounds that exist"
     return found
 
@@ -199,13 +218,9 @@ def further_asked(connection: sa.Connection, round_id: int, people: int) -> int:
 
 
 _ALL = bindparam("people", type_=sa.Integer)
-_ANSWERED = (
-    sa.select(
-        sa.func.sum(sa.case((Selection.c.decided, _ALL), (Selection.c.votes > _ALL, _ALL), else_=Selection.c.votes))
-    )
-    .where(Selection.c.round_id == bindparam("round_id"), _BATCH)
-    .scalar_subquery()
-)
+_ANSWERED = sa.select(
+    sa.func.sum(sa.case((Selection.c.decided, _ALL), (Selection.c.votes > _ALL, _ALL), else_=Selection.c.votes))
+).where(Selection.c.round_id == bindparam("round_id"), _BATCH)
 _MINE = (
     sa.select(sa.func.count())
     .select_from(Assignment)
@@ -214,15 +229,24 @@ _MINE = (
         Assignment.c.person == bindparam("person"),
         Assignment.c.state == AssignmentState.VOTED,
     )
-    .scalar_subquery()
 )
-_STANDING = sa.select(_ANSWERED, _MINE)
+_STANDING = sa.select(_ANSWERED.scalar_subquery(), _MINE.scalar_subquery())
 
 
 def batch_standing(connection: sa.Connection, round_id: int, person: str, people: int) -> tuple[int, int]:
     """Answers on a round's batch, at most `people` an item, and the items of the round that this person voted on."""
     row = connection.execute(_STANDING, {"round_id": round_id, "person": person, "people": people}).one()
     return int(row[0] or 0), int(row[1])
+
+
+def batch_answers(connection: sa.Connection, round_id: int, people: int) -> int:
+    """The first of these alone: it goes through the batch."""
+    return int(connection.execute(_ANSWERED, {"round_id": round_id, "people": people}).scalar() or 0)
+
+
+def answered_by(connection: sa.Connection, round_id: int, person: str) -> int:
+    """The second of these alone."""
+    return int(connection.execute(_MINE, {"round_id": round_id, "person": person}).scalar_one())
 
 
 def mark_decided(connection: sa.Connection, selection_id: int) -> None:
@@ -238,7 +262,7 @@ def need_votes(connection: sa.Connection, selection_id: int, needed: int | None)
     connection.execute(_NEEDED, {"of_selection": selection_id, "wanted": needed})
 
 
-_COUNT = (
+COUNT_VOTE = (
     sa.update(Selection)
     .where(Selection.c.id == bindparam("of_selection"))
     .values(votes=Selection.c.votes + bindparam("more"))
@@ -247,4 +271,4 @@ _COUNT = (
 
 def count_vote(connection: sa.Connection, selection_id: int, by: int) -> None:
     """Add to the count of live votes on a selection."""
-    connection.execute(_COUNT, {"of_selection": selection_id, "more": by})
+    connection.execute(COUNT_VOTE, {"of_selection": selection_id, "more": by})

@@ -53,7 +53,11 @@ class CampaignRow:
     purge_at: float | None
     """When the worker removes a deleted campaign for good."""
     purging: bool
-    """True only inside the transaction that removes it: the triggers of the ledger let its rows go then."""
+    """True while it is made or removed: nothing finds it, and the triggers of the ledger let its rows go (`store.removal`)."""
+    first_item: int | None
+    """The inner id of its first item; the others follow in the order of splits and positions. None if version 0.3 or an earlier
+    one made it."""
+    last_item: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,26 @@ class JobRow:
     problem: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """What one process may work on alone (`services.leases`). A row stays when its lease is given back: its fence counts on."""
+
+    id: int
+    name: str
+    """What it is of: `campaign:ID`, `job:ID`, `worker:HOLDER`, …"""
+    holder: str
+    life: int
+    """Names the lock that the holder's process has for as long as it lives."""
+    fence: int
+    """One more at every taking: a write with an older number is refused."""
+    until: float
+    """By the clock of the database; 0 when it was given back."""
+    asked: bool
+    """Whether somebody has asked the holder to stop."""
+    told: dict[str, Any] | None
+    """What the holder tells of its work."""
+
+
 class JobValues(TypedDict, total=False):
     """Columns of a job that change."""
 
@@ -127,18 +151,8 @@ class ItemRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainItem:
-    """A training item without what people see of it."""
-
-    id: int
-    key: str
-    position: int
-    label: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRow:
-    """A round; number 0 is the first model."""
+class TurnRow:
+    """A round in short; number 0 is the first model."""
 
     id: int
     campaign_id: int
@@ -148,6 +162,17 @@ class RoundRow:
     size: int
     ahead: int
     spent: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still waits for votes or for its model."""
+        return self.state != RoundState.CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRow(TurnRow):
+    """A round; what came of a large batch is megabytes."""
+
     selection_hash: str | None
     labels_hash: str | None
     model_hash: str | None
@@ -165,11 +190,6 @@ class RoundRow:
     link: dict[str, Any] | None
     """What makes a change of stored rows visible (`ledger.links`); None for a round that is open, or that an earlier version
     closed."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it still waits for votes or for its model."""
-        return self.state != RoundState.CLOSED
 
 
 class RoundValues(TypedDict, total=False):

@@ -4,6 +4,8 @@ A new one is made from `store.tables`; the steps in `migrations` are for those t
 the ledger are made anew after both, so a step need not make those of a new table.
 """
 
+import functools
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -28,8 +30,33 @@ def is_new(database: Database) -> bool:
         return not sa.inspect(connection).get_table_names()
 
 
+@dataclass(frozen=True)
+class SchemaStanding:
+    """Which schema a database has, and which one this program expects."""
+
+    current: str | None
+    expected: str
+
+
+@functools.cache
+def expected_schema() -> str:
+    """The schema of this program."""
+    found = ScriptDirectory(str(_STEPS)).get_current_head()
+    assert found is not None, "there are migrations"
+    return found
+
+
+def standing_of(database: Database) -> SchemaStanding:
+    """Compare the schema of a database with this program's."""
+    with database.reading() as connection:
+        return SchemaStanding(MigrationContext.configure(connection).get_current_revision(), expected_schema())
+
+
 def migrate(database: Database) -> None:
-    """Make the tables if there are none; a database of another version is refused, one of this version only read."""
+    """Make the tables if there are none; a database of an earlier version is changed by one process, while others wait.
+
+    A database of a later version, or of other tables, is refused; one of this version is only read.
+    """
     script = ScriptDirectory(str(_STEPS))
     with database.reading() as connection:
         current = MigrationContext.configure(connection).get_current_revision()

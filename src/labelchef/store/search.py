@@ -73,20 +73,30 @@ _indexed: "WeakKeyDictionary[sa.Engine, bool]" = WeakKeyDictionary()
 
 
 def matching_ids(
-    connection: sa.Connection, campaign_id: int, split: SplitName, terms: Sequence[Term], ids: tuple[int, int]
+    connection: sa.Connection,
+    campaign_id: int,
+    split: SplitName,
+    terms: Sequence[Term],
+    ids: tuple[int, int],
+    most: int,
 ) -> Iterator[int]:
-    """Inner ids of items within `ids` (first, last) that hold all terms; there may be ids of other campaigns among them."""
+    """Inner ids of the first `most` items within `ids` (first, last) that hold all terms, as the index finds them; there may be
+    ids of other campaigns among them, if those were made by an earlier version."""
     if not terms:
         return iter(())
     low, high = ids
     if not has_index(connection):
-        return _by_like(connection, campaign_id, split, terms)
+        return _by_like(connection, campaign_id, split, terms, most)
     kind = connection.dialect.name
-    found = connection.execute(_MATCH[kind], {"q": _QUERY[kind](terms), "low": low, "high": high})
+    if kind == "postgresql":
+        connection.exec_driver_sql(_PLAN_FOR_EACH)
+    found = connection.execute(_MATCH[kind], {"q": _QUERY[kind](terms), "low": low, "high": high, "most": most})
     return (row[0] for row in found.yield_per(10_000))
 
 
-def _by_like(connection: sa.Connection, campaign_id: int, split: SplitName, terms: Iterable[Term]) -> Iterator[int]:
+def _by_like(
+    connection: sa.Connection, campaign_id: int, split: SplitName, terms: Iterable[Term], most: int
+) -> Iterator[int]:
     where = [
         sa.func.lower(sa.func.coalesce(Item.c.text, "") + " " + Item.c.key).contains(
             " ".join(term.words), autoescape=True
@@ -94,7 +104,7 @@ def _by_like(connection: sa.Connection, campaign_id: int, split: SplitName, term
         for term in terms
     ]
     found = sa.select(Item.c.id).where(Item.c.campaign_id == campaign_id, Item.c.split == split, *where)
-    return iter(connection.execute(found).scalars())
+    return iter(connection.execute(found.limit(most)).scalars())
 
 
 def _fts5_query(terms: Iterable[Term]) -> str:
@@ -114,11 +124,13 @@ def _tsquery(terms: Iterable[Term]) -> str:
     return " & ".join(f"({text})" if len(term.words) > 1 else text for text, term in said)
 
 
+_PLAN_FOR_EACH = "SET LOCAL plan_cache_mode = force_custom_plan"
+"""One plan for all words, as PostgreSQL makes for statements that are run often, reads all items in order to find a rare one."""
 _QUERY = {"sqlite": _fts5_query, "postgresql": _tsquery}
 _MATCH = {
-    "sqlite": sa.text(f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH :q AND rowid BETWEEN :low AND :high"),
+    "sqlite": sa.text(f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH :q AND rowid BETWEEN :low AND :high LIMIT :most"),
     "postgresql": sa.text(
-        f"SELECT item_id FROM {TABLE} WHERE body @@ to_tsquery('simple', :q) AND item_id BETWEEN :low AND :high"
+        f"SELECT item_id FROM {TABLE} WHERE body @@ to_tsquery('simple', :q) AND item_id BETWEEN :low AND :high LIMIT :most"
     ),
 }
 

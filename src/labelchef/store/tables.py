@@ -115,6 +115,14 @@ ClassName = _table(
     unique=["campaign_id position", "campaign_id name"],
 )
 Item = _table("item", rows.ItemRow, unique=["campaign_id split position", "campaign_id split key"])
+_HAS_LABEL = Item.c.label.is_not(None)
+sa.Index(
+    "ix_item_given",
+    *Item.c["campaign_id", "split", "position", "label"],
+    sqlite_where=_HAS_LABEL,
+    postgresql_where=_HAS_LABEL,
+)
+"""Labels that came with the data: few items have one, and nobody should look at all others to find them."""
 ArrayFile = _table(
     "array_file", {"id": int, "campaign_id": int, **get_type_hints(ArrayFacts)}, unique=["campaign_id name"]
 )
@@ -166,6 +174,7 @@ OldSlug = _table("old_slug", {"id": int, "campaign_id": int, "slug": str}, uniqu
 """Short names that a campaign had before: they still lead to it."""
 RemovedCampaign = _table("removed_campaign", rows.RemovedCampaign, unique=["public_id"])
 Job = _table("job", rows.JobRow, unique=["public_id"], indexes=["campaign_id id", "state"])
+Lease = _table("lease", rows.LeaseRow, unique=["name"])
 LoginSession = _table(
     "login_session",
     {"id": int, "account_id": int, "token_hash": str, "created_at": float, "expires_at": float},

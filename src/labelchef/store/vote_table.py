@@ -4,15 +4,18 @@ Of a person's rows on an attempt at an item the one with the last `seq` counts, 
 a vote or a task are made once, when the module is imported: to build one costs more than to run it.
 """
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from labelchef.domain.campaigns import AssignmentState, Origin
+from labelchef.store.round_table import COUNT_VOTE
 from labelchef.store.rows import (
     AMONG,
     AssignmentRow,
@@ -21,6 +24,7 @@ from labelchef.store.rows import (
     NewVote,
     OpenSelection,
     SelectionRow,
+    TurnRow,
     VoteRow,
     VoteWithKey,
     VoteWithRound,
@@ -31,7 +35,7 @@ from labelchef.store.rows import (
     rows_among,
     values_of,
 )
-from labelchef.store.tables import Assignment, Item, Round, Selection, Vote
+from labelchef.store.tables import Assignment, GoldAnswer, Item, Round, Selection, Vote
 
 _VOTE_WITH_KEY = sa.select(*columns(VoteWithKey, Vote, Item)).select_from(Vote).join(Item)
 _later = Vote.alias()
@@ -67,6 +71,25 @@ def vote_by_request(connection: sa.Connection, campaign_id: int, person: str, re
     """The vote that a request stored earlier."""
     given = {"campaign_id": campaign_id, "person": person, "request_id": request_id}
     return first_row(connection, _BY_REQUEST, VoteWithKey, **given)
+
+
+_REQUEST_KNOWN = (
+    sa.select(Vote.c.id)
+    .where(_OF_CAMPAIGN, _OF_PERSON, Vote.c.request_id == bindparam("request_id"))
+    .union_all(
+        sa.select(GoldAnswer.c.id).where(
+            GoldAnswer.c.campaign_id == bindparam("campaign_id"),
+            GoldAnswer.c.person == _PERSON,
+            GoldAnswer.c.request_id == bindparam("request_id"),
+        )
+    )
+)
+
+
+def request_known(connection: sa.Connection, campaign_id: int, person: str, request_id: str) -> bool:
+    """Whether a request has stored a vote or an answer on gold."""
+    given = {"campaign_id": campaign_id, "person": person, "request_id": request_id}
+    return connection.execute(_REQUEST_KNOWN, given).first() is not None
 
 
 def names_without_account(connection: sa.Connection, campaign_id: int) -> set[str]:
@@ -236,7 +259,6 @@ _LEASED_BY_OTHERS = sa.select(sa.func.count()).where(_LIVE_LEASE, Assignment.c.p
 _VOTE_OF_PERSON = sa.select(Vote.c.id).where(_OF_SELECTION, _OF_PERSON)
 _own = Assignment.alias()
 _OWN = (_own.c.selection_id == Selection.c.id) & (_own.c.person == _PERSON)
-_HAD = sa.select(_own.c.id).where(_OWN).correlate(Selection).exists()
 
 _LEASES = (
     sa.select(*columns(LeasedSelection, Selection, Assignment))
@@ -254,16 +276,60 @@ def leases_of(connection: sa.Connection, round_id: int, person: str, at: Moment)
 
 _others = _LEASED_BY_OTHERS.where(Assignment.c.selection_id == Selection.c.id).correlate(Selection).scalar_subquery()
 _WANTED = sa.func.coalesce(Selection.c.needed, _PEOPLE)
-_OPEN_TO_PERSON = sa.select(Selection).where(  # it needs a vote, has a place left, and none by this person
-    Selection.c.round_id == bindparam("round_id"),
-    sa.not_(Selection.c.decided),
-    Selection.c.votes < _WANTED,
-    Selection.c.votes + _others < _WANTED,
-    ~_VOTE_OF_PERSON.where(*LIVE).correlate(Selection).exists(),
+_UNDECIDED = sa.select(Selection).where(  # it needs a vote
+    Selection.c.round_id == bindparam("round_id"), sa.not_(Selection.c.decided), Selection.c.votes < _WANTED
 )
-# Items of the batch that this person never had: by far most of what is asked, and found along the index of ranks.
+_LOWEST = (  # it has a place left, for whomever
+    _UNDECIDED.with_only_columns(Selection.c.rank)
+    .where(
+        Selection.c.votes
+        + sa.select(sa.func.count())
+        .where(_LIVE_LEASE, Assignment.c.selection_id == Selection.c.id)
+        .correlate(Selection)
+        .scalar_subquery()
+        < _WANTED
+    )
+    .order_by(Selection.c.rank)
+    .limit(1)
+)
+
+
+def lowest_free(connection: sa.Connection, round_id: int, people: int, at: Moment) -> int | None:
+    """The least rank of a selection that has a place left; None where none has."""
+    given = {"round_id": round_id, "people": people, **at._asdict()}
+    found: int | None = connection.execute(_LOWEST, given).scalar()
+    return found
+
+
+_OPEN_TO_PERSON = _UNDECIDED.where(  # it has a place left, and no vote by this person
+    Selection.c.votes + _others < _WANTED, ~_VOTE_OF_PERSON.where(*LIVE).correlate(Selection).exists()
+)
+# Items of the batch that this person never had: by far most of what is asked. They are looked at one by one along the index of
+# ranks until there are enough: OFFSET 0 and counts, not EXISTS, keep PostgreSQL from joining and sorting the whole batch.
+_ranked = (
+    _UNDECIDED.where(Selection.c.origin != Origin.AHEAD)
+    .where(Selection.c.rank >= bindparam("lowest"), Selection.c.rank < bindparam("end"))
+    .order_by(Selection.c.rank)
+    .offset(0)
+    .subquery("ranked")
+)
+
+
+def _count(of: sa.Table, *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    return sa.select(sa.func.count()).select_from(of).where(*where).correlate(_ranked).scalar_subquery()
+
+
+_of_ranked = Assignment.c.selection_id == _ranked.c.id
 _FRESH = (
-    _OPEN_TO_PERSON.where(Selection.c.origin != Origin.AHEAD, ~_HAD).order_by(Selection.c.rank).limit(bindparam("most"))
+    sa.select(_ranked)
+    .where(
+        _ranked.c.votes + _count(Assignment, _of_ranked, _LIVE_LEASE, Assignment.c.person != _PERSON)
+        < sa.func.coalesce(_ranked.c.needed, _PEOPLE),
+        _count(Assignment, _of_ranked, Assignment.c.person == _PERSON) == 0,
+        _count(Vote, Vote.c.item_id == _ranked.c.item_id, Vote.c.attempt == _ranked.c.attempt, _OF_PERSON, *LIVE) == 0,
+    )
+    .order_by(_ranked.c.rank)
+    .limit(bindparam("most"))
 )
 _FREE = (
     _OPEN_TO_PERSON.outerjoin(_own, _OWN)
@@ -288,14 +354,15 @@ _FREE = (
 
 
 def free_selections(
-    connection: sa.Connection, round_id: int, person: str, people: int, at: Moment, limit: int
+    connection: sa.Connection, round_id: int, person: str, people: int, at: Moment, limit: int, within: range
 ) -> list[SelectionRow]:
     """Selections that still need this person's vote, in the order in which they should be asked.
 
-    New items of the batch by rank, then work ahead, then what this person let run out or skipped, earliest first.
+    New items of the batch by rank, then work ahead, then what this person let run out or skipped, earliest first. Other
+    ranks than those `within` are looked at only if there are not enough.
     """
     given = {"round_id": round_id, "person": person, "people": people, "most": limit, **at._asdict()}
-    fresh = all_rows(connection, _FRESH, SelectionRow, **given)
+    fresh = all_rows(connection, _FRESH, SelectionRow, lowest=within.start, end=within.stop, **given)
     return fresh if len(fresh) == limit else all_rows(connection, _FREE, SelectionRow, **given)
 
 
@@ -330,22 +397,115 @@ def live_leases(connection: sa.Connection, round_id: int, at: Moment) -> dict[in
     return {int(row[0]): int(row[1]) for row in rows}
 
 
-_REASSIGN = (
-    sa.update(Assignment)
-    .where(Assignment.c.selection_id == bindparam("of_selection"), Assignment.c.person == bindparam("of_person"))
-    .values(state=bindparam("new_state"), until=bindparam("new_until"))
+_HOLDERS = (
+    sa.select(Assignment.c.person, sa.func.count(), sa.func.max(Assignment.c.until))
+    .join(Selection, Selection.c.id == Assignment.c.selection_id)
+    .where(_LEASED_IN_ROUND, sa.not_(Selection.c.decided))
+    .group_by(Assignment.c.person)
+    .order_by(Assignment.c.person)
 )
-_ASSIGN = sa.insert(Assignment)
+
+
+def holders(connection: sa.Connection, round_id: int, at: Moment) -> list[tuple[str, int, float]]:
+    """(person, items, when the last lease ends) of those who hold items of a round now."""
+    rows = connection.execute(_HOLDERS, {"round_id": round_id, **at._asdict()})
+    return [(str(row[0]), int(row[1]), float(row[2])) for row in rows]
+
+
+_ASSIGN = sa.text(
+    """INSERT INTO assignment (round_id, selection_id, person, state, until)
+    VALUES (:round_id, :selection_id, :person, :state, :until)
+    ON CONFLICT (selection_id, person) DO UPDATE SET state = excluded.state, until = excluded.until"""
+).bindparams(
+    *(
+        bindparam(name, type_=Assignment.c[name].type)
+        for name in ("round_id", "selection_id", "person", "state", "until")
+    )
+)
 
 
 def assign(
     connection: sa.Connection, selection: SelectionRow, person: str, state: AssignmentState, until: float
 ) -> None:
     """Give a selection to a person, or store what became of it."""
-    changes = {"of_selection": selection.id, "of_person": person, "new_state": state, "new_until": until}
-    if connection.execute(_REASSIGN, changes).rowcount == 0:
-        values = {"round_id": selection.round_id, "selection_id": selection.id}
-        connection.execute(_ASSIGN, {**values, "person": person, "state": state, "until": until})
+    values = {"round_id": selection.round_id, "selection_id": selection.id}
+    connection.execute(_ASSIGN, {**values, "person": person, "state": state, "until": until})
+
+
+_STORED = [name for name in Vote.c.keys() if name != "id"]  # noqa: SIM118 - a collection of columns iterates over these
+_AT_ONCE = sa.text(
+    f"""WITH cast_vote AS (INSERT INTO vote ({", ".join(_STORED)}) VALUES ({", ".join(f":{name}" for name in _STORED)})),
+    counted AS (UPDATE selection SET votes = votes + :more WHERE id = :selection_id),
+    ended AS (INSERT INTO assignment (round_id, selection_id, person, state, until)
+    VALUES (:in_round, :selection_id, :person, :state, :until)
+    ON CONFLICT (selection_id, person) DO UPDATE SET state = excluded.state, until = excluded.until)
+    SELECT 1"""
+).bindparams(
+    bindparam("in_round", type_=Assignment.c.round_id.type),
+    bindparam("more", type_=Selection.c.votes.type),
+    *(bindparam(name, type_=Vote.c[name].type) for name in _STORED),
+    *(bindparam(name, type_=Assignment.c[name].type) for name in ("selection_id", "state", "until")),
+)
+"""PostgreSQL: three statements in one."""
+
+
+def store_vote(
+    connection: sa.Connection, prior: VoteRow | None, vote: NewVote, selection: SelectionRow, *, more: int
+) -> str:
+    """`insert_vote`, count it on its selection (`more`: 0 if it replaces one), and end its lease."""
+    if connection.dialect.name != "postgresql":
+        public_id = insert_vote(connection, prior, vote)
+        connection.execute(COUNT_VOTE, {"of_selection": selection.id, "more": more})
+        assign(connection, selection, vote.person, AssignmentState.VOTED, time.time())
+        return public_id
+    values = _values(prior, vote)
+    counted = {"selection_id": selection.id, "more": more, "in_round": selection.round_id}
+    connection.execute(_AT_ONCE, {**values, **counted, "state": AssignmentState.VOTED, "until": time.time()})
+    return str(values["public_id"])
+
+
+class OpenPlace(NamedTuple):
+    """The last round of a campaign, an item in it, and what a person has done about it."""
+
+    turn: TurnRow
+    selection: SelectionRow | None
+    """None where the round does not ask the item; then the two behind it are None, too."""
+    own: AssignmentRow | None
+    last: VoteRow | None
+    """This person's last row on the attempt; it may be a retraction."""
+    request_known: bool
+
+
+_KINDS = (TurnRow, SelectionRow, AssignmentRow, VoteRow)
+_ENDS = tuple(itertools.accumulate((len(fields(kind)) for kind in _KINDS), initial=1))
+_OPEN_PLACE = (
+    sa.select(_REQUEST_KNOWN.exists(), *columns(TurnRow, Round), Selection, Assignment, Vote)
+    .select_from(Round)
+    .outerjoin(Selection, (Selection.c.round_id == Round.c.id) & (Selection.c.item_id == bindparam("item_id")))
+    .outerjoin(Assignment, (Assignment.c.selection_id == Selection.c.id) & (Assignment.c.person == _PERSON))
+    .outerjoin(Vote, _OF_SELECTION & _OF_PERSON & ~_SUPERSEDED)
+    .where(Round.c.campaign_id == bindparam("campaign_id"))
+    .order_by(Round.c.number.desc())
+    .limit(1)
+)
+
+
+def open_place(
+    connection: sa.Connection, campaign_id: int, item_id: int, person: str, request_id: str | None
+) -> OpenPlace | None:
+    """Where an item is in the last round, and whether a request has stored a vote; None before the first round."""
+    given = {"campaign_id": campaign_id, "item_id": item_id, "person": person, "request_id": request_id or ""}
+    row = connection.execute(_OPEN_PLACE, given).first()
+    if row is None:
+        return None
+    turn, selection, own, last = (row[start:end] for start, end in itertools.pairwise(_ENDS))
+    return OpenPlace(
+        TurnRow(*turn),
+        None if selection[0] is None else SelectionRow(*selection),
+        None if own[0] is None else AssignmentRow(*own),
+        None if last[0] is None else VoteRow(*last),
+        bool(row[0]),
+    )
 
 
 _ASSIGNMENT = sa.select(Assignment).where(
@@ -364,7 +524,7 @@ _AHEAD = (
         Selection.c.item_id == bindparam("item_id"),
         Selection.c.attempt >= bindparam("attempt"),
         Selection.c.origin == Origin.AHEAD,
-        _HAD | _VOTE_OF_PERSON.correlate(Selection).exists(),
+        sa.select(_own.c.id).where(_OWN).correlate(Selection).exists() | _VOTE_OF_PERSON.correlate(Selection).exists(),
     )
     .order_by(Selection.c.id.desc())
     .limit(1)

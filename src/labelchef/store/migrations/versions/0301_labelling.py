@@ -1,14 +1,11 @@
 """Guidelines with their versions, threads of comments on items, and several images an item."""
 
-import itertools
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0301_labelling"
 down_revision = "0300_browse"
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-_APPEND_ONLY = ("guideline", "comment")
 
 
 def upgrade() -> None:
@@ -51,7 +48,6 @@ def upgrade() -> None:
         sa.Column("upto", _NUMBER, nullable=False),
         sa.UniqueConstraint("item_id", "person", name="uq_thread_seen_item_id_person"),
     )
-    _guard()
 
 
 def _beginning(table: str, *refers: str) -> list[sa.schema.SchemaItem]:
@@ -61,20 +57,3 @@ def _beginning(table: str, *refers: str) -> list[sa.schema.SchemaItem]:
         for name in refers
     ]
     return [sa.Column("id", _NUMBER, nullable=False), sa.PrimaryKeyConstraint("id", name=f"pk_{table}"), *places]
-
-
-def _guard() -> None:
-    """Rows of these tables are neither changed nor deleted; the function is that of the first schema."""
-    if op.get_bind().dialect.name == "postgresql":
-        events = (("append_only", "UPDATE OR DELETE", "ROW"), ("no_truncate", "TRUNCATE", "STATEMENT"))
-        for table, (name, event, each) in itertools.product(_APPEND_ONLY, events):
-            op.execute(
-                f"CREATE TRIGGER {table}_{name} BEFORE {event} ON {table} "
-                f"FOR EACH {each} EXECUTE FUNCTION labelchef_append_only()"
-            )
-        return
-    for table, verb in itertools.product(_APPEND_ONLY, ("UPDATE", "DELETE")):
-        op.execute(
-            f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-            "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        )
