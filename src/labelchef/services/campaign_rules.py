@@ -130,9 +130,19 @@ class Marks:
 _marks: "OrderedDict[tuple[str, str, int], Marks | None]" = OrderedDict()
 
 
+_versions: dict[str, tuple[int, int]] = {}
+"""Campaign → its version, and that of its votes then."""
+_MOST_VERSIONS = 1000
+
+
 def marks_of(ws: Workspace, connection: Connection, campaign: CampaignRow) -> Marks | None:
     """The marks of the present rules; None where no rules are kept."""
-    version = campaign_table.votes_version(connection, campaign.id)
+    at, version = _versions.get(campaign.public_id, (-1, 0))
+    if at != campaign.version:  # it grows with each edit of the rules
+        version = campaign_table.votes_version(connection, campaign.id)
+        if len(_versions) >= _MOST_VERSIONS:
+            _versions.clear()
+        _versions[campaign.public_id] = campaign.version, version
     key = (str(ws.home), campaign.public_id, version)
     if key not in _marks:
         arrays = campaign_table.arrays_of(connection, campaign.id)
@@ -190,7 +200,7 @@ class Rows:
 def rows_of(ws: Workspace, campaign: CampaignRow, kept: Kept, at_once: int = _A_FRAME) -> Iterator[Rows]:
     """Training items, then trusted ones, `at_once` at a time; each part is read in a transaction of its own."""
     with ws.reading() as connection:
-        sizes = {one: len(campaign_table.labels_of_split(connection, campaign.id, one)) for one in _SPLITS}
+        sizes = {one: campaign_table.size_of_split(connection, campaign.id, one) for one in _SPLITS}
         arrays = campaign_table.arrays_of(connection, campaign.id)
     parts = read_array(require_folder(ws, campaign), arrays[PARTS]) if PARTS in arrays else None
     for split in _SPLITS:

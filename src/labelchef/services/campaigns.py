@@ -21,6 +21,7 @@ from labelchef.domain.campaigns import (
     CampaignState,
     CampaignStatus,
     CampaignSummary,
+    Holder,
     ItemProgress,
     Notice,
     OpenRound,
@@ -28,22 +29,24 @@ from labelchef.domain.campaigns import (
     RoundSummary,
     Shelf,
 )
-from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
-from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder, sync_folder
+from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputError, StoreError
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
+from labelchef.domain.intake import Progress, no_progress
 from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, Forecast
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
 from labelchef.services.labelling import duties
-from labelchef.services.naming import check_name, free_slug
+from labelchef.services.making import NewCampaign, make_campaign
+from labelchef.services.naming import check_name
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
 from labelchef.services.progress import asked_of, audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
-from labelchef.services.shared import common, moment, writing_to
+from labelchef.services.shared import common, moment
 from labelchef.services.trained import source_names
-from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
+from labelchef.services.workspace import Workspace, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
-from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow, new_public_id
+from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow
 
 _FROM = {
     CampaignState.PAUSED: (CampaignState.RUNNING, CampaignState.PREPARING),
@@ -63,6 +66,7 @@ def create_campaign(
     encoder: bytes | None = None,
     guidelines: str | None = None,
     more: Mapping[str, NDArray[Any]] | None = None,
+    progress: Progress = no_progress,
 ) -> CampaignSummary:
     """A new campaign from files or data in memory. Everything is checked first; nothing is left of one refused.
 
@@ -79,44 +83,28 @@ def create_campaign(
     classes = [str(name) for name in data.names.names]
     texts = written.whole(guidelines, classes)
     settings, _ = with_strengths(data, settings)
-    public_id = new_public_id()
-    folder = ws.home / CAMPAIGNS / public_id
-    unfinished = ws.home / CAMPAIGNS / f"{UNFINISHED_CAMPAIGN}{public_id}"
-    try:
-        with writing_to(folder, "no campaign was made. Make room or check the rights", code="folder"):
-            unfinished.mkdir(mode=PRIVATE_FOLDER)
-            with locked_folder(unfinished):
-                arrays = _store(data, unfinished, encoder, more or {})
-                unfinished.rename(folder)
-            sync_folder(folder.parent)
-        with ws.writing() as connection:
-            campaign_id = campaign_table.insert_campaign(
-                connection,
-                public_id=public_id,
-                slug=free_slug(connection, name),
-                name=check_name(connection, name),
-                settings=settings,
-                by=by,
-                classes=classes,
-                items=data.contents.rows(data.clean, y_val, y_test),
-                n_items=len(data.X),
-                arrays=arrays,
-            )
-            written.store(connection, campaign_id, by, texts, classes)
-            made = summary_of(ws, connection, campaign_table.find_campaign(connection, public_id))
-    except BaseException:
-        for one in (unfinished, folder):
-            shutil.rmtree(one, ignore_errors=True)
-        raise
-    ws.signal.notify()
-    return made
+    new = NewCampaign(
+        name=lambda connection: check_name(connection, name),
+        settings=settings,
+        by=by,
+        classes=classes,
+        items=data.contents.rows(data.clean, y_val, y_test),
+        n_items=len(data.X),
+        total=len(data.X) + len(y_val) + (0 if y_test is None else len(y_test)),
+    )
+
+    def finish(connection: Connection, row: CampaignRow) -> CampaignSummary:
+        written.store(connection, row.id, by, texts, classes)
+        return summary_of(ws, connection, row)
+
+    return make_campaign(ws, new, lambda folder: _store(data, folder, encoder, more or {}), finish, progress)
 
 
 def _store(
     data: CampaignData, folder: Path, encoder: bytes | None, more: Mapping[str, NDArray[Any]]
 ) -> list[ArrayFacts]:
     """Write arrays and images into a new campaign's folder."""
-    arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
+    arrays: dict[str, Any] = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
     if encoder is not None:
         arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
     if data.test is not None:
@@ -142,9 +130,11 @@ def create_from_folder(
     *,
     by_position: bool = False,
     guidelines: str | None = None,
+    progress: Progress = no_progress,
 ) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
-    return create_campaign(ws, name, find_files(folder, by_position), settings, by, guidelines=guidelines)
+    files = find_files(folder, by_position)
+    return create_campaign(ws, name, files, settings, by, guidelines=guidelines, progress=progress)
 
 
 def selector_choices() -> list[tuple[str, str, bool]]:
@@ -221,13 +211,17 @@ def settings(ws: Workspace, campaign: str) -> Settings:
     return find(ws, campaign).settings
 
 
-def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Settings:
+def change_settings(
+    ws: Workspace, campaign: str, by: str, seen: Mapping[str, object] | None = None, /, **changes: Any
+) -> Settings:
     """Change settings; from when each change holds is its option's `effect`.
 
-    A finished campaign goes on if the change leaves something to do.
+    `seen` are the values on which the change is based: where another lead changed one of the same settings since, nothing is
+    stored. A finished campaign goes on if the change leaves something to do.
     """
     with changing(ws, campaign) as (connection, row):
         before = row.settings
+        _check_seen(connection, row, seen or {}, changes)
         after = before.changed(**changes)
         check_choices(after)  # a selector or rule that cannot be used is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
@@ -244,6 +238,31 @@ def change_settings(ws: Workspace, campaign: str, by: str, **changes: Any) -> Se
         campaign_table.note_change(connection, row.id, by, noted)
         campaign_table.update_campaign(connection, row.id, **moved)
         return after
+
+
+def _check_seen(
+    connection: Connection, row: CampaignRow, seen: Mapping[str, object], changes: Mapping[str, object]
+) -> None:
+    """Refuse a change that is based on another value than the present one, unless it gives the present one."""
+    present = row.settings.as_dict()
+    based = {name: tuple(value) if isinstance(value, list) else value for name, value in seen.items()}
+    differ = {
+        name: present[name]
+        for name, value in changes.items()
+        if name in based and present[name] != based[name] and present[name] != value
+    }
+    if not differ:
+        return
+    told = []
+    for name, value in differ.items():
+        who = campaign_table.who_set(connection, row.id, name)
+        told.append(f"{name} is {_plain(value)} now, set by {who} (you saw {_plain(based[name])})")
+    why = f"changed since you looked: {'; '.join(told)}. Nothing was saved; save again to set yours"
+    raise ChangedError(why, now=differ)
+
+
+def _plain(value: object) -> str:
+    return "empty" if value is None else str(value)
 
 
 def _check_muted(ws: Workspace, connection: Connection, row: CampaignRow, after: Settings) -> None:
@@ -288,7 +307,7 @@ def _move(ws: Workspace, campaign: str, by: str, verb: str, state: CampaignState
 
 def summary_of(ws: Workspace, connection: Connection, row: CampaignRow) -> CampaignSummary:
     """A campaign in one line, from its row."""
-    last = round_table.last_round(connection, row.id)
+    last = round_table.last_turn(connection, row.id)
     values = common(CampaignSummary, row) | {"id": row.public_id}
     values |= {one: _moment(getattr(row, one)) for one in ("created_at", "archived_at", "deleted_at", "purge_at")}
     values["notices"] = notices = tuple(_notices(ws, connection, row))
@@ -321,7 +340,7 @@ def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterato
 
 def _people_notices(connection: Connection, row: CampaignRow) -> Iterator[Notice]:
     """What a lead should know of ties, duties and gold."""
-    turn = round_table.last_round(connection, row.id)
+    turn = round_table.last_turn(connection, row.id)
     waiting = 0 if turn is None else round_table.further_asked(connection, turn.id, row.settings.people)
     if waiting:
         said = "1 item waits" if waiting == 1 else f"{waiting} items wait"
@@ -352,4 +371,5 @@ def _open_round(connection: Connection, row: RoundRow | None, settings: Settings
         ItemProgress(s.key, s.rank, s.votes, s.needed or settings.people, leases.get(s.id, 0), s.decided)
         for s in round_table.batch_of(connection, row.id)
     )
-    return OpenRound(row.number, row.state, items)
+    held = vote_table.holders(connection, row.id, vote_table.Moment.of(settings.lease_minutes))
+    return OpenRound(row.number, row.state, items, tuple(Holder(name, n, moment(until)) for name, n, until in held))

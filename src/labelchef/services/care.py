@@ -1,34 +1,40 @@
 """Care of campaigns: rename, archive, delete with a grace period, restore, copy with other settings; and their removal.
 
-A deleted campaign is found by nothing but `restore` until its grace period is over. Then the worker removes it (`purge`): all
-rows in one transaction (`store.removal`), and after that its folder. A process that dies before the transaction ends has
-removed nothing; one that dies after it leaves a folder that the next start removes, because the removal is on record.
+A deleted campaign is found by nothing but `restore` until its grace period is over. Then the worker removes it (`purge`): the
+ledger in one transaction, then the items piece by piece (`store.removal`), and after that its folder. A process that dies before
+the first transaction ends has removed nothing; one that dies later leaves items and a folder that the next purge removes,
+because the removal is on record.
 """
 
 import logging
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import Connection
 
 from labelchef.campaign.start import check, with_strengths
 from labelchef.domain.campaigns import GRACE_DAYS, CampaignSummary, DecisionKind, NewItem, SplitName
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.files import PRIVATE_FOLDER, locked_folder, sync_folder
+from labelchef.domain.files import PRIVATE_FOLDER
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import summary_of
-from labelchef.services.naming import check_name, check_slug, free_name, free_slug
+from labelchef.services.making import NewCampaign, clear_unfinished, make_campaign, remove_unfinished
+from labelchef.services.naming import check_name, check_slug, free_name
 from labelchef.services.people.access import changing, find
-from labelchef.services.shared import common, writing_to
-from labelchef.services.trained import data_of
-from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace, require_folder
+from labelchef.services.shared import common
+from labelchef.services.trained import data_of, lease_name
+from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
 from labelchef.store import campaign_table, decision_table
+from labelchef.store.arrays import ArrayFacts
 from labelchef.store.removal import remove_rows, removed_campaigns
-from labelchef.store.rows import CampaignRow, CampaignValues, ItemRow, new_public_id
+from labelchef.store.rows import CampaignRow, CampaignValues, ItemRow
 
 _DAY = 86400.0
+_AT_ONCE = 5_000
 _MADE_ANEW = ("scores", "model", "map")
 """Arrays that the first model of a copy makes."""
 _log = logging.getLogger("labelchef")
@@ -113,7 +119,16 @@ def purge(ws: Workspace) -> list[str]:
     """Remove the deleted campaigns whose grace period is over; their names. Then remove folders that removals have left."""
     with ws.reading() as connection:
         due = [row for row in campaign_table.all_campaigns(connection, deleted=True) if _over(row)]
-    removed = [row.name for row in due if _remove(ws, row.public_id)]
+    removed = []
+    for row in due:
+        lease = ws.leases.take(lease_name(row))
+        if lease is None:
+            continue  # a step of it is being broken off; the next look removes it
+        try:
+            removed += [row.name] if _remove(ws, row.public_id) else []
+        finally:
+            ws.leases.give_back(lease, forget=True)
+    clear_unfinished(ws)
     remove_folders(ws)
     return removed
 
@@ -130,10 +145,12 @@ def _remove(ws: Workspace, public_id: str) -> bool:
             return False
         ws.database.lock_campaign(connection, found[0].id)
         counts = remove_rows(connection, found[0])
+        left = campaign_table.size_of_split(connection, found[0].id, SplitName.TRAIN)
+    remove_unfinished(ws, found[0].id)
     ws.forget(found[0].id)
     _log.warning(
         "campaign %r, deleted by %s, was removed for good: %d items, %d votes",
-        found[0].name, found[0].deleted_by, counts["item"], counts["vote"],
+        found[0].name, found[0].deleted_by, counts["item"] + left, counts["vote"],
     )  # fmt: skip
     return True
 
@@ -168,44 +185,33 @@ def copy(
     with ws.reading() as connection:
         arrays = [f for f in campaign_table.arrays_of(connection, row.id).values() if f.name not in _MADE_ANEW]
         classes = campaign_table.classes_of(connection, row.id)
-        items = [one for split in SplitName for one in campaign_table.items_of_split(connection, row.id, split)]
         known = decision_table.last_decisions(connection, row.id) if answers else {}
+        sizes = {split: campaign_table.size_of_split(connection, row.id, split) for split in SplitName}
     labels = {i: made.label for i, made in known.items() if made.kind is not DecisionKind.REOPEN}
-    public_id = new_public_id()
-    made, unfinished = ws.home / CAMPAIGNS / public_id, ws.home / CAMPAIGNS / f"{UNFINISHED_CAMPAIGN}{public_id}"
-    try:
-        with writing_to(made, "no campaign was made. Make room or check the rights", code="folder"):
-            unfinished.mkdir(mode=PRIVATE_FOLDER)
-            with locked_folder(unfinished):
-                for facts in arrays:
-                    _shared(folder / facts.path, unfinished / facts.path)
-                _shared_tree(folder / "media", unfinished / "media")
-                unfinished.rename(made)
-            sync_folder(made.parent)
-        with ws.writing() as connection:
-            called = check_name(connection, free_name(connection, row.name) if name is None else name)
-            campaign_table.insert_campaign(
-                connection,
-                public_id=public_id,
-                slug=free_slug(connection, called),
-                name=called,
-                settings=settings,
-                by=by,
-                classes=classes,
-                items=(_item(one, labels.get(one.id)) for one in items),
-                n_items=row.n_items,
-                arrays=arrays,
-            )
-            new = campaign_table.find_campaign(connection, public_id)
-            noted = {"copied_from": row.name, "id": row.public_id, "answers": len(labels)}
-            campaign_table.note_change(connection, new.id, by, noted)
-            found = summary_of(ws, connection, new)
-    except BaseException:
-        for one in (unfinished, made):
-            shutil.rmtree(one, ignore_errors=True)
-        raise
-    ws.signal.notify()
-    return found
+
+    def items() -> Iterator[NewItem]:
+        for split in SplitName:
+            for start in range(0, sizes[split], _AT_ONCE):
+                with ws.reading() as connection:
+                    some = campaign_table.items_between(connection, row.id, split, start, start + _AT_ONCE)
+                yield from (_item(one, labels.get(one.id)) for one in some)
+
+    def fill(unfinished: Path) -> list[ArrayFacts]:
+        for facts in arrays:
+            _shared(folder / facts.path, unfinished / facts.path)
+        _shared_tree(folder / "media", unfinished / "media")
+        return arrays
+
+    def finish(connection: Connection, made: CampaignRow) -> CampaignSummary:
+        noted = {"copied_from": row.name, "id": row.public_id, "answers": len(labels)}
+        campaign_table.note_change(connection, made.id, by, noted)
+        return summary_of(ws, connection, made)
+
+    def called(connection: Connection) -> str:
+        return check_name(connection, free_name(connection, row.name) if name is None else name)
+
+    new = NewCampaign(called, settings, by, classes, items(), row.n_items, sum(sizes.values()))
+    return make_campaign(ws, new, fill, finish)
 
 
 def _item(row: ItemRow, answer: int | None) -> NewItem:

@@ -44,7 +44,7 @@ class Drawn:
 def stamp(ws: Workspace, campaign: str) -> str:
     """What a drawn chart is good for: it differs once a round is selected or closed, or the target changes."""
     with looking(ws, campaign) as (connection, row):
-        last = round_table.last_round(connection, row.id)
+        last = round_table.last_turn(connection, row.id)
     target = (row.settings.target, row.settings.target_metric)
     parts = (row.public_id, row.spent, *target, None if last is None else (last.number, last.state))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
@@ -158,7 +158,7 @@ def map2d(ws: Workspace, campaign: str) -> pd.DataFrame:
         decided = {one.item_id: one for one in made if one.created_at <= until}
         items = campaign_table.items_at(connection, row.id, SplitName.TRAIN, train)
         judges = campaign_table.items_at(connection, row.id, SplitName.VALIDATION, trusted)
-        turn = round_table.last_round(connection, row.id)
+        turn = round_table.last_turn(connection, row.id)
         batch = [] if turn is None or not turn.is_open else round_table.batch_of(connection, turn.id)
     opened = {selection.item_id for selection in batch}
     what = [_state(item, decided.get(item.id), opened) for item in (items[position] for position in train)]
@@ -194,7 +194,7 @@ def _computed_places(ws: Workspace, campaign: CampaignRow) -> Float64s:
     flat = _embedded(np.concatenate([X[train], X_val[val]]).astype(np.float64), seed)
     kinds = np.repeat([0.0, 1.0], [len(train), len(val)])
     places = np.column_stack([kinds, np.concatenate([train, val]), flat])
-    facts = write_array(folder, "map", places)
+    facts = write_array(folder, "map", places, stem=f"map-{ws.leases.life}")  # another process may write one just now
     with ws.writing() as connection:
         campaign_table.put_array(connection, campaign.id, facts)
     return places

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.arrays import Floats
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import InvalidInputError

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from labelchef.domain.campaigns import CommentKind
 from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.guidance import LONGEST_COMMENT, Comment, NewAnswers, News, Thread
-from labelchef.services.labelling.gold import gold_behind
+from labelchef.services.labelling.gold import gold_under
 from labelchef.services.labelling.tasks import content_of
-from labelchef.services.people.access import Part, changing, looking, taking_part
+from labelchef.services.people.access import changing, looking, taking_part
 from labelchef.services.shared import moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, gold_table, guidance_table
@@ -119,7 +119,7 @@ def _seen(connection: Connection, campaign: CampaignRow, person: str, item: str,
     """An item whose thread this person may see."""
     sample = campaign_table.item_by_key(connection, campaign.id, item)
     given = guidance_table.was_given(connection, sample.id, person)
-    if not lead and not given and gold_behind(Part(connection, campaign, person), sample) is None:
+    if not lead and not given and gold_under(connection, campaign, person, sample) is None:
         raise NotFoundError(f"item {item!r} was not given to {person!r}; ask for the next one", code="item")
     return sample
 

@@ -3,15 +3,16 @@ computed; the final model, which is trained for it. Votes of other tools come in
 
 import contextlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.classifier import has_onnx, require_onnx
-from labelchef.domain.campaigns import DecisionKind
+from labelchef.domain.campaigns import DecisionKind, SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import TRAIN
@@ -21,6 +22,7 @@ from labelchef.io import tables
 from labelchef.io.artefacts import write_text
 from labelchef.model import EncodedClassifier
 from labelchef.report import Thumbnail, render_report, require_report
+from labelchef.services.browsing.standing import given_array
 from labelchef.services.people.access import looking
 from labelchef.services.progress import facts_of, gains_of, state_of
 from labelchef.services.receipts import receipts
@@ -39,6 +41,9 @@ from labelchef.store.arrays import read_array
 from labelchef.store.rows import DecisionRow, ItemRow
 
 MODEL_FORMATS = ("npz", "onnx")
+_AT_ONCE = 10_000
+"""Rows that are read and written at a time."""
+Found = TypeVar("Found")
 MOST_THUMBNAILS = 200
 """Images in a report: it stays one file that a browser opens at once."""
 _THUMBNAIL = 96  # pixels
@@ -53,14 +58,25 @@ def export_labels(ws: Workspace, campaign: str, path: Path, format: str | None =
     """Write every training item with its label as it stands: decided (with or without a model yet), given, or weak."""
     with looking(ws, campaign) as (connection, row):
         classes = campaign_table.classes_of(connection, row.id)
-        items = campaign_table.train_items(connection, row.id)
-        decided = decision_table.last_decisions(connection, row.id)
+        last = decision_table.last_decisions(connection, row.id)
         facts = campaign_table.arrays_of(connection, row.id)["weak"]
-    given = np.array([UNRESOLVED if item.label is None else item.label for item in items], dtype=np.int64)
-    named = Items([item.key for item in items], classes, read_array(folder_of(ws, row), facts))
-    return _write(
-        label_frame(named, given, {made.position: decided_of(made) for made in decided.values()}), path, format
-    )
+        given = given_array(connection, row.id, SplitName.TRAIN, row.n_items).astype(np.int64)
+    weak, decided = read_array(folder_of(ws, row), facts), {one.position: decided_of(one) for one in last.values()}
+
+    def frames() -> Iterator[pd.DataFrame]:
+        for start in range(0, row.n_items, _AT_ONCE):
+            here = slice(start, min(row.n_items, start + _AT_ONCE))
+            with ws.reading() as connection:
+                keys = campaign_table.keys_between(connection, row.id, here.start, here.stop)
+            yield label_frame(Items(keys, classes, np.asarray(weak[here])), given[here], within(decided, here))
+
+    with writing_to(path, "make room or name another file"):
+        return tables.write_frames(frames, path, format)
+
+
+def within(found: Mapping[int, Found], here: slice) -> dict[int, Found]:
+    """What is known of rows of a piece, counted from its beginning."""
+    return {row - here.start: one for row, one in found.items() if here.start <= row < here.stop}
 
 
 def decided_of(row: DecisionRow) -> Decided:
@@ -130,7 +146,6 @@ def _report(ws: Workspace, campaign: str) -> str:
     with looking(ws, campaign) as (connection, row):
         require_model(connection, row)
         classes = campaign_table.classes_of(connection, row.id)
-        keys = [item.key for item in campaign_table.train_items(connection, row.id)]
         arrays = campaign_table.arrays_of(connection, row.id)
         closed = [one for one in round_table.rounds_of(connection, row.id) if not one.is_open]
         asked = sorted(decision_table.last_decisions(connection, row.id))
@@ -149,7 +164,7 @@ def _report(ws: Workspace, campaign: str) -> str:
         receipts=receipts(ws, campaign, most=0).found,
     )
     items = Items(
-        keys,
+        {one.position: one.key for one in seen.values()},
         classes,
         read_array(folder, arrays["weak"]),
         texts={one.position: one.text for one in seen.values() if one.text},

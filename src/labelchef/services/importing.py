@@ -180,7 +180,7 @@ class _Import:
         return list(wanted.values()), list(known.values())
 
     def _places(self, samples: Sequence[ItemRow]) -> dict[int, _At]:
-        turn = round_table.last_round(self.connection, self.campaign.id)
+        turn = round_table.last_turn(self.connection, self.campaign.id)
         going = turn is not None and turn.state is RoundState.SELECTED
         selections = round_table.selections_of(self.connection, turn.id) if turn is not None and going else []
         asked = {selection.item_id: selection for selection in selections}

@@ -2,9 +2,9 @@
 
 A job is a row of the database, so it is still there after a restart: one that waited is done then, one that ran is marked as
 interrupted and can be started again. How far a job is stays in memory: it changes many times a second, and votes should not
-wait for it. Results stay: a file in the folder of the campaign, or what was found as JSON. The worker's process runs one job
-at a time, in one thread of low priority, beside the steps of the campaigns. Cancelling stops it at its next sweep over the
-data (`domain.stopping_work`).
+wait for it; other processes see it a second later, in the job's lease (`services.leases`). Results stay: a file in the folder of
+the campaign, or what was found as JSON. Every worker runs one job at a time, in one thread of low priority, beside the steps of
+the campaigns. Cancelling stops it at its next sweep over the data (`domain.stopping_work`).
 """
 
 import shutil
@@ -26,6 +26,7 @@ from labelchef.io import tables
 from labelchef.services import exchange, receipts, take_home, trained
 from labelchef.services.background import give_way, problem_of
 from labelchef.services.compare import comparing
+from labelchef.services.leases import JOB, Lease
 from labelchef.services.people.access import find, looking
 from labelchef.services.shared import common, moment, writing_to
 from labelchef.services.workspace import CAMPAIGNS, Workspace, require_folder
@@ -52,9 +53,13 @@ class Working:
     sentence: str = "it begins"
     stop: threading.Event = field(default_factory=threading.Event)
 
+    lease: Lease | None = None
+
     def tell(self, done: float | None, sentence: str) -> None:
         """Say how far it is."""
         self.done, self.sentence = done, sentence
+        if self.lease is not None:
+            self.lease.told = {"done": done, "sentence": sentence}
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,8 @@ def cancel(ws: Workspace, campaign: str, job: str) -> Job:
     if not waited and working is not None:
         working.stop.set()
         working.tell(working.done, "it is being cancelled")
+    elif not waited:
+        ws.leases.ask_to_stop(f"{JOB}{job}")
     return look(ws, campaign, job)
 
 
@@ -144,7 +151,7 @@ def _row(ws: Workspace, campaign: str, job: str) -> JobRow:
 
 
 def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
-    working = ws.jobs.get(row.public_id) if row.state is JobState.RUNNING else None
+    working = _working(ws, row.public_id) if row.state is JobState.RUNNING else None
     sentences = {
         JobState.WAITING: "it waits for its turn",
         JobState.RUNNING: "it begins",
@@ -167,12 +174,21 @@ def _shown(ws: Workspace, row: JobRow, *, short: bool = False) -> Job:
     )
 
 
+def _working(ws: Workspace, job: str) -> Working | None:
+    """How far a job is that runs, in this process or another."""
+    found = ws.jobs.get(job)
+    if found is None and (told := ws.leases.told(f"{JOB}{job}")):
+        done = told.get("done")
+        found = Working(None if done is None else float(done), str(told.get("sentence", "")))
+    return found
+
+
 def _folder(ws: Workspace, campaign: str, job: str) -> Path:
     return ws.home / CAMPAIGNS / campaign / FOLDER / job
 
 
 class JobRunner:
-    """Does the jobs of a workspace, one at a time, oldest first; owned by the worker, whose lock it relies on."""
+    """Does the jobs of a workspace, one at a time, oldest first; owned by a worker. Each job has a lease."""
 
     def __init__(self, ws: Workspace) -> None:
         self._ws = ws
@@ -182,9 +198,7 @@ class JobRunner:
     def start(self) -> None:
         """Mark what a process before left running, and begin."""
         self._halt.clear()
-        with self._ws.writing() as connection:
-            for row, _ in job_table.jobs_in(connection, [JobState.RUNNING]):
-                job_table.update_job(connection, row.id, state=JobState.INTERRUPTED, ended_at=time.time())
+        self._mark_interrupted()
         self._thread = threading.Thread(target=self._run, name="labelchef-jobs", daemon=True)
         self._thread.start()
 
@@ -208,30 +222,46 @@ class JobRunner:
             if not busy:
                 self._ws.signal.sleep(_POLL_SECONDS, tick)
 
+    def _mark_interrupted(self) -> None:
+        """Mark the jobs whose process has died."""
+        with self._ws.reading() as connection:
+            running = job_table.jobs_in(connection, [JobState.RUNNING])
+        for row, _ in running:
+            lease = None if row.public_id in self._ws.jobs else self._ws.leases.take(f"{JOB}{row.public_id}")
+            if lease is not None:
+                with self._ws.writing() as connection:
+                    ended: JobValues = {"state": JobState.INTERRUPTED, "ended_at": time.time()}
+                    job_table.move_job(connection, row.id, JobState.RUNNING, **ended)
+                self._ws.leases.give_back(lease, forget=True)
+
     def _next(self) -> bool:
-        """Do the oldest job that waits; whether there was one."""
+        """Do the oldest job that waits, if no other worker has it; whether there was one."""
+        self._mark_interrupted()
         with self._ws.reading() as connection:
             waiting = job_table.jobs_in(connection, [JobState.WAITING])
-        if not waiting:
-            return False
-        row, campaign = waiting[0]
-        working = self._ws.jobs[row.public_id] = Working()
-        try:
-            with self._ws.writing() as connection:
-                begun: JobValues = {"state": JobState.RUNNING, "started_at": time.time()}
-                taken = job_table.move_job(connection, row.id, JobState.WAITING, **begun)
-            if taken:  # else it was cancelled meanwhile
-                self._work(row, campaign, working)
-        finally:
-            del self._ws.jobs[row.public_id]
-        tidy(self._ws)
-        return True
+        for row, campaign in waiting:
+            lease = self._ws.leases.take(f"{JOB}{row.public_id}")
+            if lease is None:
+                continue
+            working = self._ws.jobs[row.public_id] = Working(stop=lease.asked, lease=lease)
+            try:
+                with self._ws.writing() as connection:
+                    begun: JobValues = {"state": JobState.RUNNING, "started_at": time.time()}
+                    taken = job_table.move_job(connection, row.id, JobState.WAITING, **begun)
+                if taken:  # else it was cancelled, or done by another worker, meanwhile
+                    self._work(row, campaign, working, lease)
+            finally:
+                del self._ws.jobs[row.public_id]
+                self._ws.leases.give_back(lease, forget=True)
+            tidy(self._ws)
+            return True
+        return False
 
-    def _work(self, row: JobRow, campaign: str, working: Working) -> None:
+    def _work(self, row: JobRow, campaign: str, working: Working, lease: Lease) -> None:
         folder = _folder(self._ws, campaign, row.public_id)
         ended: JobValues
         try:
-            with stoppable(working.stop.is_set):
+            with stoppable(lambda: working.stop.is_set() or lease.lost.is_set()):
                 found = find(self._ws, campaign)
                 require_folder(self._ws, found)
                 with writing_to(folder, "make room or check the rights", code="folder"):
@@ -249,14 +279,15 @@ class JobRunner:
                 "result": None if made.result is None else dict(made.result),
             }
         except StoppedWorkError:
-            ended = {"state": JobState.INTERRUPTED if self._halt.is_set() else JobState.CANCELLED}
+            broken = self._halt.is_set() or lease.lost.is_set()
+            ended = {"state": JobState.INTERRUPTED if broken else JobState.CANCELLED}
         except Exception as error:
             ended = {"state": JobState.FAILED, "problem": problem_of(error, f"the job {row.kind}")}
         if ended.get("file") is None:
             shutil.rmtree(folder, ignore_errors=True)
         ended["ended_at"] = time.time()
         with self._ws.writing() as connection:
-            job_table.update_job(connection, row.id, **ended)
+            job_table.move_job(connection, row.id, JobState.RUNNING, **ended)
 
 
 def tidy(ws: Workspace, *, most_bytes: int = MOST_BYTES, kept_days: float = KEPT_DAYS) -> int:

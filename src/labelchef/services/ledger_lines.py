@@ -4,7 +4,6 @@ Such a one is chained, without links and without a signature: it has no workspac
 """
 
 import hashlib
-import io
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +17,8 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
+from labelchef.features import Features
+from labelchef.features.saving import npy_pieces, saved_dtype
 from labelchef.ledger.conversion import record_as_json
 from labelchef.ledger.proof import FORMAT, ITEMS_A_LINE, ROUTED, RULE, VERSION, chained, content_digest, packed, sealed
 from labelchef.ledger.protocol import labels_hash, model_hash
@@ -103,11 +104,12 @@ def _hashes(session: Session) -> dict[str, str]:
     return {"labels_hash": labels_hash(*session.label_state), "model_hash": model_hash(session.parameters)}
 
 
-def _array_facts(name: str, array: "np.ndarray[Any, Any]") -> dict[str, Any]:
-    stream = io.BytesIO()
-    np.save(stream, array, allow_pickle=False)
-    sha256 = hashlib.sha256(stream.getbuffer()).hexdigest()
-    return {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "sha256": sha256}
+def _array_facts(name: str, array: "np.ndarray[Any, Any] | Features") -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for piece in npy_pieces(array):
+        digest.update(piece)
+    shape, dtype = list(array.shape), str(saved_dtype(array))
+    return {"name": name, "dtype": dtype, "shape": shape, "sha256": digest.hexdigest()}
 
 
 def header(

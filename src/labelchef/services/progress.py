@@ -149,7 +149,7 @@ def state_of(ws: Workspace, campaign: str) -> tuple[Hashable, ...]:
             decision_table.newest_of_campaign(connection, row.id),
             gold_table.newest_of_campaign(connection, row.id),
         )
-        last = round_table.last_round(connection, row.id)
+        last = round_table.last_turn(connection, row.id)
     return str(ws.home), row.public_id, row.version, newest, None if last is None else (last.id, last.state)
 
 

@@ -31,7 +31,7 @@ from labelchef.campaign.accuracy import (
     tells_apart,
 )
 from labelchef.domain.arrays import Float64s
-from labelchef.domain.campaigns import SUGGESTION, DecisionKind
+from labelchef.domain.campaigns import SUGGESTION, DecisionKind, SplitName
 from labelchef.domain.errors import LabelchefError
 from labelchef.domain.records import UNRESOLVED
 from labelchef.services.labelling import gold as hidden
@@ -213,8 +213,7 @@ def _quality(ws: Workspace, campaign: str) -> QualityReport:
         gets = duty_table.duties(connection, row.id)
         names = sorted({*members, *(v.person for v in facts.votes), *(g.person for g in facts.golds)})
         left = {name: hidden.left_for(connection, row, name) for name in names}
-        first = campaign_table.train_items(connection, row.id)[:1]
-        shown = campaign_table.items_by_id(connection, [one.id for one in first])
+        shown = campaign_table.items_at(connection, row.id, SplitName.TRAIN, [0])
         fields = sorted({name for one in shown.values() for name in one.fields or {}})
     predictions = _predicted(ws, facts)
     accuracies = _accuracies(facts, names, predictions)

@@ -4,9 +4,14 @@ A proposal is a list of muted sources, and, if rules are edited, all rules. Its 
 (`sources.study`), outside of any transaction, so that votes and rounds go on; it can be cancelled, and ends by itself when
 its time is up. Nothing is stored until `apply` is called; then the model of the campaign follows, when
 `campaigns.change_settings` says.
+
+What was proposed last is kept in the campaign's folder (`effect.json`). A web process that is asked about an effect which another
+one computes, computes it too: the result is the same, and both end when another one is proposed or this one is cancelled.
 """
 
+import json
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +28,16 @@ from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.arrays import Ints
 from labelchef.domain.campaigns import CampaignState, ItemContent, SplitName
 from labelchef.domain.errors import ConflictError, LabelchefError, NotFoundError
+from labelchef.domain.files import whole_file
 from labelchef.domain.records import Heard
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.services import campaign_rules, sources
 from labelchef.services.campaign_rules import Edited, Kept, checked, kept_rules
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, find, looking
+from labelchef.services.shared import writing_to
 from labelchef.services.trained import data_of, source_names
-from labelchef.services.workspace import Workspace, require_folder
+from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
 from labelchef.sources.rules import RuleBoard, RuleSetFacts, facts_of, rule_values
 from labelchef.store import campaign_table, decision_table
@@ -38,6 +45,7 @@ from labelchef.store.rows import CampaignRow, CampaignValues
 
 MOST_SECONDS = 600.0
 """After which an effect is given up."""
+_PROPOSED = "effect.json"
 _log = logging.getLogger("labelchef")
 RuleValues = Mapping[str, object]
 
@@ -91,6 +99,8 @@ class Progress:
 @dataclass
 class _Job:
     proposal: Proposal
+    turn: str
+    """Names the proposal, for all processes."""
     began: float = field(default_factory=time.monotonic)
     stop: threading.Event = field(default_factory=threading.Event)
     state: EffectState = EffectState.RUNNING
@@ -120,16 +130,62 @@ def begin(ws: Workspace, campaign: str, proposal: Proposal, *, patience: float =
         rules = {one.name for one in kept.rules}
         names = tuple(name for name in names if name not in rules) + tuple(one.name for one in made)
     check_names(proposal.muted, names)
-    job = _Job(proposal)
+    job = _Job(proposal, secrets.token_hex(8))
+    _note(ws, row, job.turn, proposal)
+    _start(ws, row, job, patience)
+    return _told(ws, row, job)
+
+
+def _start(ws: Workspace, row: CampaignRow, job: _Job, patience: float) -> None:
+    """Compute in a thread, in the place of what this process computes for the campaign."""
     with _turn:
         old = _jobs.get((str(ws.home), row.public_id))
         if old is not None:
             old.stop.set()
         _jobs[str(ws.home), row.public_id] = job
-    job.thread = threading.Thread(target=_run, args=(ws, campaign, job), name="labelchef-effect", daemon=True)
+    job.thread = threading.Thread(target=_run, args=(ws, row, job), name="labelchef-effect", daemon=True)
     job.thread.start()
     job.thread.join(patience)
-    return _told(ws, row, job)
+
+
+def _note(ws: Workspace, row: CampaignRow, turn: str, proposal: Proposal, *, cancelled: bool = False) -> None:
+    """Tell all processes what was proposed last, or that it was cancelled."""
+    path = require_folder(ws, row) / _PROPOSED
+    with writing_to(path, "make room or check the rights", code="folder"), whole_file(path) as stream:
+        rules = None if proposal.rules is None else [dict(one) for one in proposal.rules]
+        told = {"turn": turn, "muted": list(proposal.muted), "rules": rules, "cancelled": cancelled, "at": time.time()}
+        stream.write(json.dumps(told).encode())
+
+
+def _noted(ws: Workspace, row: CampaignRow) -> tuple[str, Proposal, bool] | None:
+    """Name, proposal and whether it was cancelled, of what was proposed last in any process."""
+    try:
+        told = json.loads((folder_of(ws, row) / _PROPOSED).read_text())
+        if not abs(time.time() - told["at"]) < 2 * MOST_SECONDS:
+            return None  # of a server that ended long ago
+        rules = None if told["rules"] is None else tuple(told["rules"])
+        return str(told["turn"]), Proposal(tuple(told["muted"]), rules), bool(told["cancelled"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass
+class _Watch:
+    """Whether an effect is still wanted; other processes are asked once a second."""
+
+    ws: Workspace
+    row: CampaignRow
+    job: _Job
+    _looked: float = 0.0
+
+    def stopped(self) -> bool:
+        """Whether to stop."""
+        if not self.job.stop.is_set() and time.monotonic() - self._looked > 1.0:
+            self._looked = time.monotonic()
+            now = _noted(self.ws, self.row)
+            if now is not None and (now[0] != self.job.turn or now[2]):
+                self.job.stop.set()
+        return self.job.stop.is_set()
 
 
 def computed(ws: Workspace, campaign: str, proposal: Proposal) -> SourceEffect:
@@ -150,6 +206,8 @@ def cancel(ws: Workspace, campaign: str) -> Progress:
     """Give up an effect that is being computed."""
     row = find(ws, campaign)
     job = _job(ws, row)
+    if job.state is EffectState.RUNNING:
+        _note(ws, row, job.turn, job.proposal, cancelled=True)
     job.stop.set()
     if job.thread is not None:
         job.thread.join(1.0)
@@ -170,6 +228,14 @@ def close(ws: Workspace) -> None:
 def _job(ws: Workspace, row: CampaignRow) -> _Job:
     with _turn:
         job = _jobs.get((str(ws.home), row.public_id))
+    noted = _noted(ws, row)
+    if noted is not None and (job is None or job.turn != noted[0]):
+        turn, proposal, cancelled = noted
+        job = _Job(proposal, turn)
+        if cancelled:
+            job.state, job.stage, job.ended = EffectState.CANCELLED, "", job.began
+        else:
+            _start(ws, row, job, 0.3)
     if job is None:
         raise NotFoundError("no effect was asked for since the server started; ask for one first", code="effect")
     return job
@@ -189,11 +255,11 @@ def _key(ws: Workspace, row: CampaignRow) -> tuple[object, ...]:
     return closed[-1].number, closed[-1].model_hash, row.settings.muted, version
 
 
-def _run(ws: Workspace, campaign: str, job: _Job) -> None:
-    late = job.began + MOST_SECONDS
+def _run(ws: Workspace, row: CampaignRow, job: _Job) -> None:
+    late, watch = job.began + MOST_SECONDS, _Watch(ws, row, job)
     try:
-        with stoppable(lambda: job.stop.is_set() or time.monotonic() > late):
-            _compute(ws, campaign, job)
+        with stoppable(lambda: watch.stopped() or time.monotonic() > late):
+            _compute(ws, row.public_id, job)
         job.state = EffectState.DONE
     except StoppedWorkError:
         job.state = EffectState.CANCELLED

@@ -6,8 +6,8 @@ It is kept with what was found until the next round closes: asked again, the ans
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from labelchef.campaign import rebuild
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import (
+    MUTED,
     NOTHING_LEARNED,
     SourceReport,
     every_vote,
@@ -148,9 +149,9 @@ def source_page(
     report = sources(ws, campaign)
     if not report.sources:
         return SourcePage((), 0, report, frozenset())
-    found = study(ws, campaign)
+    found, muted = study(ws, campaign), standing(ws, campaign)[0].settings.muted
     with found.lock:
-        facts = [one for one in _facts(ws, found) if search.casefold() in one.name.casefold()]
+        facts = [_as_set(one, muted) for one in _facts(ws, found) if search.casefold() in one.name.casefold()]
     value = SORTS[sort]
     known = [one for one in facts if value(one) == value(one)]
     ordered = sorted(known, key=value, reverse=falling) + [one for one in facts if value(one) != value(one)]
@@ -158,6 +159,13 @@ def source_page(
     return SourcePage(
         tuple(ordered[first : first + limit]), len(facts), report, frozenset(one.name for one in kept.rules)
     )
+
+
+def _as_set(facts: SourceFacts, muted: Sequence[str]) -> SourceFacts:
+    """A source with the use that the settings give it from the next model on, where that is another one."""
+    if (facts.use == MUTED) == (facts.name in muted):
+        return facts
+    return replace(facts, use=f"{'muted' if facts.name in muted else 'heard'}, from the next model on")
 
 
 @dataclass(frozen=True)

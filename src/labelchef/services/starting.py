@@ -64,4 +64,6 @@ def start_campaign(
     encoder = made.encoder.to_bytes()
     kept = kept_of(raw.rules, raw.columns(ColumnRole.TEXT))
     more = arrays_to_keep(kept, (raw.train.frame, raw.trusted.frame))
-    return create_campaign(ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines, more=more)
+    return create_campaign(
+        ws, name, made.data, settings, by, encoder=encoder, guidelines=guidelines, more=more, progress=progress
+    )

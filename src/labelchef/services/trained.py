@@ -25,14 +25,17 @@ from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import ConflictError
-from labelchef.domain.records import UNRESOLVED, Heard
+from labelchef.domain.events import tell
+from labelchef.domain.records import Heard
 from labelchef.domain.settings import Settings
 from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
 from labelchef.services.browsing import numbers
+from labelchef.services.browsing.standing import given_array
 from labelchef.services.keys import link_signer
+from labelchef.services.leases import CAMPAIGN, Lease
 from labelchef.services.people.access import find
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
@@ -46,6 +49,8 @@ NEIGHBOURS = 5
 """Validation items shown beside an item."""
 _QUICK = 3.0
 """Seconds of a selection within which the influences of all items are computed again."""
+_ROWS = {SplitName.TRAIN: "features", SplitName.VALIDATION: "val_features", SplitName.TEST: "test_features"}
+"""The array that has a row for each item of a split."""
 _READ = ("features", "weak", "val_features", "test_features")
 
 
@@ -104,17 +109,17 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
     with ws.reading() as connection:
         arrays = campaign_table.arrays_of(connection, campaign.id)
         classes = campaign_table.classes_of(connection, campaign.id)
-        given = {split: campaign_table.labels_of_split(connection, campaign.id, split) for split in SplitName}
+        sizes = {split: arrays[name].shape[0] for split, name in _ROWS.items() if name in arrays}
+        labels = {split: given_array(connection, campaign.id, split, n) for split, n in sizes.items()}
     folder = require_folder(ws, campaign)
     data = {name: read_array(folder, arrays[name]) for name in _READ if name in arrays}
-    labels = {split: np.array([UNRESOLVED if y is None else y for y in ys], np.int64) for split, ys in given.items()}
     return CampaignData(
         X=data["features"],
         weak=data["weak"],
         names=ClassNames(classes),
-        validation=(data["val_features"], labels[SplitName.VALIDATION]),
-        clean=labels[SplitName.TRAIN],
-        test=(data["test_features"], labels[SplitName.TEST]) if "test_features" in data else None,
+        validation=(data["val_features"], labels[SplitName.VALIDATION].astype(np.int64)),
+        clean=labels[SplitName.TRAIN].astype(np.int64),
+        test=(data["test_features"], labels[SplitName.TEST].astype(np.int64)) if "test_features" in data else None,
         votes=_votes_of(folder, arrays, "votes", len(classes)),
         votes_val=_votes_of(folder, arrays, "val_votes", len(classes)),
         edited=partial(_edited_votes, ws, campaign, len(classes)),
@@ -150,11 +155,12 @@ def _votes_of(folder: Path, arrays: Mapping[str, ArrayFacts], split: str, n_clas
     return SourceVotes.of_arrays(read, n_classes)
 
 
-def ledger_of(ws: Workspace, campaign: CampaignRow) -> SqlLedger:
-    """The ledger of a campaign."""
+def ledger_of(ws: Workspace, campaign: CampaignRow, lease: Lease | None = None) -> SqlLedger:
+    """The ledger of a campaign; with `lease`, what is written is refused once another process has taken it over."""
     shown = lambda: trained_now(ws, find(ws, campaign.public_id))  # noqa: E731
     signer = Signer(labelchef.__version__, link_signer(ws))
-    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer)
+    fence = None if lease is None else (lease.name, lease.fence)
+    return SqlLedger(ws.database, folder_of(ws, campaign), campaign.public_id, shown, signer, fence)
 
 
 def trained_now(ws: Workspace, campaign: CampaignRow) -> Trained:
@@ -213,10 +219,15 @@ def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
     return final_classifier(session, data.names, bias=settings.fit_intercept)
 
 
-def step(ws: Workspace, campaign: str) -> bool:
-    """Take the step that is due in a campaign, if any; the caller holds the worker's lock."""
+def lease_name(campaign: CampaignRow) -> str:
+    """The lease under which the steps of a campaign are taken."""
+    return f"{CAMPAIGN}{campaign.public_id}"
+
+
+def step(ws: Workspace, campaign: str, lease: Lease) -> bool:
+    """Take the step that is due in a campaign, if any, under its lease."""
     row = find(ws, campaign)
-    ledger = ledger_of(ws, row)
+    ledger = ledger_of(ws, row, lease)
     if row.archived_at is not None or due(ledger.standing()) is None:
         return False
     require_folder(ws, row)
@@ -226,7 +237,12 @@ def step(ws: Workspace, campaign: str) -> bool:
         ledger, lambda: trained_now(ws, find(ws, row.public_id)).session, lambda: ws.forget(row.id), MajorityVote()
     ).step()
     seconds = time.perf_counter() - began
+    if taken is not None:
+        tell("step", campaign=row.id, step=taken.value, seconds=round(seconds, 4))
     ws.signal.notify()
+    if lease.lost.is_set():
+        ws.forget(row.id)
+        return False
     if taken in (Step.FIT, Step.CLOSE, Step.SELECT):
         keep_numbers(ws, row, scored=taken is Step.SELECT and seconds < _QUICK)
     return True
@@ -262,7 +278,7 @@ def is_due(ws: Workspace, campaign: str) -> bool:
 
 def require_model(connection: Connection, campaign: CampaignRow) -> None:
     """Refuse what needs a model while there is none."""
-    if round_table.last_round(connection, campaign.id) is None:
+    if round_table.last_turn(connection, campaign.id) is None:
         raise ConflictError("the campaign has no model yet; wait until it is trained", code="preparing")
 
 

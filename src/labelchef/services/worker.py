@@ -1,8 +1,13 @@
-"""The background worker: one process takes the steps that are due in the campaigns of a workspace.
+"""The background worker: takes the steps that are due in the campaigns of a workspace.
 
 A thread looks what is due and hands it to a few others: steps of different campaigns run side by side, of one campaign one after
 the other. A step that a pause, a stop or the end of the server has made useless is broken off at its next sweep over the data
 (`domain.stopping_work`); the ledger is written at the end of a step only, so nothing is half done.
+
+There may be several workers, in one process each, on any machine that sees the database and the home. A worker takes the lease
+of a campaign (`services.leases`) with its first step there and keeps it: the model stays in its memory. It takes no more than
+its share, campaigns / workers rounded up, as long as others take the rest within `_PATIENCE` seconds, and gives back one at a
+time what is above its share, of campaigns that have nothing to do.
 """
 
 import contextlib
@@ -10,7 +15,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,16 +22,21 @@ from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, NotFoundError, StoreError
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
+from labelchef.engines.cluster.workers import ClusterError
 from labelchef.services import care, charts, trained
+from labelchef.services.background import give_way
 from labelchef.services.jobs import JobRunner
+from labelchef.services.leases import CAMPAIGN, WORKER, Lease
 from labelchef.services.people.access import changing, find
-from labelchef.services.workspace import Workspace, clear_leftovers
+from labelchef.services.workspace import Workspace, clear_leftovers, folder_of, require_folder
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
 
 _log = logging.getLogger("labelchef")
 _POLL_SECONDS = 1.0
 _PURGE_SECONDS = 60.0
+_PATIENCE = 3.0
+"""Seconds that a campaign waits for a worker that has less than its share."""
 PARALLEL = 2
 """Campaigns whose models are trained side by side, unless another number is asked for; one more may take its next step."""
 
@@ -35,13 +44,13 @@ PARALLEL = 2
 def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
     """Take every step that is due in a campaign now; returns how many there were.
 
-    If another process runs the worker of this workspace, wait `patience` seconds for it, then refuse. An error that
-    another try cannot repair leaves the campaign failed, with its message.
+    If another process has its lease, wait `patience` seconds for it, then refuse. An error that another try cannot repair
+    leaves the campaign failed, with its message.
     """
-    with ws.worker_lock.holding(patience):
+    with ws.leases.holding(trained.lease_name(find(ws, campaign)), patience) as lease:
         steps = 0
         try:
-            while trained.step(ws, campaign):
+            while trained.step(ws, campaign, lease):
                 steps += 1
         except LabelchefError as error:
             if not _passing(error):
@@ -51,8 +60,17 @@ def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
 
 
 def _passing(error: BaseException) -> bool:
-    """Whether another try may succeed: the database is locked, gone or full."""
-    return isinstance(error, StoreError) and not error.code.startswith("array_")
+    """Whether another try may succeed: the database is locked, gone or full; cluster or files of X are not as they were."""
+    if isinstance(error, StoreError):
+        return not error.code.startswith("array_")
+    return isinstance(error, ClusterError) or (isinstance(error, LabelchefError) and error.code == "features_changed")
+
+
+def _wait(ws: Workspace, campaign: str, message: str) -> None:
+    """Tell the leads what the campaign waits for."""
+    with changing(ws, campaign) as (connection, row):
+        if row.message != message:
+            campaign_table.update_campaign(connection, row.id, message=message)
 
 
 def _fail(ws: Workspace, campaign: str, message: str) -> None:
@@ -83,12 +101,32 @@ class _Job:
     """None: only the model of a running campaign is rebuilt, so that its next step does not wait for it."""
     long: bool
     """Whether the model is trained from scratch first."""
+    lease: Lease
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def needs_running(self) -> bool:
         """Whether it is of no use once the campaign is paused or stopped; votes that were counted still go into the model."""
         return self.step in (Step.FIT, Step.SELECT, None)
+
+    def stopped(self) -> bool:
+        """Whether it is of no use any more."""
+        return self.stop.is_set() or self.lease.lost.is_set()
+
+
+@dataclass(frozen=True)
+class _Others:
+    """The other workers."""
+
+    taken: set[str]
+    """Campaigns that other processes work on."""
+    share: int
+    """Campaigns that each worker should have."""
+    workers: int
+
+
+def _active(row: CampaignRow) -> bool:
+    return row.state in (CampaignState.RUNNING, CampaignState.PREPARING)
 
 
 class Worker:
@@ -104,8 +142,16 @@ class Worker:
         self._mapped: set[int] = set()
         self._elsewhere: set[str] = set()
         self._jobs: dict[str, _Job] = {}
-        self._cold: set[str] = set()
-        """Campaigns that ran when the worker started, and whose models are not rebuilt yet."""
+        self._threads: set[threading.Thread] = set()
+        """One for each job: that of a long one gives way to others for good."""
+        self._leases: dict[str, Lease] = {}
+        """Campaigns that this worker moves on."""
+        self._warm: set[str] = set()
+        """Running campaigns whose model this worker has rebuilt, or tried to, since it has their lease."""
+        self._due_since: dict[str, float] = {}
+        """Since when a campaign that nobody has waits for a step, by the monotonic clock."""
+        self._given_back = 0.0
+        """When a campaign above the share was given back last."""
         self._not_before: dict[str, float] = {}
         """When a campaign is tried again after an error, by the monotonic clock."""
         self._purge_at = 0.0
@@ -126,7 +172,7 @@ class Worker:
         self.stop()
 
     def start(self) -> None:
-        """Begin; refuses if another process runs the worker of this workspace."""
+        """Begin; what the database refuses now is raised."""
         self._halt.clear()
         self._ready.clear()
         self.refusal = None
@@ -153,36 +199,40 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            with self._ws.worker_lock.holding(patience=2.0):
+            with (
+                self._ws.leases.holding(f"{WORKER}{self._ws.leases.holder}:{id(self)}"),
+                self._ws.changes.listening(),
+                contextlib.ExitStack() as held,
+            ):
+                held.callback(self._end_steps)
                 self._ready.set()
                 self._tidy()
                 self._purge()
-                self._cold = {row.public_id for row in self._campaigns() if row.state == CampaignState.RUNNING}
-                with (
-                    contextlib.ExitStack() as held,
-                    ThreadPoolExecutor(self._parallel + 1, thread_name_prefix="labelchef-step") as pool,
-                ):
-                    with self._retrying():
-                        self._runner.start()
-                    held.callback(self._runner.stop)
-                    try:
-                        while not self._halt.is_set():
-                            tick = self._ws.signal.ticks()
-                            if not self._round_trip(pool):
-                                self._draw_maps()
-                            if time.monotonic() >= self._purge_at or self._ws.purge_soon.is_set():
-                                self._purge()
-                            self._ws.signal.sleep(_POLL_SECONDS, tick)
-                    finally:
-                        for job in list(self._jobs.values()):
-                            job.stop.set()
+                with self._retrying():
+                    self._runner.start()
+                held.callback(self._runner.stop)
+                while not self._halt.is_set():
+                    tick = self._ws.signal.ticks()
+                    if not self._round_trip():
+                        self._draw_maps()
+                    if time.monotonic() >= self._purge_at or self._ws.purge_soon.is_set():
+                        self._purge()
+                    self._ws.signal.sleep(_POLL_SECONDS, tick)
         except BaseException as error:
             if self._ready.is_set():
                 _log.exception("the worker ended")
                 self.last_error = str(error)
             self.refusal = error
         finally:
+            self._give_back(*self._leases)
             self._ready.set()
+
+    def _end_steps(self) -> None:
+        """Break off what is being computed, and wait for it."""
+        for job in list(self._jobs.values()):
+            job.stop.set()
+        for thread in list(self._threads):
+            thread.join()
 
     def _tidy(self) -> None:
         """Delete what processes that were killed have left unfinished."""
@@ -200,6 +250,7 @@ class Worker:
         self._ws.purge_soon.clear()
         with self._retrying():
             care.purge(self._ws)
+            self._ws.leases.sweep()
 
     @contextlib.contextmanager
     def _retrying(self) -> Iterator[None]:
@@ -211,24 +262,38 @@ class Worker:
             _log.error("%s", error)
             self._halt.wait(_POLL_SECONDS)
 
-    def _round_trip(self, pool: ThreadPoolExecutor) -> bool:
+    def _round_trip(self) -> bool:
         """Begin the steps that are due, as many as may run side by side, and stop those that no longer are.
 
-        Whether anything is being computed. Another worker ends this one.
+        Whether anything is being computed.
         """
         with self._retrying():
-            self._ws.worker_lock.keep()
             rows = self._campaigns()
             self._stop_some(rows)
+            self._drop_lost(rows)
+            others = self._others(rows)
             for row in sorted(rows, key=lambda row: self._served.get(row.public_id, 0)):
-                job = self._next_job(row)
+                if row.public_id in others.taken:
+                    continue
+                job = self._next_job(row, others)
                 if job is not None:
                     self._jobs[row.public_id] = job
                     self._served[row.public_id] = max(self._served.values(), default=0) + 1
-                    pool.submit(self._work, job, row)
+                    thread = threading.Thread(target=self._work, args=(job, row), name="labelchef-step", daemon=True)
+                    self._threads.add(thread)
+                    thread.start()
+            self._share(rows, others)
         return bool(self._jobs)
 
-    def _next_job(self, row: CampaignRow) -> _Job | None:
+    def _others(self, rows: Sequence[CampaignRow]) -> "_Others":
+        """What other processes have, and how many campaigns this one should have."""
+        held = self._ws.leases.held()
+        names = {one.name.removeprefix(CAMPAIGN) for one in held if one.name.startswith(CAMPAIGN)}
+        workers = max(1, sum(one.name.startswith(WORKER) for one in held))
+        active = sum(_active(row) for row in rows)
+        return _Others(names - self._leases.keys(), -(-active // workers), workers)
+
+    def _next_job(self, row: CampaignRow, others: "_Others") -> _Job | None:
         """What is due in a campaign, if there is a thread for it. One thread is kept for campaigns that have a model."""
         name, jobs = row.public_id, list(self._jobs.values())
         if name in self._jobs or len(jobs) > self._parallel or self._not_before.get(name, 0.0) > time.monotonic():
@@ -237,26 +302,88 @@ class Worker:
         if long and sum(job.long for job in jobs) >= self._parallel:
             return None
         step = trained.due_step(self._ws, name)
-        if step is None and not (name in self._cold and row.state == CampaignState.RUNNING):
+        if step is None and (name in self._warm or row.state != CampaignState.RUNNING):
             return None
-        self._cold.discard(name)
-        return _Job(name, step, long)
+        lease = self._lease(row, others)
+        if lease is None:
+            return None
+        self._warm.add(name)
+        return _Job(name, step, long, lease)
+
+    def _lease(self, row: CampaignRow, others: "_Others") -> Lease | None:
+        """The lease of a campaign, if this worker has it or may take it now."""
+        name = row.public_id
+        if name in self._leases:
+            return self._leases[name]
+        now = time.monotonic()
+        waited = now - self._due_since.setdefault(name, now)
+        if others.workers > 1 and len(self._leases) >= others.share and waited < _PATIENCE:
+            return None  # another worker has fewer
+        if not folder_of(self._ws, row).is_dir():
+            self._not_before[name] = now + _POLL_SECONDS
+            try:
+                require_folder(self._ws, row)
+            except StoreError as error:
+                self._note(name, error)
+            return None
+        lease = self._ws.leases.take(trained.lease_name(row))
+        if lease is not None:
+            self._leases[name] = lease
+            self._due_since.pop(name, None)
+        return lease
+
+    def _drop_lost(self, rows: Sequence[CampaignRow]) -> None:
+        """Forget what other workers have taken over, and give back what is over: finished, stopped, archived, deleted."""
+        ids = {row.public_id: row.id for row in rows}
+        gone = [name for name, lease in self._leases.items() if lease.lost.is_set() and name not in self._jobs]
+        for name in gone:
+            del self._leases[name]
+            self._warm.discard(name)
+            if name in ids:
+                self._ws.forget(ids[name])
+        active = {row.public_id for row in rows if _active(row)}
+        self._give_back(*(name for name in self._leases if name not in active and name not in self._jobs))
+        self._due_since = {name: since for name, since in self._due_since.items() if name in ids}
+
+    def _share(self, rows: Sequence[CampaignRow], others: "_Others") -> None:
+        """Give back one idle campaign if this worker has more than its share; another takes it and rebuilds its model."""
+        now = time.monotonic()
+        if len(self._leases) <= others.share or now - self._given_back < _PATIENCE:
+            return
+        ids = {row.public_id: row.id for row in rows}
+        for name in self._leases:
+            if name not in self._jobs and name in ids:
+                self._given_back = now
+                self._due_since[name] = now + _PATIENCE  # others first
+                self._give_back(name)
+                self._ws.forget(ids[name])
+                self._ws.signal.notify()
+                return
+
+    def _give_back(self, *names: str) -> None:
+        """End leases of campaigns."""
+        found = [self._leases.pop(name) for name in names]
+        self._warm.difference_update(names)
+        if found:
+            self._ws.leases.give_back(*found)
 
     def _stop_some(self, rows: Sequence[CampaignRow]) -> None:
         """Break off what a lead has paused or stopped, in this process or another."""
-        active = {row.public_id for row in rows if row.state in (CampaignState.RUNNING, CampaignState.PREPARING)}
+        active = {row.public_id for row in rows if _active(row)}
         for name, job in list(self._jobs.items()):
             if job.needs_running and name not in active:
                 job.stop.set()
 
     def _work(self, job: _Job, row: CampaignRow) -> None:
         try:
-            with stoppable(job.stop.is_set):
+            if job.long:
+                give_way()
+            with stoppable(job.stopped):
                 if job.step is None:
                     trained.trained_now(self._ws, row)
                     trained.keep_numbers(self._ws, row, scored=False)
                 else:
-                    trained.step(self._ws, job.campaign)
+                    trained.step(self._ws, job.campaign, job.lease)
             self.last_error = None
             self._elsewhere.discard(job.campaign)
         except StoppedWorkError:
@@ -266,6 +393,7 @@ class Worker:
             self._note(job.campaign, error)
         finally:
             del self._jobs[job.campaign]
+            self._threads.discard(threading.current_thread())
             self._ws.signal.notify()
 
     def _draw_maps(self) -> None:
@@ -273,7 +401,7 @@ class Worker:
         if self._mapper is not None and self._mapper.is_alive():
             return
         for row in self._campaigns():
-            if row.id not in self._mapped and row.state == CampaignState.RUNNING:
+            if row.id not in self._mapped and row.public_id in self._leases and row.state == CampaignState.RUNNING:
                 self._mapped.add(row.id)
                 self._mapper = threading.Thread(target=self._map, args=(row.public_id,), daemon=True)
                 self._mapper.start()
@@ -296,15 +424,20 @@ class Worker:
             if not (elsewhere and campaign in self._elsewhere):  # logged once: it stays so until the folder is there
                 _log.error("%s", error)
             self._elsewhere |= {campaign} if elsewhere else set()
-            return
+            if isinstance(error, StoreError):
+                return
         try:
-            _fail(self._ws, campaign, message)
+            if _passing(error):
+                _wait(self._ws, campaign, f"it is tried again until it succeeds: {message}")
+            else:
+                _fail(self._ws, campaign, message)
         except NotFoundError:
             self._ws.signal.notify()  # it was deleted meanwhile
         except Exception as again:
             _log.error("%s", again)
 
     def _campaigns(self) -> list[CampaignRow]:
+        """Campaigns that are not in the archive."""
         found: list[CampaignRow] = []
         with self._retrying(), self._ws.reading() as connection:
             found = [row for row in campaign_table.all_campaigns(connection) if row.archived_at is None]

@@ -1,18 +1,18 @@
 """A workspace: a folder with a database and the campaigns' files, or a folder beside a PostgreSQL database."""
 
-import contextlib
 import importlib.util
 import logging
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from labelchef.domain.errors import ConflictError, MissingExtraError, StoreError
-from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, lock, make_private, remove_leftovers
+from labelchef.domain.errors import MissingExtraError, StoreError
+from labelchef.domain.files import PRIVATE_FOLDER, make_private, remove_leftovers
+from labelchef.services.changes import Changes, Signal
+from labelchef.services.leases import Leases
 from labelchef.services.shared import writing_to
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from labelchef.services.intake.jobs import Job
     from labelchef.services.jobs import Working
     from labelchef.services.trained import Trained
-    from labelchef.store.database import AdvisoryLock, Database
+    from labelchef.store.database import Database
     from labelchef.store.rows import CampaignRow
 
 DATABASE_FILE = "labelchef.db"
 """The database of a home, if no other is named."""
 _PROBE_BYTES = 16384
+_OLD_LOCK = "worker.lock"  # earlier versions left it there
 KEY_FILE = "signing.key"
 """The key of a home that signs its ledgers."""
 CAMPAIGNS = "campaigns"
@@ -47,13 +48,14 @@ class Workspace:
         self.database = database
         self.reading, self.writing = database.reading, database.writing
         self.signal = Signal()
-        self.worker_lock = WorkerLock(home, database)
+        self.changes = Changes(database, self.signal)
+        self.leases = Leases(database)
         self.purge_soon = threading.Event()
         """Set when a campaign was deleted without a grace period: the worker removes it at its next turn."""
         self.writable_until = 0.0
         """Until when `check_writable` need not look again."""
         self.trained: dict[int, Trained] = {}
-        """Trained states by campaign: a cache, used by the process that holds the worker's lock, one thread a campaign."""
+        """Trained states by campaign: a cache, used by the process that holds the campaign's lease, one thread a campaign."""
         self.intakes: dict[str, Job] = {}
         """What is being done with uploaded files, by intake; used by `services.intake.jobs` only."""
         self.jobs: dict[str, Working] = {}
@@ -71,6 +73,7 @@ class Workspace:
     def close(self) -> None:
         """Give back the database's connections."""
         self.trained.clear()
+        self.leases.close()
         self.database.close()
 
     def forget(self, campaign_id: int) -> None:
@@ -125,12 +128,12 @@ def _refuse_new(home: Path, there: bool) -> None:
 
 def _close_to_others(home: Path, database: "Database") -> None:
     """Make what labelchef wrote readable for its owner only, and say so where it was not."""
-    own = [home / CAMPAIGNS, home / INTAKES, home / _LOCK_FILE, home / KEY_FILE]
+    own = [home / CAMPAIGNS, home / INTAKES, home / _OLD_LOCK, home / KEY_FILE]
     if database.path is not None:
-        ends = ("", "-wal", "-shm", f".{_LOCK_FILE}")
+        ends = ("", "-wal", "-shm")
         own += [database.path.with_name(f"{database.path.name}{end}") for end in ends]
     known = {path.name for path in own}
-    if all(name in known or name.startswith((UPLOADING, EXPORTING)) for name in os.listdir(home)):
+    if all(name in known or name.startswith((UPLOADING, EXPORTING, f"{DATABASE_FILE}.")) for name in os.listdir(home)):
         own.append(home)  # it holds nothing else, so it was made for this
     changed = make_private(*own)
     if changed:
@@ -186,121 +189,3 @@ def require_folder(ws: Workspace, campaign: "CampaignRow") -> Path:
             code="folder",
         )
     return folder
-
-
-class Signal:
-    """A count of changes that the threads of a process can wait on."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._ticks = 0
-
-    def notify(self) -> None:
-        """Wake the threads that wait: something changed."""
-        with self._changed:
-            self._ticks += 1
-            self._changed.notify_all()
-
-    def ticks(self) -> int:
-        """How often `notify` was called."""
-        with self._changed:
-            return self._ticks
-
-    def sleep(self, seconds: float, since: int) -> None:
-        """Wait until something changes after tick `since`, at most `seconds`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ticks != since, timeout=max(0.0, seconds))
-
-
-_GRACE = 2.0
-"""Seconds in which a PostgreSQL server may find out that a process that held the lock has died."""
-
-
-_LOCK_FILE = "worker.lock"
-
-
-class WorkerLock:
-    """A lock that only one worker of a database holds.
-
-    It is a lock on a file. That file may be deleted, so there is a second lock that may not: for `labelchef.db` on its folder,
-    for PostgreSQL in the database. (On the SQLite file itself it would not be safe: to close it would free SQLite's own locks.)
-    """
-
-    def __init__(self, home: Path, database: "Database") -> None:
-        self._database = database
-        self._turn = threading.Lock()
-        self._advisory: AdvisoryLock | None = None
-        self._file: int | None = None
-        self._folder: Path | None = None
-        if database.path is None:
-            self._path = home / _LOCK_FILE
-        else:  # beside the SQLite file, which processes with different homes may share
-            path = database.path.resolve()
-            own = path.name == DATABASE_FILE
-            self._path = path.with_name(_LOCK_FILE if own else f"{path.name}.{_LOCK_FILE}")
-            self._folder = path.parent if own else None
-
-    @contextlib.contextmanager
-    def holding(self, patience: float = 0.0) -> Iterator[None]:
-        """Hold the lock: one thread of one process moves the rounds of a database at a time.
-
-        If another thread or process holds it, from this home or another, wait `patience` seconds, then refuse.
-        """
-        deadline = time.monotonic() + patience
-        with contextlib.ExitStack() as held:
-            self._take(lambda: self._turn.acquire(blocking=False), deadline)
-            held.callback(self._turn.release)
-            held.callback(self._let_go)
-            if self._folder is not None:
-                folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-                held.callback(os.close, folder)
-                self._take(lambda: lock(folder, wait=False), deadline)
-            if not self._database.is_sqlite:
-                from labelchef.store.database import AdvisoryLock
-
-                self._advisory = AdvisoryLock(self._database)
-                held.callback(self._advisory.release)
-                self._take(self._advisory.take, max(deadline, time.monotonic() + _GRACE))
-            self._take(self._lock_file, deadline)  # last: whoever waits for another lock must not hold a file made anew
-            yield
-
-    def keep(self) -> None:
-        """Make sure that the lock is still held: a database server that was away has forgotten it, a file may be deleted."""
-        if not self._is_file_there():
-            self._take(self._lock_file, time.monotonic())
-        if self._advisory is not None and not self._advisory.held():
-            self._take(self._advisory.take, time.monotonic())
-
-    def _lock_file(self) -> bool:
-        """Lock the file of this name, made if there is none; whether it is locked now."""
-        self._let_go()
-        with writing_to(self._path, "check its folder", code="home"):
-            opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-        if not lock(opened, wait=False):
-            os.close(opened)
-            return False
-        self._file = opened
-        return self._is_file_there()
-
-    def _is_file_there(self) -> bool:
-        """Whether the file that is locked is still the one of this name."""
-        try:
-            return self._file is not None and os.path.samestat(os.fstat(self._file), self._path.stat())
-        except OSError:
-            return False
-
-    def _let_go(self) -> None:
-        opened, self._file = self._file, None
-        if opened is not None:
-            os.close(opened)
-
-    def _take(self, take: Callable[[], bool], deadline: float) -> None:
-        while not take():
-            if time.monotonic() >= deadline:
-                url = self._database.engine.url.render_as_string(hide_password=True)
-                raise ConflictError(
-                    f"a worker of {self._path.parent if self._database.is_sqlite else url} is running already, in this or "
-                    "another process; it moves the rounds on. Stop it first to do this here",
-                    code="worker",
-                )
-            time.sleep(0.05)

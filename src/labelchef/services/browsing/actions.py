@@ -7,7 +7,7 @@ Decisions are rows of the ledger, as if each had been made by itself; what is to
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,7 +16,7 @@ from labelchef.domain.browsing import Action, ActionDone, Fate, ItemQuery
 from labelchef.domain.campaigns import CampaignState, DecisionKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.services.browsing import items
-from labelchef.services.labelling.decisions import class_of
+from labelchef.services.labelling.decisions import check_seen, class_of
 from labelchef.services.people.access import changing, looking
 from labelchef.services.workspace import Workspace
 from labelchef.store import browse_table, campaign_table, decision_table, round_table
@@ -45,6 +45,8 @@ class Wanted:
     query: ItemQuery | None = None
     count: int | None = None
     """How many items the lead was told that match."""
+    seen: Mapping[str, int | str | None] = field(default_factory=dict)
+    """For `decide`: key → label as the lead saw it; one that was decided otherwise since is not overruled silently."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def act(ws: Workspace, campaign: str, wanted: Wanted, by: str, request_id: str |
             return known
         rows = campaign_table.items_by_key(connection, row.id, keys)
         at = _look(connection, row, [one.id for one in rows.values()], by)
+        if wanted.action is Action.DECIDE:
+            check_seen(at.classes, list(rows.values()), at.last, wanted.seen, label)
         do = {Action.DECIDE: _decide(label), Action.REOPEN: _reopen, Action.ASK: _ask}[wanted.action]
         refused = {key: _refusal(at, wanted.action, rows.get(key), key) for key in keys}
         fates = tuple(refused[key] or Fate(key, done=True) for key in keys)
@@ -150,7 +154,7 @@ def _named(ws: Workspace, campaign: str, wanted: Wanted) -> list[str]:
 
 
 def _look(connection: Connection, row: CampaignRow, ids: Sequence[int], by: str) -> _At:
-    turn = round_table.last_round(connection, row.id)
+    turn = round_table.last_turn(connection, row.id)
     batch = round_table.batch_of(connection, turn.id) if turn is not None and turn.state == RoundState.SELECTED else []
     return _At(
         connection,

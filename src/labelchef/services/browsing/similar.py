@@ -14,7 +14,7 @@ import numpy as np
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.browsing import SimilarItem, SimilarItems
 from labelchef.domain.errors import StoreError
-from labelchef.engines.memory import one_blas_thread
+from labelchef.engines.threads import one_blas_thread
 from labelchef.services.browsing import items
 from labelchef.services.people.access import looking
 from labelchef.services.workspace import Workspace, require_folder

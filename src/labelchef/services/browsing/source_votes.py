@@ -3,11 +3,13 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.browsing import SourceSaid
@@ -34,14 +36,21 @@ class VotesSeen:
 
     def mask(self, source: str, class_id: int | None) -> Bools:
         """(n,) items that a source votes on, for a class if one is named; an empty name is any source."""
-        hit = np.ones(len(self._indices), dtype=bool)
-        if source:
-            hit &= np.asarray(self._indices // self._C == self.names.index(source))
-        if class_id is not None:
-            hit &= np.asarray((self._indices % self._C == class_id) & (self._weights >= _PLAIN))
+        rows, plain, starts = self._by_column
         found = np.zeros(self.n_rows, dtype=bool)
-        found[self._rows(hit)] = True
+        for j in [self.names.index(source)] if source else range(len(self.names)):
+            first, last = (0, self._C) if class_id is None else (class_id, class_id + 1)
+            here = slice(int(starts[j * self._C + first]), int(starts[j * self._C + last]))
+            found[rows[here] if class_id is None else rows[here][plain[here]]] = True
         return found
+
+    @cached_property
+    def _by_column(self) -> "tuple[NDArray[np.integer[Any]], Bools, Ints]":
+        """Rows of the votes and whether each counts as one for its class, column by column; where each column starts."""
+        plain = np.asarray(self._weights >= _PLAIN).astype(np.int8)
+        held = (plain, np.asarray(self._indices), np.asarray(self._indptr))
+        found = csr_array(held, shape=(self.n_rows, len(self.names) * self._C)).tocsc()
+        return found.indices, found.data.astype(bool), found.indptr
 
     def dissent(self) -> Bools:
         """(n,) items on which sources vote for different classes; computed once."""

@@ -1,8 +1,8 @@
 """Where every training item stands by the ledger, as arrays over positions that follow the ledger row by row.
 
 Votes and decisions are only ever appended, so a look at the rows behind the last one that is known brings the arrays up to
-date: a request costs what happened since the last one, not what happened in all. The arrays of a campaign take 23 bytes an
-item, and stay as long as its workspace is open.
+date: a request costs what happened since the last one, not what happened in all, and not the number of items. The arrays of a
+campaign take 24 bytes an item, and stay as long as its workspace is open.
 """
 
 import threading
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.browsing import Asked, ItemState
 from labelchef.domain.campaigns import RoundState, SplitName
-from labelchef.store import browse_table, decision_table
+from labelchef.store import browse_table, campaign_table, decision_table
 from labelchef.store.rows import CampaignRow
 
 if TYPE_CHECKING:
@@ -24,16 +24,20 @@ if TYPE_CHECKING:
 
 STATES = tuple(ItemState)
 _NONE, _ANSWERED, _UNRESOLVED, _REOPENED = range(4)
+_GIVEN, _NEW, _WAITING, _LEFT_OPEN, _BEING_ASKED = map(
+    STATES.index, (ItemState.GIVEN, ItemState.NEW, ItemState.WAITING, ItemState.UNRESOLVED, ItemState.OPEN)
+)
+_BY_KIND = np.array([0, STATES.index(ItemState.ANSWERED), _LEFT_OPEN, _WAITING])
 
 
 class Positions:
     """Inner ids of the items of a split ↔ their positions."""
 
-    def __init__(self, connection: Connection, campaign_id: int, split: SplitName) -> None:
-        self.range = browse_table.id_range(connection, campaign_id, split)
+    def __init__(self, connection: Connection, campaign: CampaignRow, split: SplitName) -> None:
+        self.range = browse_table.id_range(connection, campaign, split)
         self._ids: Ints | None = None
         if not self.range.in_order:  # items of another campaign were inserted at the same time
-            found = browse_table.ids_by_position(connection, campaign_id, split)
+            found = browse_table.ids_by_position(connection, campaign.id, split)
             self._ids = np.fromiter(found, dtype=np.int64, count=self.range.size)
             self._order = np.argsort(self._ids)
 
@@ -54,16 +58,18 @@ class Positions:
 class Standing:
     """Where the training items of a campaign stand. `turn` is held while the arrays are used."""
 
-    def __init__(self, connection: Connection, campaign_id: int) -> None:
+    def __init__(self, connection: Connection, campaign: CampaignRow) -> None:
         self.turn = threading.Lock()
-        self.positions = Positions(connection, campaign_id, SplitName.TRAIN)
-        self._campaign_id = campaign_id
+        self.positions = Positions(connection, campaign, SplitName.TRAIN)
+        self._campaign_id = campaign.id
         N = len(self.positions)
-        self.given = given_array(connection, campaign_id, SplitName.TRAIN, N)
+        self.given = given_array(connection, campaign.id, SplitName.TRAIN, N)
         self.label = self.given.copy()
         """Clean label, −1 for none."""
         self.decision: Ints = np.zeros(N, dtype=np.int64)
         """Inner id of the last decision, 0 for none."""
+        self.decided: Ints = np.empty(0, dtype=np.int64)
+        """Positions of the items that have a decision, rising."""
         self.asked: NDArray[np.int32] = np.full(N, -1, dtype=np.int32)
         """Number of the last round that asked the item, −1 for none."""
         self._kind = np.zeros(N, dtype=np.uint8)
@@ -73,16 +79,22 @@ class Standing:
         self._open_batch: Ints = np.empty(0, dtype=np.int64)
         self._open = False
         self._wanted: Ints = np.empty(0, dtype=np.int64)
+        self._states = np.where(self.given >= 0, _GIVEN, _NEW).astype(np.uint8)
 
     def follow(self, connection: Connection) -> None:
         """Bring the arrays to what the ledger says now; the caller holds `turn`."""
+        touched = [self._wanted]
         for turn in browse_table.rounds_from(connection, self._campaign_id, self._seen_round):
+            is_open = turn.state is RoundState.SELECTED
+            if turn.id > self._seen_round or is_open != self._open:
+                touched.append(self._open_batch)
             if turn.id > self._seen_round:
                 batch = self.positions.of(item for item, _ in turn.batch)
                 self.asked[batch] = turn.number
                 self._asked_attempt[batch] = [attempt for _, attempt in turn.batch]
                 self._seen_round, self._open_batch = turn.id, batch
-            self._open = turn.state is RoundState.SELECTED
+                touched.append(batch)
+            self._open = is_open
         new = browse_table.decisions_since(connection, self._campaign_id, self._seen_decision)
         if new:
             places = self.positions.of(
@@ -95,28 +107,31 @@ class Standing:
             self.label[places] = labels
             self._kind[places] = np.where(reopened, _REOPENED, np.where(labels < 0, _UNRESOLVED, _ANSWERED))
             self._seen_decision = new[-1].id
+            self.decided = np.union1d(self.decided, places)
+            touched.append(places)
         self._wanted = self.positions.of(decision_table.wishes(connection, self._campaign_id))
+        self._renew(np.concatenate([*touched, self._wanted]))
+
+    def _renew(self, places: Ints) -> None:
+        """Find the states of these items anew."""
+        kind, asked = self._kind[places], self._asked_attempt[places] > self._decided_attempt[places]
+        found = np.where(self.given[places] >= 0, _GIVEN, _NEW)
+        found = np.where(kind == _NONE, found, _BY_KIND[kind])
+        found[asked & ((kind == _NONE) | (kind == _REOPENED))] = _LEFT_OPEN  # and not decided since
+        self._states[places] = found
+        self._states[self._wanted] = _WAITING
+        if self._open:
+            batch = self._open_batch
+            self._states[batch[self._asked_attempt[batch] > self._decided_attempt[batch]]] = _BEING_ASKED
 
     @property
     def seen(self) -> tuple[int, int]:
         """The last round and decision that the arrays know."""
         return self._seen_round, self._seen_decision
 
-    def states(self) -> NDArray[np.uint8]:
-        """(N,) place in `STATES` of the state of every item."""
-        place = {state: k for k, state in enumerate(STATES)}
-        found = np.where(self.given >= 0, place[ItemState.GIVEN], place[ItemState.NEW]).astype(np.uint8)
-        by_kind = np.array([0, *(place[one] for one in (ItemState.ANSWERED, ItemState.UNRESOLVED, ItemState.WAITING))])
-        decided = self._kind != _NONE
-        found[decided] = by_kind[self._kind[decided]]
-        asked = self._asked_attempt > self._decided_attempt  # and not decided since
-        found[asked & ~decided] = place[ItemState.UNRESOLVED]
-        found[asked & (self._kind == _REOPENED)] = place[ItemState.UNRESOLVED]
-        found[self._wanted] = place[ItemState.WAITING]
-        if self._open:
-            batch = self._open_batch
-            found[batch[self._asked_attempt[batch] > self._decided_attempt[batch]]] = place[ItemState.OPEN]
-        return found
+    def states(self, positions: Ints | None = None) -> NDArray[np.uint8]:
+        """Place in `STATES` of the state of each of these items, of all without `positions`."""
+        return self._states if positions is None else self._states[positions]
 
     def matching(self, wanted: ItemState | Asked) -> Bools:
         """(N,) items of a state, or of a group of states."""
@@ -132,10 +147,8 @@ class Standing:
 def given_array(connection: Connection, campaign_id: int, split: SplitName, n: int) -> NDArray[np.int32]:
     """(n,) labels that came with the data, −1 for none."""
     found = np.full(n, -1, dtype=np.int32)
-    rows = browse_table.given_labels(connection, campaign_id, split)
-    if rows:
-        places, labels = zip(*rows, strict=True)
-        found[np.array(places)] = labels
+    rows = np.fromiter(campaign_table.given_labels(connection, campaign_id, split), dtype=np.dtype((np.int64, 2)))
+    found[rows[:, 0]] = rows[:, 1]
     return found
 
 
@@ -143,5 +156,5 @@ def standing_of(ws: "Workspace", connection: Connection, campaign: CampaignRow) 
     """The standing of a campaign, made at the first look."""
     found = ws.standings.get(campaign.public_id)
     if found is None:
-        found = ws.standings.setdefault(campaign.public_id, Standing(connection, campaign.id))
+        found = ws.standings.setdefault(campaign.public_id, Standing(connection, campaign))
     return found

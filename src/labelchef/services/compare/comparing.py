@@ -87,7 +87,7 @@ def known_answers(ws: Workspace, campaign: CampaignRow) -> Answers:
     with ws.reading() as connection:
         decisions = decision_table.decisions(connection, campaign.id)
         selections = round_table.selections_of_campaign(connection, campaign.id)
-        given = {item.id for item in campaign_table.train_items(connection, campaign.id) if item.label is not None}
+        given = campaign_table.given_items(connection, campaign.id)
         last = {row.item_id: row for row in decisions}
         final = {i: row for i, row in last.items() if _answers(row) and i not in given}
         votes = votes_table(final.values(), vote_table.votes_behind(connection, list(final.values())))

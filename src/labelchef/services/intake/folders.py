@@ -6,6 +6,7 @@
 Names of uploaded files are checked here: no part of one leads out of the folder. Nothing uploaded is ever executed.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -14,12 +15,12 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
+from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER, locked_folder
 from labelchef.domain.intake import ColumnRole, FileRole, Plan, Progress
 from labelchef.io import archives
 from labelchef.io.archives import is_zip
@@ -35,8 +36,7 @@ KEPT_SECONDS = 14 * 86400.0
 """After this time without a change, an intake is deleted."""
 MOST_INTAKES = 50
 """Intakes of a workspace at one time."""
-changing = threading.Lock()
-"""Held while a record is read and written again."""
+_turn = threading.Lock()
 _FILES, _RECORD = "files", "intake.json"
 _ID = re.compile(r"[0-9a-f]{16}")
 _IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff"})
@@ -70,6 +70,8 @@ class Record:
     plan: Plan | None = None
     """As it was read last; its paths are relative."""
     campaign: str | None = None
+    problem: str | None = None
+    """Why no campaign could be made of it, when that was tried last."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -92,6 +94,24 @@ class Record:
         read["rules"] = tuple(values["rules"])
         read["plan"] = None if values["plan"] is None else Plan.of_json(values["plan"])
         return cls(**read)
+
+
+@contextlib.contextmanager
+def changing(ws: Workspace, intake: str) -> Iterator[None]:
+    """Held while a record is read and written again; other processes wait too."""
+    with _turn, locked_folder(folder_of(ws, intake)):
+        yield
+
+
+def stamp(ws: Workspace, intake: str) -> tuple[object, ...]:
+    """What differs once other files were uploaded or other things were said of them, by this process or another."""
+    record = read(ws, intake)
+    said = json.dumps(replace(record, plan=None, campaign=None, problem=None, answers={}).as_json(), default=str)
+    if record.folder is not None:
+        return (said,)
+    root = files_of(ws, intake, record)
+    seen = [(str(one.relative_to(root)), one.stat().st_size) for one in sorted(root.rglob("*")) if one.is_file()]
+    return (said, *seen)
 
 
 def new_folder(ws: Workspace) -> str:

@@ -2,8 +2,12 @@
 
 A new piece of work supersedes what another thread still does for the same intake: that thread ends when it tells its progress
 next, and what came of it is dropped. Joined rows stay in memory for a few intakes; the others are read again when needed.
+
+With several web processes each keeps rows for itself. While one works on an intake it has its lease (`services.leases`), and the
+others tell what it does; what a process has read counts as long as files and corrections are the same (`folders.stamp`).
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,9 +15,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.errors import ConflictError, LabelchefError
 from labelchef.domain.intake import IntakeState, Preview, Progress, Working
 from labelchef.intake.raw import Raw
 from labelchef.services.background import problem_of
+from labelchef.services.intake import folders
+from labelchef.services.leases import INTAKE, Lease
 from labelchef.services.workspace import Workspace
 from labelchef.sources.interactive import Proposals
 from labelchef.sources.rules import RuleBoard
@@ -70,6 +77,21 @@ class Job:
     problem: str | None = None
     read: Read | None = None
     thread: threading.Thread | None = None
+    lease: Lease | None = None
+    """Held while a thread works."""
+    stamp: tuple[object, ...] | None = None
+    """Of what the last work was done with."""
+
+
+def elsewhere(ws: Workspace, intake: str) -> Job | None:
+    """What another process does with an intake just now; None if it does nothing."""
+    name = f"{INTAKE}{intake}"
+    for one in ws.leases.held(name):
+        if one.name == name and one.holder != ws.leases.holder:
+            told = one.told
+            working = Working(str(told["what"]), int(told["done"]), int(told["total"])) if "what" in told else None
+            return Job(state=IntakeState(told.get("state", IntakeState.READING)), working=working)
+    return None
 
 
 def find(ws: Workspace, intake: str) -> Job | None:
@@ -86,8 +108,14 @@ def begin(ws: Workspace, intake: str, state: IntakeState, work: Work, *, patienc
         ws.intakes[intake] = job  # the last in the order
         job.turn += 1
         job.state, job.working, job.problem = state, None, None
+        if job.lease is None:
+            job.lease = ws.leases.take(f"{INTAKE}{intake}")
+        if job.lease is None:
+            job.state = IntakeState.READY
+            raise ConflictError("another process works on these files; try again in a moment", code="intake_state")
+        job.lease.told = {"state": str(state)}
         thread = threading.Thread(
-            target=_run, args=(ws, job, job.turn, work), name=f"labelchef-intake-{intake}", daemon=True
+            target=_run, args=(ws, intake, job, job.turn, work), name=f"labelchef-intake-{intake}", daemon=True
         )
         job.thread = thread
     thread.start()
@@ -100,6 +128,9 @@ def drop(ws: Workspace, intake: str) -> None:
         job = ws.intakes.pop(intake, None)
         if job is not None:
             job.turn += 1
+            _give_back(ws, job)
+        else:
+            ws.leases.ask_to_stop(f"{INTAKE}{intake}")
 
 
 def close(ws: Workspace) -> None:
@@ -109,28 +140,46 @@ def close(ws: Workspace) -> None:
         ws.intakes.clear()
         for job in jobs:
             job.turn += 1
+            _give_back(ws, job)
     for job in jobs:
         if job.thread is not None:
             job.thread.join(_GRACE)
 
 
-def _run(ws: Workspace, job: Job, turn: int, work: Work) -> None:
+def _give_back(ws: Workspace, job: Job) -> None:
+    lease, job.lease = job.lease, None
+    if lease is not None:
+        ws.leases.give_back(lease, forget=True)
+
+
+def _run(ws: Workspace, intake: str, job: Job, turn: int, work: Work) -> None:
     def progress(what: str, done: int, total: int) -> None:
-        if job.turn != turn:
+        lease = job.lease
+        if job.turn != turn or (lease is not None and (lease.asked.is_set() or lease.lost.is_set())):
             raise SupersededError
         job.working = Working(what, done, total)
+        if lease is not None:
+            lease.told = {"state": str(job.state), "what": what, "done": done, "total": total}
 
     outcome: Outcome | None = None
-    problem = None
+    problem = said = None
     try:
+        said = folders.stamp(ws, intake)[0]
         outcome = work(progress)
     except SupersededError:
+        with _turn:
+            if job.turn == turn:  # somebody in another process wants it to end
+                _give_back(ws, job)
+                ws.intakes.pop(intake, None)
         return
     except Exception as error:
         problem = problem_of(error, "the work on these files")
     with _turn:
         if job.turn == turn:
             _keep(ws, job, outcome, problem)
+            with contextlib.suppress(LabelchefError, OSError):  # deleted meanwhile
+                job.stamp = (said, *folders.stamp(ws, intake)[1:])
+            _give_back(ws, job)
 
 
 def _keep(ws: Workspace, job: Job, outcome: Outcome | None, problem: str | None) -> None:

@@ -75,7 +75,11 @@ def rules_file(ws: Workspace, intake: str) -> str:
 
 def read_rows(ws: Workspace, intake: str) -> tuple[Read, Raw]:
     """What was read of an intake, with its rows."""
+    from labelchef.services.intake.steps import ensure_read  # which reads rules too
+
     folders.folder_of(ws, intake)
+    if jobs.find(ws, intake) is None:
+        ensure_read(ws, intake)
     job = jobs.find(ws, intake)
     read = None if job is None else job.read
     if read is None or read.raw is None:

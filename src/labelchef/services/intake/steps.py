@@ -32,6 +32,7 @@ from labelchef.intake.looking import preview
 from labelchef.intake.raw import Raw
 from labelchef.intake.voting import with_sources
 from labelchef.services import guidelines as written
+from labelchef.services.background import problem_of
 from labelchef.services.intake import folders, jobs
 from labelchef.services.intake.folders import Record
 from labelchef.services.intake.jobs import Read
@@ -41,6 +42,9 @@ from labelchef.services.shared import below, moment, told_below, writing_to
 from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
+
+_OTHER_PATIENCE = 30.0
+"""Seconds that a request waits where the files were read by another process only."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,28 @@ def _keep(
 
 def look(ws: Workspace, intake: str) -> Intake:
     """An intake as it stands; after a restart, its files are read again."""
-    record = folders.read(ws, intake)
-    if record.campaign is None and jobs.find(ws, intake) is None:
+    if folders.read(ws, intake).campaign is None and _job(ws, intake) is None:
         return _reading(ws, intake)
     return _answer(ws, intake)
+
+
+def _job(ws: Workspace, intake: str) -> jobs.Job | None:
+    """What is known of an intake: what this or another process does with it, or what this one has read, if that still counts."""
+    job = jobs.find(ws, intake)
+    if job is not None and job.thread is not None and job.thread.is_alive():
+        return job
+    other = jobs.elsewhere(ws, intake)
+    if other is not None:
+        return other
+    return job if job is not None and job.stamp == folders.stamp(ws, intake) else None
+
+
+def ensure_read(ws: Workspace, intake: str) -> None:
+    """Read the files, if this process has not read them as they are now; wait for it for a while."""
+    if _job(ws, intake) is None:
+        jobs.begin(
+            ws, intake, IntakeState.READING, lambda progress: _read(ws, intake, progress), patience=_OTHER_PATIENCE
+        )
 
 
 def list_intakes(ws: Workspace) -> list[WaitingFiles]:
@@ -118,8 +140,9 @@ def list_intakes(ws: Workspace) -> list[WaitingFiles]:
 
 def correct(ws: Workspace, intake: str, said: Correction) -> Intake:
     """Use files and columns as the user says, and read them again. A new role of a file undoes what was said of its columns."""
-    with folders.changing:
-        record = _changeable(ws, intake)
+    record = _changeable(ws, intake)
+    with folders.changing(ws, intake):
+        record = folders.read(ws, intake)
         _check(record.plan, said)
         columns = {path: roles for path, roles in record.columns.items() if path not in said.roles}
         for path, roles in said.columns.items():
@@ -149,11 +172,12 @@ def _check(plan: Plan | None, said: Correction) -> None:
 
 def keep_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> Intake:
     """Use these rules of the page, in place of those before. They are sources like those of the files."""
-    with folders.changing:
-        record = _changeable(ws, intake)
-        _, raw = read_rows(ws, intake)
-        made = rules_of(rules, raw.classes)
-        check_names(made, raw)
+    _changeable(ws, intake)
+    _, raw = read_rows(ws, intake)
+    made = rules_of(rules, raw.classes)
+    check_names(made, raw)
+    with folders.changing(ws, intake):
+        record = folders.read(ws, intake)
         folders.write(ws, intake, replace(record, rules=tuple(rule_values(one) for one in made)))
     jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read_rules(ws, intake, progress))
     return _answer(ws, intake)
@@ -174,6 +198,7 @@ def create(
     check_choices(settings)
     with ws.reading() as connection:
         check_name(connection, name)
+    ensure_read(ws, intake)
     job = jobs.find(ws, intake)
     shown = None if job is None or job.state is not IntakeState.READY or job.read is None else job.read.preview
     if shown is None:
@@ -186,6 +211,8 @@ def create(
     def make(read: Raw, progress: Progress) -> CampaignSummary:
         return start_campaign(ws, name, read, settings, by, specs=encoders, progress=progress, guidelines=guidelines)
 
+    with folders.changing(ws, intake):
+        folders.write(ws, intake, replace(folders.read(ws, intake), problem=None))
     jobs.begin(ws, intake, IntakeState.CREATING, lambda progress: _make(ws, intake, make, progress))
     return _answer(ws, intake)
 
@@ -199,7 +226,7 @@ def delete(ws: Workspace, intake: str) -> None:
 
 def _changeable(ws: Workspace, intake: str) -> Record:
     """The record of an intake that may be changed now."""
-    record, job = folders.read(ws, intake), jobs.find(ws, intake)
+    record, job = folders.read(ws, intake), _job(ws, intake)
     if record.campaign is not None or (job is not None and job.state is IntakeState.CREATING):
         state = "made" if record.campaign is not None else "being made"
         raise ConflictError(f"the campaign is {state}; its files can no longer be changed", code="intake_state")
@@ -208,6 +235,8 @@ def _changeable(ws: Workspace, intake: str) -> Record:
 
 def _answer(ws: Workspace, intake: str) -> Intake:
     record, job = folders.read(ws, intake), jobs.find(ws, intake)
+    if job is None or job.thread is None or not job.thread.is_alive():
+        job = jobs.elsewhere(ws, intake) or job
     state = IntakeState.READY if job is None else job.state
     return Intake(
         id=intake,
@@ -217,14 +246,17 @@ def _answer(ws: Workspace, intake: str) -> Intake:
         plan=record.plan,
         preview=None if job is None or job.read is None else job.read.preview,
         working=None if job is None else job.working,
-        problem=None if job is None else job.problem,
+        problem=record.problem if job is None or job.problem is None else job.problem,
         campaign=record.campaign,
         rules=record.rules,
     )
 
 
 def _reading(ws: Workspace, intake: str) -> Intake:
-    jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read(ws, intake, progress))
+    with contextlib.suppress(
+        ConflictError
+    ):  # another process has just begun; what it reads of an old record does not count
+        jobs.begin(ws, intake, IntakeState.READING, lambda progress: _read(ws, intake, progress))
     return _answer(ws, intake)
 
 
@@ -236,7 +268,7 @@ def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
         if record.folder is None:
             folders.unpack(root, progress)
         plan = _planned(root, record, progress)
-        with folders.changing:
+        with folders.changing(ws, intake):
             progress("reading", 0, 0)  # ends here if another reading has begun
             folders.write(ws, intake, replace(folders.read(ws, intake), plan=_renamed(plan, root)))
         return _looked_at(_joined(plan, progress), plan, record, root)
@@ -293,9 +325,16 @@ def _make(
             read = _joined(_planned(root, record, progress), progress)
         assert read.raw is not None, "just joined"
         raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
-        made = make(raw, progress)
-    with folders.changing:
-        folders.write(ws, intake, replace(record, campaign=made.slug))
+        try:
+            made = make(raw, progress)
+        except Exception as error:
+            if not isinstance(error, jobs.SupersededError):
+                with folders.changing(ws, intake):  # other processes tell it too
+                    told = below(problem_of(error, "the work on these files"), root)
+                    folders.write(ws, intake, replace(folders.read(ws, intake), problem=told))
+            raise
+    with folders.changing(ws, intake):
+        folders.write(ws, intake, replace(record, campaign=made.slug, problem=None))
     folders.forget_files(ws, intake)
     return made
 
@@ -303,6 +342,8 @@ def _make(
 def image(ws: Workspace, intake: str, name: str) -> Path:
     """The file of an image that is in the preview; others are not given out."""
     folders.folder_of(ws, intake)
+    if _job(ws, intake) is None:
+        ensure_read(ws, intake)
     job = jobs.find(ws, intake)
     read = None if job is None else job.read
     if read is not None and read.media is not None and name in read.images:

@@ -49,7 +49,7 @@ def answer(ws: Workspace, intake: str, column: str, word: str, label: str, usefu
     with read.bench.lock:
         proposals = _proposals(ws, intake, read, raw, column)
         proposals.tell(Keyword("", column, label, (word,)), useful)
-        with folders.changing:
+        with folders.changing(ws, intake):
             record = folders.read(ws, intake)
             folders.write(ws, intake, replace(record, answers={**record.answers, column: proposals.state()}))
         return _shown(proposals, raw, column)

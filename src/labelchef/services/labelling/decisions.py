@@ -1,7 +1,7 @@
 """Decisions on items: by a lead, or again when votes change; the items that need one; and the ledger, a page at a time."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -16,7 +16,7 @@ from labelchef.domain.campaigns import (
     PersonVote,
     RoundState,
 )
-from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputError
 from labelchef.ledger.sql import counted
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, looking
@@ -47,11 +47,51 @@ def class_of(classes: Sequence[str], label: int | str | None) -> int | None:
     )
 
 
-def resolve(ws: Workspace, campaign: str, item: str, label: int | str | None, by: str) -> None:
-    """Decide an item as lead, whatever the votes say; in the open batch it needs no more votes."""
+def check_seen(
+    classes: Sequence[str],
+    samples: Sequence[ItemRow],
+    last: Mapping[int, DecisionRow],
+    seen: Mapping[str, int | str | None],
+    label: int | None,
+) -> None:
+    """Refuse to decide items whose label is not the one that the lead saw, unless it is the one to decide for.
+
+    `last`: item → the decision that counts; `seen`: key → label, None for none.
+    """
+    now: dict[str, str | None] = {}
+    told = []
+    for sample in samples:
+        decision = last.get(sample.id)
+        present = sample.label if decision is None else decision.label
+        if sample.key not in seen or present in (class_of(classes, seen[sample.key]), label):
+            continue
+        now[sample.key] = None if present is None else classes[present]
+        by = "" if decision is None else f" by {decision.by}"
+        told.append(f"{sample.key!r} is {'open again' if present is None else classes[present]}{by}")
+    if told:
+        more = f" and {len(told) - 3} more" if len(told) > 3 else ""
+        why = f"decided since you looked: {', '.join(told[:3])}{more}. Nothing was done; look again, or overrule it"
+        raise ChangedError(why, now=now)
+
+
+def resolve(
+    ws: Workspace,
+    campaign: str,
+    item: str,
+    label: int | str | None,
+    by: str,
+    seen: Mapping[str, int | str | None] | None = None,
+) -> None:
+    """Decide an item as lead, whatever the votes say; in the open batch it needs no more votes.
+
+    With `seen`, key → label as the lead saw it, the decision is refused if another one was made since.
+    """
     with changing(ws, campaign) as (connection, row):
         sample = campaign_table.item_by_key(connection, row.id, item)
-        class_id = class_of(campaign_table.classes_of(connection, row.id), label)
+        classes = campaign_table.classes_of(connection, row.id)
+        class_id = class_of(classes, label)
+        last = {one.item_id: one for one in decision_table.decisions_on(connection, [sample.id])}
+        check_seen(classes, [sample], last, seen or {}, class_id)
         asked = _asked_now(connection, row.id, sample)
         place = asked or round_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
         _decide(connection, sample, place, DecisionKind.LEAD, by, class_id, 1.0)
@@ -180,7 +220,7 @@ def _decide(
 
 def _asked_now(connection: Connection, campaign_id: int, sample: ItemRow) -> SelectionRow | None:
     """The selection of an item in a batch that is still being voted on, or None."""
-    turn = round_table.last_round(connection, campaign_id)
+    turn = round_table.last_turn(connection, campaign_id)
     if turn is None or turn.state != RoundState.SELECTED:
         return None
     selection = round_table.selection_of_item(connection, turn.id, sample.id)

@@ -16,7 +16,7 @@ from labelchef.services.people.access import Part, changing, looking
 from labelchef.services.people.accounts import row_of
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table, duty_table, round_table, vote_table
-from labelchef.store.rows import CampaignRow, OpenSelection, RoundRow, SelectionRow
+from labelchef.store.rows import CampaignRow, OpenSelection, SelectionRow, TurnRow
 
 _LONGEST = 1000
 
@@ -65,7 +65,7 @@ def _check(duty: Duty | None) -> None:
         )
 
 
-def free_selections(part: Part, turn: RoundRow, duty: Duty, at: vote_table.Moment, limit: int) -> list[SelectionRow]:
+def free_selections(part: Part, turn: TurnRow, duty: Duty, at: vote_table.Moment, limit: int) -> list[SelectionRow]:
     """Selections that a person with a duty should be asked next: their own, else those for which too few are there."""
     connection, campaign, person, _ = part
     free = vote_table.open_selections(connection, turn.id, person, campaign.settings.people, at)
@@ -85,7 +85,7 @@ def free_selections(part: Part, turn: RoundRow, duty: Duty, at: vote_table.Momen
 
 def uncovered(connection: Connection, campaign: CampaignRow) -> int:
     """Open items of the batch for which fewer members are there than votes are asked; 0 where nobody has a duty."""
-    turn = round_table.last_round(connection, campaign.id)
+    turn = round_table.last_turn(connection, campaign.id)
     if turn is None or turn.state != RoundState.SELECTED or not duty_table.duties(connection, campaign.id):
         return 0
     free = vote_table.open_selections(

@@ -17,16 +17,17 @@ from sqlalchemy import Connection
 from labelchef.domain.campaigns import AssignmentState, BatchStanding, Origin, OwnVote, SplitName, Task
 from labelchef.domain.gold import drawn, in_pool, is_due
 from labelchef.services.labelling.contents import content_of
+from labelchef.services.labelling.kept import classes_of, glance
 from labelchef.services.people.access import Part
 from labelchef.services.shared import moment
 from labelchef.store import campaign_table, gold_table, guidance_table, round_table, vote_table
-from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, RoundRow, SelectionRow
+from labelchef.store.rows import CampaignRow, GoldRow, ItemRow, SelectionRow, TurnRow
 
 _COVERS = 64  # training items that are looked at for a cover
 
 
 def put_before(
-    part: Part, turn: RoundRow, golds: Sequence[GoldRow], selection: SelectionRow, until: float
+    part: Part, turn: TurnRow, golds: Sequence[GoldRow], selection: SelectionRow, until: float
 ) -> GoldRow | None:
     """Lease a gold item to a person in front of a selection they get for the first time, if one is due and one is left."""
     connection, campaign, person, _ = part
@@ -112,7 +113,7 @@ def _pool(connection: Connection, campaign_id: int, public_id: str, seed: int) -
     return _pools[public_id]
 
 
-def _cover(part: Part, turn: RoundRow, used: set[int]) -> int | None:
+def _cover(part: Part, turn: TurnRow, used: set[int]) -> int | None:
     """A training item under whose key gold is shown: one whose label was given, else one that others answered, else any."""
     connection, campaign, person, _ = part
     seed = int(2**53 * drawn(campaign.settings.seed, campaign.public_id, "cover", person, len(used)))
@@ -134,9 +135,21 @@ def _cover(part: Part, turn: RoundRow, used: set[int]) -> int | None:
 
 def gold_behind(part: Part, item: ItemRow) -> GoldRow | None:
     """The gold that a person got under the key of this item; None if they were given the item itself later."""
-    connection, campaign, person, _ = part
+    connection, campaign, person, standing = part
+    return gold_under(connection, campaign, person, item) if standing.had_gold else None
+
+
+def gold_under(connection: Connection, campaign: CampaignRow, person: str, item: ItemRow) -> GoldRow | None:
+    """The same of a person who may have had gold or not."""
     found = gold_table.shown_as(connection, campaign.id, person, item.id)
     return None if found is None or gold_table.had_by(connection, [item.id], person) else found
+
+
+def golds_of(part: Part, turn: TurnRow) -> list[GoldRow]:
+    """The gold that a person got in a round; nothing is read where there can be none."""
+    if not part.standing.had_gold and not part.campaign.settings.gold_share:
+        return []
+    return gold_table.golds_of_round(part.connection, turn.id, part.person)
 
 
 def shift(golds: Sequence[GoldRow], rank: int) -> int:
@@ -148,13 +161,13 @@ def gold_task(part: Part, gold: GoldRow, *, leased: bool = False) -> Task:
     """A gold item as it is sent: as an item shown blind."""
     connection, campaign, person, _ = part
     rows = campaign_table.items_by_id(connection, [gold.item_id, gold.cover])
-    turn = round_table.round_by_id(connection, gold.round_id)
+    turn = round_table.turn_by_id(connection, gold.round_id)
     golds = gold_table.golds_of_round(connection, gold.round_id, person)
     last = gold_table.last_answer(connection, gold.id)
     return Task(
         item=rows[gold.cover].key,
         content=content_of(rows[gold.item_id]),
-        classes=campaign_table.classes_of(connection, campaign.id),
+        classes=classes_of(part),
         suggestion=None,
         blind=True,
         influence=None,
@@ -171,21 +184,25 @@ def gold_task(part: Part, gold: GoldRow, *, leased: bool = False) -> Task:
     )
 
 
-def standing(part: Part, turn: RoundRow, golds: Sequence[GoldRow]) -> BatchStanding:
+def standing(part: Part, turn: TurnRow, golds: Sequence[GoldRow]) -> BatchStanding:
     """How far a batch is, to this person: their answers on gold count as others do, so none is told by its count."""
-    people = part.campaign.settings.people
-    answered, mine = round_table.batch_standing(part.connection, turn.id, part.person, people)
+    people, seen = part.campaign.settings.people, glance(part, turn)
+    if seen is None:
+        answered, mine = round_table.batch_standing(part.connection, turn.id, part.person, people)
+    else:
+        mine = round_table.answered_by(part.connection, turn.id, part.person)
+        answered = max(mine, seen.answered)
     more = sum(one.state == AssignmentState.VOTED for one in golds)
     return BatchStanding(mine + more, min(answered + more, turn.size * people), turn.size * people)
 
 
-def images_behind(part: Part, item: str, mark: str) -> tuple[str, ...]:
+def images_behind(connection: Connection, campaign: CampaignRow, person: str, item: str, mark: str) -> tuple[str, ...]:
     """The images of gold that a person got under the key of an item, if the mark is theirs."""
-    sample = campaign_table.items_by_key(part.connection, part.campaign.id, [item]).get(item)
-    found = None if sample is None else gold_table.shown_as(part.connection, part.campaign.id, part.person, sample.id)
+    sample = campaign_table.items_by_key(connection, campaign.id, [item]).get(item)
+    found = None if sample is None else gold_table.shown_as(connection, campaign.id, person, sample.id)
     if found is None:
         return ()
-    images = content_of(campaign_table.items_by_id(part.connection, [found.item_id])[found.item_id]).images
+    images = content_of(campaign_table.items_by_id(connection, [found.item_id])[found.item_id]).images
     return images if image_mark("".join(images[:1])) == mark else ()
 
 

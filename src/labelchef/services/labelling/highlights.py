@@ -1,23 +1,39 @@
 """Which words of an item's text made rules vote; never of items that are shown blind."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import Highlight, SplitName, Task
 from labelchef.services.campaign_rules import marks_of
+from labelchef.services.people.access import Part
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import Model
 from labelchef.sources.spans import utf16
 from labelchef.store import campaign_table
+from labelchef.store.rows import CampaignRow
 
 
-def highlighted(ws: Workspace, campaign: str, tasks: Sequence[Task]) -> list[Task]:
-    """The tasks with the words that the rules of the campaign matched, except those of muted rules."""
+@contextlib.contextmanager
+def _looking(ws: Workspace, campaign: str, part: Part | None) -> Iterator[tuple[Connection, CampaignRow]]:
+    if part is not None:
+        yield part.connection, part.campaign
+        return
+    with ws.reading() as connection:
+        yield connection, campaign_table.find_campaign(connection, campaign)
+
+
+def highlighted(ws: Workspace, campaign: str, tasks: Sequence[Task], part: Part | None = None) -> list[Task]:
+    """The tasks with the words that the rules of the campaign matched, except those of muted rules.
+
+    `part`: a transaction in which to look, if there is one.
+    """
     keys = [one.item for one in tasks if not one.blind and one.content.text]
     if not keys:
         return list(tasks)
-    with ws.reading() as connection:
-        row = campaign_table.find_campaign(connection, campaign)
+    with _looking(ws, campaign, part) as (connection, row):
         marks = marks_of(ws, connection, row)
         if marks is None:
             return list(tasks)

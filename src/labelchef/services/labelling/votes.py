@@ -2,20 +2,33 @@
 
 import math
 import time
+from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
 from labelchef.domain.campaigns import SUGGESTION, AssignmentState, Origin, RoundState, Task, VoteReceipt, Waiting
 from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.events import count
 from labelchef.ledger.sql import needed_by, tied
 from labelchef.services.labelling.decisions import class_of, reconsider
 from labelchef.services.labelling.gold import gold_behind, gold_task
 from labelchef.services.labelling.highlights import highlighted
-from labelchef.services.labelling.tasks import Place, check_n, hand_out, place_of, tasks_of
+from labelchef.services.labelling.kept import classes_of
+from labelchef.services.labelling.tasks import Handed, Place, check_n, place_of, reserve, shown, tasks_of
 from labelchef.services.people.access import Part, taking_part
 from labelchef.services.shared import common
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table, decision_table, gold_table, round_table, vote_table
-from labelchef.store.rows import GoldRow, NewGoldAnswer, NewVote, ShownGoldAnswer, VoteWithKey, storable
+from labelchef.store.rows import (
+    AssignmentRow,
+    GoldRow,
+    ItemRow,
+    NewGoldAnswer,
+    NewVote,
+    ShownGoldAnswer,
+    TurnRow,
+    VoteWithKey,
+    storable,
+)
 
 _LONGEST_NOTE = 4000
 
@@ -38,11 +51,38 @@ def cast_vote(
     `label` is a class position, a class name, or None for ambiguous.
     """
     _check(extras)
-    with taking_part(ws, campaign, person) as part:
-        receipt = _cast(part, item, label, extras)
-    if receipt.batch_complete:
-        ws.signal.notify()
+    known = _Known(item, extras.get("request_id"))
+    with taking_part(ws, campaign, person, before=known.look) as part:
+        receipt, turn = _cast(part, known, label, extras)
+        receipt = _completed(part, receipt, turn)
+    _told(ws, receipt)
     return receipt
+
+
+@dataclass
+class _Known:
+    """What is read of a vote before others wait for it."""
+
+    item: str
+    request_id: str | None
+    classes: tuple[str, ...] = ()
+    sample: ItemRow | None = None
+    """None if there is no such item."""
+    behind: GoldRow | None = None
+
+    def look(self, part: Part) -> None:
+        """Read it."""
+        self.classes = classes_of(part)
+        self.sample = campaign_table.items_by_key(part.connection, part.campaign.id, [self.item]).get(self.item)
+        self.behind = None if self.sample is None else gold_behind(part, self.sample)
+
+    def stored(self, part: Part) -> VoteWithKey | ShownGoldAnswer | None:
+        """The vote that this request has stored already."""
+        connection, row, person, _ = part
+        if not self.request_id:
+            return None
+        vote = vote_table.vote_by_request(connection, row.id, person, self.request_id)
+        return vote or gold_table.answer_by_request(connection, row.id, person, self.request_id)
 
 
 def vote_and_next(
@@ -51,12 +91,22 @@ def vote_and_next(
     """`cast_vote` and `next_tasks` in one transaction."""
     _check(extras)
     check_n(n)
-    with taking_part(ws, campaign, person) as part:
-        receipt = _cast(part, item, label, extras)
-        after = hand_out(part, n)
+    known = _Known(item, extras.get("request_id"))
+    with taking_part(ws, campaign, person, before=known.look) as part:
+        receipt, turn = _cast(part, known, label, extras)
+        after = reserve(part, n, turn=turn)
+        receipt = _completed(part, receipt, turn, after)
+    _told(ws, receipt)
+    assert after is not None, "it may lease"
+    return receipt, after if isinstance(after, Waiting) else shown(ws, part, after)
+
+
+def _told(ws: Workspace, receipt: VoteReceipt) -> None:
+    """A vote is stored: count it, and wake the worker if the batch is complete."""
+    if not receipt.repeated:
+        count("votes_stored")
     if receipt.batch_complete:
         ws.signal.notify()
-    return receipt, after if isinstance(after, Waiting) else highlighted(ws, campaign, after)
 
 
 def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | None = None) -> Task:
@@ -67,7 +117,7 @@ def undo_vote(ws: Workspace, campaign: str, person: str, *, request_id: str | No
 
 def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -> Task:
     with taking_part(ws, campaign, person) as part:
-        connection, row, _, account_id = part
+        connection, row, _, (account_id, *_) = part
         undone = vote_table.vote_by_request(connection, row.id, person, request_id) if request_id else None
         vote = undone or vote_table.newest_live_vote(connection, row.id, person)
         on_gold = None if undone is not None else _undo_gold(part, vote, request_id)
@@ -90,8 +140,10 @@ def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -
         again = {"account_id": account_id, "request_id": request_id}
         new = NewVote(**(common(NewVote, vote) | taken_back | again))
         vote_table.insert_vote(connection, vote, new)
-        _count(part, place, -1)
-        if place.is_open or place.waits:
+        if place.counts:
+            round_table.count_vote(connection, place.selection.id, -1)
+        _follow(part, place)
+        if place.counts:
             until = time.time() + 60.0 * row.settings.lease_minutes
             vote_table.assign(connection, place.selection, person, AssignmentState.LEASED, until)
         return tasks_of(part, place.turn, [place.selection])[0]
@@ -99,7 +151,7 @@ def _undone(ws: Workspace, campaign: str, person: str, request_id: str | None) -
 
 def _undo_gold(part: Part, vote: VoteWithKey | None, request_id: str | None) -> Task | None:
     """Take back an answer on gold, if that is the latest of this person, or if this request did so earlier."""
-    connection, row, person, account_id = part
+    connection, row, person, (account_id, *_) = part
     done = gold_table.answer_by_request(connection, row.id, person, request_id) if request_id else None
     answer = done or gold_table.newest_live_answer(connection, row.id, person)
     if answer is None or (done is None and vote is not None and vote.created_at > answer.created_at):
@@ -112,7 +164,7 @@ def _undo_gold(part: Part, vote: VoteWithKey | None, request_id: str | None) -> 
         return gold_task(part, place)
     taken = NewGoldAnswer(row.id, place.id, person, account_id, None, retracted=True, request_id=request_id)
     gold_table.insert_answer(connection, answer, taken)
-    if round_table.round_by_id(connection, place.round_id).state == RoundState.SELECTED:
+    if round_table.turn_by_id(connection, place.round_id).state == RoundState.SELECTED:
         until = time.time() + 60.0 * row.settings.lease_minutes
         gold_table.set_state(connection, place.id, AssignmentState.LEASED, until)
     else:
@@ -122,7 +174,7 @@ def _undo_gold(part: Part, vote: VoteWithKey | None, request_id: str | None) -> 
 
 def _answer_gold(part: Part, place: GoldRow, item: str, label: int | None, extras: Extras) -> VoteReceipt:
     """Store an answer on gold; to its person it is a vote."""
-    connection, row, person, account_id = part
+    connection, row, person, (account_id, *_) = part
     prior = gold_table.last_answer(connection, place.id)
     first = prior is None or prior.retracted
     new = NewGoldAnswer(
@@ -137,19 +189,17 @@ def _answer_gold(part: Part, place: GoldRow, item: str, label: int | None, extra
     )
     public_id = gold_table.insert_answer(connection, prior, new)
     gold_table.set_state(connection, place.id, AssignmentState.VOTED, time.time())
-    if round_table.round_by_id(connection, place.round_id).state != RoundState.SELECTED:
+    if round_table.turn_by_id(connection, place.round_id).state != RoundState.SELECTED:
         campaign_table.update_campaign(connection, row.id)
     return VoteReceipt(public_id, item, label, repeated=False, changed=not first, batch_complete=False)
 
 
-def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> VoteReceipt:
-    connection, row, person, account_id = part
-    request_id = extras.get("request_id")
-    stored: VoteWithKey | ShownGoldAnswer | None = None
-    if request_id:
-        stored = vote_table.vote_by_request(connection, row.id, person, request_id)
-        stored = stored or gold_table.answer_by_request(connection, row.id, person, request_id)
-    class_id = class_of(campaign_table.classes_of(connection, row.id), label)
+def _cast(part: Part, known: _Known, label: int | str | None, extras: Extras) -> tuple[VoteReceipt, TurnRow | None]:
+    """Store a vote; the open round, if the item is in its batch."""
+    connection, row, person, (account_id, *_) = part
+    item, class_id, sample = known.item, class_of(known.classes, label), known.sample
+    here = None if sample is None else vote_table.open_place(connection, row.id, sample.id, person, known.request_id)
+    stored = known.stored(part) if here is None or here.request_known else None
     if stored is not None:
         if stored.retracted or (stored.key, stored.label, stored.note) != (item, class_id, extras.get("note") or None):
             used = "taking a vote back" if stored.retracted else "another item"
@@ -159,18 +209,27 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
                 f"this request_id was used for {used}, on item {stored.key!r}; nothing was stored. Use a new one a vote"
             )
             raise ConflictError(why, code="request_id")
-        return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False)
-    behind = gold_behind(part, campaign_table.item_by_key(connection, row.id, item))
-    if behind is not None:
-        return _answer_gold(part, behind, item, class_id, extras)
-    place = place_of(part, item)
-    if place is None:
-        raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
+        return VoteReceipt(stored.public_id, item, stored.label, True, stored.supersedes is not None, False), None
+    if known.behind is not None:
+        return _answer_gold(part, known.behind, item, class_id, extras), None
+    if (
+        sample is not None
+        and here is not None
+        and here.selection is not None
+        and here.turn.state == RoundState.SELECTED
+    ):
+        place, prior, own = Place(sample, here.turn, here.selection), here.last, here.own
+    else:
+        found = place_of(part, item)
+        if found is None:
+            raise ConflictError(f"item {item!r} is not being asked; ask for the next one", code="not_asked")
+        place = found
+        prior = vote_table.last_vote(connection, place.sample.id, place.selection.attempt, person)
+        own = vote_table.assignment_of(connection, place.selection.id, person)
     selection = place.selection
-    prior = vote_table.last_vote(connection, place.sample.id, selection.attempt, person)
     first = prior is None or prior.retracted
-    if prior is None or (first and (place.is_open or place.waits)):
-        _check_free(part, place)
+    if prior is None or (first and place.counts):
+        _check_free(part, place, own)
     new = NewVote(
         campaign_id=row.id,
         item_id=place.sample.id,
@@ -184,18 +243,38 @@ def _cast(part: Part, item: str, label: int | str | None, extras: Extras) -> Vot
         suggested=selection.suggested,
         seconds=extras.get("seconds"),
         source="person",
-        request_id=request_id,
+        request_id=known.request_id,
     )
-    public_id = vote_table.insert_vote(connection, prior, new)
-    complete = _count(part, place, +1 if first else 0)
-    return VoteReceipt(public_id, item, class_id, repeated=False, changed=not first, batch_complete=complete)
+    if place.counts:
+        public_id = vote_table.store_vote(connection, prior, new, selection, more=+1 if first else 0)
+    else:
+        public_id = vote_table.insert_vote(connection, prior, new)
+    _follow(part, place)
+    receipt = VoteReceipt(public_id, item, class_id, repeated=False, changed=not first, batch_complete=False)
+    return receipt, place.turn if place.is_open else None
 
 
-def _check_free(part: Part, place: Place) -> None:
+def _completed(
+    part: Part, receipt: VoteReceipt, turn: TurnRow | None, after: Handed | Waiting | None = None
+) -> VoteReceipt:
+    """The receipt of a vote in the batch of `turn`, with whether the batch is complete; `after`: what the person got next."""
+    people = part.campaign.settings.people
+    for one in (
+        after.held if isinstance(after, Handed) else ()
+    ):  # mostly one of these still waits, and nothing need be read
+        if isinstance(one, GoldRow) or one.origin == Origin.AHEAD or one.decided:
+            continue
+        if one.votes < (people if one.needed is None else one.needed):
+            return receipt
+    if turn is None:
+        return receipt
+    return replace(receipt, batch_complete=not round_table.batch_incomplete(part.connection, turn.id, people))
+
+
+def _check_free(part: Part, place: Place, own: AssignmentRow | None) -> None:
     """A first vote needs an item without a decision, and a lease that has not run out or a place no one else has taken."""
     connection, campaign, person, _ = part
     at, selection, item = vote_table.Moment.of(campaign.settings.lease_minutes), place.selection, place.sample.key
-    own = vote_table.assignment_of(connection, selection.id, person)
     leased = own is not None and own.state == AssignmentState.LEASED and at.holds(own.until) and not place.waits
     decided, votes = not place.is_open or selection.decided, selection.votes
     if place.waits:
@@ -204,28 +283,22 @@ def _check_free(part: Part, place: Place) -> None:
         votes = len(vote_table.live_votes(connection, selection.item_id, selection.attempt))
     if decided:
         raise ConflictError(f"item {item!r} is decided already; ask for the next one", code="decided")
+    if leased:
+        return
     taken = votes + vote_table.slots_taken(connection, selection.id, person, at)
     wanted = campaign.settings.people if selection.needed is None else selection.needed
-    if not leased and taken >= wanted:
+    if taken >= wanted:
         why = f"item {item!r} has been given to others, as many as are asked; ask for the next one"
         raise ConflictError(why, code="taken")
 
 
-def _count(part: Part, place: Place, by: int) -> bool:
-    """Update counts and leases after a vote (`by` −1: after it was taken back); returns whether it completed the batch."""
-    connection, campaign, person, _ = part
-    if not place.is_open and not place.waits:
-        reconsider(connection, campaign, place.selection, place.sample)
-        return False
-    if by:
-        round_table.count_vote(connection, place.selection.id, by)
-    if campaign.settings.stop_at_majority or place.selection.needed is not None:
+def _follow(part: Part, place: Place) -> None:
+    """After a vote was stored or taken back: decide what is decided again, and how many votes the item needs."""
+    connection, campaign, *_ = part
+    if place.counts and (campaign.settings.stop_at_majority or place.selection.needed is not None):
         _need(part, place)
-    if by >= 0:
-        vote_table.assign(connection, place.selection, person, AssignmentState.VOTED, time.time())
-    if place.selection.origin == Origin.AHEAD:
-        reconsider(connection, campaign, place.selection, place.sample)  # imported votes may have decided it meanwhile
-    return place.is_open and not round_table.batch_incomplete(connection, place.turn.id, campaign.settings.people)
+    if not place.counts or place.selection.origin == Origin.AHEAD:  # imported votes may have decided it meanwhile
+        reconsider(connection, campaign, place.selection, place.sample)
 
 
 def _need(part: Part, place: Place) -> None:

@@ -1,13 +1,15 @@
 """Which person may see and change a campaign, and the transactions in which they do."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import SUGGESTION, Role
+from labelchef.domain.duties import Duty
 from labelchef.domain.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError
+from labelchef.domain.events import note
 from labelchef.services.workspace import Workspace
 from labelchef.store import account_table, campaign_table
 from labelchef.store.rows import AccountRow, CampaignRow
@@ -16,27 +18,51 @@ _RESERVED = (SUGGESTION, "votes")
 _LONGEST_NAME = 120
 
 
+class Standing(NamedTuple):
+    """What a person is in a campaign."""
+
+    account_id: int | None
+    """None for someone without an account."""
+    duty: Duty | None
+    """Which items they get; None for all."""
+    had_gold: bool
+    """Whether hidden gold was ever put among their items."""
+
+
 class Part(NamedTuple):
     """A transaction in which a person takes part in a campaign."""
 
     connection: Connection
     campaign: CampaignRow
     person: str
-    account_id: int | None = None
-    """None for someone without an account."""
+    standing: Standing
 
 
 def find(ws: Workspace, campaign: str) -> CampaignRow:
     """The campaign as it is now."""
     with ws.reading() as connection:
-        return campaign_table.find_campaign(connection, campaign)
+        row = campaign_table.find_campaign(connection, campaign)
+    note(campaign=row.id)
+    return row
 
 
 @contextlib.contextmanager
 def looking(ws: Workspace, campaign: str, person: str | None = None) -> Iterator[tuple[Connection, CampaignRow]]:
     """A transaction that reads a campaign; with `person`, only if they may see it."""
     with ws.reading() as connection:
-        yield connection, _seen(connection, campaign, person)[0]
+        if person is not None:
+            yield connection, _visit(connection, campaign, person).campaign
+            return
+        row = campaign_table.find_campaign(connection, campaign)
+        note(campaign=row.id)
+        yield connection, row
+
+
+@contextlib.contextmanager
+def visiting(ws: Workspace, campaign: str, person: str) -> Iterator[Part]:
+    """A transaction that reads a campaign for a person, if they may see it."""
+    with ws.reading() as connection:
+        yield _visit(connection, campaign, person)
 
 
 @contextlib.contextmanager
@@ -46,7 +72,7 @@ def changing(ws: Workspace, campaign: str, *, archived: bool = False) -> Iterato
     A campaign in the archive is refused, unless `archived` says that this may be done to it.
     """
     with ws.writing() as connection:
-        row = _locked(ws, connection, campaign, None)[0]
+        row = campaign_table.find_campaign(connection, campaign, locked=not ws.database.is_sqlite)
         if not archived:
             _refuse_archived(row)
         yield connection, row
@@ -54,12 +80,23 @@ def changing(ws: Workspace, campaign: str, *, archived: bool = False) -> Iterato
 
 
 @contextlib.contextmanager
-def taking_part(ws: Workspace, campaign: str, person: str, *, lasting: bool = True) -> Iterator[Part]:
-    """The same for a person who takes part; no one is woken."""
-    with ws.writing(lasting=lasting) as connection:
-        row, account_id = _locked(ws, connection, campaign, person)
-        _refuse_archived(row)
-        yield Part(connection, row, person, account_id)
+def taking_part(
+    ws: Workspace, campaign: str, person: str, *, lasting: bool = True, before: Callable[[Part], None] | None = None
+) -> Iterator[Part]:
+    """The same for a person who takes part; no one is woken.
+
+    `before` reads what others may change meanwhile without harm: on PostgreSQL nobody waits for it.
+    """
+    with ws.writing(lasting=lasting, queue=campaign) as connection:
+        part = _visit(connection, campaign, person)
+        if before is not None:
+            before(part)
+        if not ws.database.is_sqlite:
+            part = part._replace(
+                campaign=campaign_table.find_campaign(connection, part.campaign.public_id, locked=True)
+            )
+        _refuse_archived(part.campaign)
+        yield part
 
 
 def takes_part(connection: Connection, campaign: CampaignRow, account: AccountRow) -> bool:
@@ -90,26 +127,19 @@ def check_person(person: str) -> None:
         )
 
 
-def _locked(ws: Workspace, connection: Connection, campaign: str, person: str | None) -> tuple[CampaignRow, int | None]:
-    """The campaign and the account once no one else writes to the campaign; SQLite has one writer anyway."""
-    found = _seen(connection, campaign, person)
-    if ws.database.is_sqlite:
-        return found
-    ws.database.lock_campaign(connection, found[0].id)
-    return _seen(connection, campaign, person)
-
-
-def _seen(connection: Connection, campaign: str, person: str | None) -> tuple[CampaignRow, int | None]:
-    """The campaign and the person's account, None for someone without one; not found by annotators who are no members."""
-    row = campaign_table.find_campaign(connection, campaign)
-    if person is None:
-        return row, None
+def _visit(connection: Connection, campaign: str, person: str) -> Part:
+    """The campaign as a person sees it; not found by annotators who are no members."""
     check_person(person)
-    account = account_table.account_by_name(connection, person)
-    if account is None:
-        return row, None
-    if not account.active:
+    found = account_table.campaign_of_person(connection, campaign, person)
+    if found is None or found.campaign.deleted_at is not None or found.campaign.purging:
+        row = campaign_table.find_campaign(connection, campaign)  # an earlier name, or an error that says what it is
+        found = account_table.campaign_of_person(connection, row.public_id, person)
+        assert found is not None, "it was there"
+    note(campaign=found.campaign.id)
+    account = found.account
+    if account is not None and not account.active:
         raise ForbiddenError(f"the account {person!r} is deactivated; ask a lead", code="account")
-    if not takes_part(connection, row, account):
+    if account is not None and account.role != Role.LEAD and not found.member:
         raise NotFoundError(f"there is no campaign {campaign!r}; `labelchef status` lists them", code="campaign")
-    return row, account.id
+    standing = Standing(None if account is None else account.id, found.duty, found.had_gold)
+    return Part(connection, found.campaign, person, standing)

@@ -222,14 +222,13 @@ def visitor(
     """
     with ws.reading() as connection:
         if token is not None:
-            row = account_table.account_of_token(connection, _digest(token))
+            found = account_table.account_of_token(connection, _digest(token), campaign)
         else:
-            row = account_table.account_of_session(connection, _digest(session or ""), time.time())
-        if row is None:
-            return None, None
-        if row.role == Role.LEAD:
-            return account_of(row), Role.LEAD
-        return account_of(row), None if campaign is None else account_table.membership(connection, campaign, row.id)
+            found = account_table.account_of_session(connection, _digest(session or ""), time.time(), campaign)
+    if found is None:
+        return None, None
+    row, here = found
+    return account_of(row), Role.LEAD if row.role == Role.LEAD else here
 
 
 def members(ws: Workspace, campaign: str) -> list[Member]:
