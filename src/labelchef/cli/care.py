@@ -10,7 +10,7 @@ import typer
 from labelchef.cli.options import console, plain_table, takes, workspace_options
 from labelchef.cli.workspace import AsJson, Campaign, Person, move_on, who_is
 from labelchef.domain.campaigns import CampaignSummary, Shelf
-from labelchef.domain.errors import ConflictError, InvalidInputError
+from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS
 
 if TYPE_CHECKING:
@@ -103,13 +103,10 @@ def delete(
     if not now:
         console.print(f"{made.name!r} is deleted; `labelchef restore {made.slug}` brings it back until {_until(made)}")
         return
-    try:
-        with ws.worker_lock.holding():
-            care.purge(ws)
-    except ConflictError:
-        console.print(f"{made.name!r} is deleted; the server that runs removes it within a minute")
-        return
-    console.print(f"{made.name!r} is removed for good")
+    if made.name in care.purge(ws):
+        console.print(f"{made.name!r} is removed for good")
+    else:
+        console.print(f"{made.name!r} is deleted; the worker that has it at hand removes it within a minute")
 
 
 @takes(ws=workspace_options())

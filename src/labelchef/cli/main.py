@@ -1,5 +1,6 @@
 """`labelchef`: parse the options, call one service function, print. Bad input ends with exit code 2 and no traceback."""
 
+import os
 import sys
 import warnings
 from dataclasses import replace
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from labelchef import __version__
+from labelchef.cli.backup import COMMANDS as BACKUP
 from labelchef.cli.care import COMMANDS as CARE
 from labelchef.cli.llm import ask_llm
 from labelchef.cli.options import (
@@ -18,14 +20,18 @@ from labelchef.cli.options import (
     REQUIRED,
     STRATEGIES,
     ByPosition,
+    Cluster,
     campaign_files,
     console,
     file_options,
+    secrets_from_files,
     setting_options,
     takes,
+    use_cluster,
 )
 from labelchef.cli.predicting import predict
 from labelchef.cli.serve import serve as serve_command
+from labelchef.cli.serve import worker as worker_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
 from labelchef.domain.errors import InvalidInputError, LabelchefError, LabelchefWarning
@@ -75,6 +81,7 @@ def clean(
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
     by_position: ByPosition = False,
+    cluster: Cluster = None,
 ) -> None:
     """Run a whole cleaning campaign from files.
 
@@ -84,6 +91,7 @@ def clean(
     from labelchef.cli.progress import LiveProgress, show_outcome
     from labelchef.services import clean as service
 
+    use_cluster(cluster)
     if strategy is not None and "prices" in files:
         raise InvalidInputError(
             "--strategy with --prices; the price list says who can be asked: leave one out", code="prices"
@@ -138,7 +146,8 @@ def demo(
 
 
 app.command()(serve_command)
-for _command in (init, predict, ask_llm, *COMMANDS, *CARE):
+app.command()(worker_command)
+for _command in (init, predict, ask_llm, *COMMANDS, *CARE, *BACKUP):
     app.command({"next_items": "next", "import_votes": "import", "list_campaigns": "list"}.get(_command.__name__))(
         _command
     )
@@ -155,6 +164,7 @@ def run() -> None:
     """The console script."""
     warnings.showwarning = _warn
     try:
+        secrets_from_files(os.environ)
         app()
     except LabelchefError as error:
         _errors.print(f"[red]error[/red] {escape(str(error))}", soft_wrap=True)

@@ -10,7 +10,8 @@ The options of the settings come from `domain.settings.OPTIONS`; a new setting n
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from labelchef.domain.campaigns import CampaignFiles
+from labelchef.domain.cluster_address import ADDRESS, LOCAL
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
 
@@ -42,13 +44,23 @@ ByPosition = Annotated[
     bool, typer.Option("--by-position", help="Row k of a file without ids belongs to row k of the others.")
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        envvar=ADDRESS,
+        metavar="URL",
+        help="Dask scheduler whose workers hold the features, tcp://HOST:8786, or 'local' for processes of this machine; used by "
+        "engine dask, and by engine auto where X is large.",
+    ),
+]
+
 CLEAN_SETTINGS = tuple(name for name, option in OPTIONS.items() if not option.labelling)
 """The settings of `labelchef clean`; its voters come from --strategy."""
 _RENAMED = {"trusted": "use_trusted", "muted": "mute"}
 """Settings whose option has another name: --trusted names the file of trusted labels, and --mute is given once for each name."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
-    "features": "Training features: .npy, .npz, .parquet or .csv, one row per sample.",
+    "features": "Training features, one row per sample: .npy, .npz, .parquet or .csv; a folder of .npy or .parquet files.",
     "weak": "Weak labels: a probability for each sample and class; the headers name the classes.",
     "source_votes": "Votes of sources (rules, crowd workers, LLMs) on the training samples, with --weak or in its place.",
     "val_source_votes": "Votes of the same sources on the validation samples.",
@@ -166,6 +178,34 @@ def workspace_options(*, make: bool = False) -> Group:
     return Group(parameters, lambda given: workspace(**given, make=make))
 
 
+_IN_FILES = ("LABELCHEF_DATABASE", "LABELCHEF_METRICS_TOKEN")
+
+
+def secrets_from_files(environ: MutableMapping[str, str]) -> None:
+    """Secrets that come as files, as containers and systemd hand them over: NAME_FILE names the file of NAME.
+
+    >>> given = {"LABELCHEF_DATABASE_FILE": __file__, "LABELCHEF_DATABASE": "postgresql://db/x"}
+    >>> secrets_from_files(given)
+    Traceback (most recent call last):
+    labelchef.domain.errors.InvalidInputError: LABELCHEF_DATABASE and LABELCHEF_DATABASE_FILE are both set; remove one of them
+    """
+    for name in _IN_FILES:
+        place = environ.get(f"{name}_FILE")
+        if not place:
+            continue
+        if environ.get(name):
+            raise InvalidInputError(f"{name} and {name}_FILE are both set; remove one of them", code="secret")
+        try:
+            value = Path(place).read_text().strip()
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InvalidInputError(f"{name}_FILE is {place}, which cannot be read: {why}", code="secret") from None
+        if not value:
+            raise InvalidInputError(f"{name}_FILE is {place}, which is empty; write the value into it", code="secret")
+        environ[name] = value
+        del environ[f"{name}_FILE"]  # processes that this one starts find the value itself
+
+
 def plain_table(titles: Iterable[str | Column], rows: Iterable[Iterable[object]]) -> Table:
     """A table without lines."""
     table = Table(*titles, box=None, header_style="bold", pad_edge=False)
@@ -190,3 +230,14 @@ def _annotation(option: Option) -> object:
 def _value(option: Option, given: Any) -> Any:
     """What the command line gave; 0 or an empty text is None where None is allowed."""
     return None if option.none and given in (0, "") else given
+
+
+def use_cluster(address: str | None) -> None:
+    """Let all engines of this process, and of those that it starts, use a cluster; one that does not answer is an error now."""
+    if address is None:
+        return
+    if address != LOCAL:
+        from labelchef.engines.cluster.dask_workers import DaskWorkers
+
+        DaskWorkers(address).close()
+    os.environ[ADDRESS] = address

@@ -165,6 +165,9 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
         show_sources(outcome.sources, few=True)
     if outcome.spending:
         show_spending(outcome.spending)
+    if "gb_read" in outcome.history.columns:
+        gb, seconds = outcome.history["gb_read"].sum(), outcome.history["seconds_reading"].sum()
+        console.print(f"features streamed from files: {gb:,.1f} GB read in {seconds:,.0f} s, {gb / seconds:.2f} GB/s")
     console.print(f"stopped: {outcome.message}")
     report = next((f for f in outcome.files if f.name == "report.html"), None)
     if report is not None:

@@ -1,14 +1,17 @@
-"""`labelchef serve`: the page and the API, on a laptop or for a team."""
+"""`labelchef serve`: the page and the API, on a laptop or for a team. `labelchef worker`: what moves campaigns on, alone."""
 
-import logging
+import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from labelchef.cli.options import console
+from labelchef.cli.options import Cluster, console, use_cluster
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from labelchef.web.options import ServeOptions
 
 _HOME = "Folder of the workspace: database and campaigns. [default: labelchef-home]"
 _DATABASE = "PostgreSQL by URL instead of the database in the workspace's folder."
@@ -17,7 +20,11 @@ _TEAM = "People sign in with accounts (labelchef users add). Without it, one per
 _HTTPS = "People use https, through a proxy in front of the server: cookies are marked Secure."
 _PARALLEL = "Campaigns whose models are trained at the same time. [default: 2]"
 _GRACE = "Days in which a deleted campaign can be restored. [default: 30]"
+_PROCESSES = "Web processes behind the port, on PostgreSQL; the worker has its own process then. [default: 1]"
+_WORKER = "Whether campaigns are moved on by this server; if not, start labelchef worker. [default: worker]"
 _ROOT = "With --team, campaigns may be made from folders below this one."
+_LOG = "warnings: what went wrong; text or json: a line an event too. None holds personal data. [default: warnings]"
+_METRICS = "Answer /metrics for Prometheus, to programs on this machine or with LABELCHEF_METRICS_TOKEN."
 
 
 def serve(
@@ -30,9 +37,15 @@ def serve(
     import_root: Annotated[Path | None, typer.Option(help=_ROOT)] = None,
     grace_days: Annotated[float | None, typer.Option(help=_GRACE)] = None,
     parallel: Annotated[int | None, typer.Option(help=_PARALLEL)] = None,
+    processes: Annotated[int | None, typer.Option(help=_PROCESSES)] = None,
+    worker: Annotated[bool | None, typer.Option("--worker/--no-worker", help=_WORKER)] = None,
+    log: Annotated[str | None, typer.Option(help=_LOG)] = None,
+    metrics: Annotated[bool | None, typer.Option("--metrics", help=_METRICS)] = None,
+    cluster: Cluster = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the link in the browser.")] = False,
 ) -> None:
     """Serve the page and the API: label in the browser, alone on a laptop or as a team."""
+    use_cluster(cluster)
     given: dict[str, object] = {
         "home": home,
         "database": database,
@@ -42,7 +55,31 @@ def serve(
         "https": https,
     }
     given |= {"import_root": import_root, "parallel": parallel, "grace_days": grace_days}
+    given |= {"processes": processes, "worker": worker}
+    given |= {"log": log, "metrics": metrics}
     run_server({name: value for name, value in given.items() if value is not None}, open_browser=open_browser)
+
+
+def worker(
+    home: Annotated[Path | None, typer.Option(envvar="LABELCHEF_HOME", help=_HOME)] = None,
+    database: Annotated[str | None, typer.Option(envvar="LABELCHEF_DATABASE", help=_DATABASE)] = None,
+    parallel: Annotated[int | None, typer.Option(help=_PARALLEL)] = None,
+    log: Annotated[str | None, typer.Option(help=_LOG)] = None,
+    cluster: Cluster = None,
+) -> None:
+    """Move campaigns on without a page: train models, select items, do jobs. As many workers as you like, each a process."""
+    use_cluster(cluster)
+    _require_serve()
+    from labelchef.web.processes import run_worker
+
+    given = {"home": home, "database": database, "parallel": parallel, "log": log}
+    options = _options({name: value for name, value in given.items() if value is not None})
+
+    def ready(name: str) -> None:
+        if not options.parent:
+            console.print(f"worker {name} runs; Ctrl-C stops it, and another takes over.")
+
+    run_worker(options, ready)
 
 
 def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
@@ -61,10 +98,32 @@ def serve_demo(home: Path, *, seed: int, port: int, open_browser: bool) -> None:
 def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") -> None:
     """Serve until interrupted, and print the address."""
     _require_serve()
+    from labelchef.web.app import serve as run
+    from labelchef.web.metrics import shared_folder
+
+    options = _options(given)
+
+    def ready(address: str) -> None:
+        if not options.team:
+            console.print("Open this link; it works once, in one browser:\n")
+        console.print(Text.assemble("  ", (address, f"link {address}"), "\n"))
+        console.print("Ctrl-C stops the server; all data is kept.", style="dim")
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    own = options.metrics and not options.parent  # else the process that started this one has made the folder
+    with shared_folder() if own else contextlib.nullcontext():
+        run(options, ready, path)
+
+
+def _options(given: dict[str, Any]) -> "ServeOptions":
+    """The options of the server, from the command line and the environment."""
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
-    from labelchef.web.app import serve as run
+    from labelchef.services.logs import configure
     from labelchef.web.options import ServeOptions
 
     try:
@@ -77,19 +136,8 @@ def run_server(given: dict[str, Any], *, open_browser: bool, path: str = "/") ->
         wrong = error.errors()[0]
         name = ".".join(str(part) for part in wrong["loc"]).replace("_", "-")
         raise InvalidInputError(f"--{name} cannot be used: {wrong['msg'].lower()}", code="options") from None
-    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-
-    def ready(address: str) -> None:
-        if not options.team:
-            console.print("Open this link; it works once, in one browser:\n")
-        console.print(Text.assemble("  ", (address, f"link {address}"), "\n"))
-        console.print("Ctrl-C stops the server; all data is kept.", style="dim")
-        if open_browser:
-            import webbrowser
-
-            webbrowser.open(address)
-
-    run(options, ready, path)
+    configure(options.log)
+    return options
 
 
 def _require_serve() -> None:

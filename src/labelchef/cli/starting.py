@@ -169,12 +169,13 @@ def _from_arrays(
     from labelchef.services.campaigns import create_campaign
 
     found = (
-        find_files(folder)
+        find_files(folder, by_position)
         if folder
         else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
     )
     with workspace(home, database, make=True) as ws:
-        made = create_campaign(ws, name, found, settings, who_is(person), guidelines=guidelines)
+        with WorkBar() as bar:
+            made = create_campaign(ws, name, found, settings, who_is(person), guidelines=guidelines, progress=bar.tell)
         _made(made, home)
         move_on(ws, made.slug)
     _next(home)

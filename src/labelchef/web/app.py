@@ -1,10 +1,10 @@
-"""The web application: shield, problems, routes, pages; served by uvicorn in one process with the worker."""
+"""The web application: shield, problems, routes, pages; served by uvicorn, with the worker in the same process or without."""
 
 import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from types import FrameType
 from typing import Any
 from urllib.parse import quote
@@ -17,15 +17,18 @@ import labelchef
 from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.services import source_effects
 from labelchef.services import worker as working
+from labelchef.services.health import Readiness
 from labelchef.services.intake import jobs
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.web import pages, policies, problems
+from labelchef.web import pages, policies, probes, problems, processes
 from labelchef.web.api import ROUTERS
 from labelchef.web.connections import protocol
 from labelchef.web.live import Hub
+from labelchef.web.metrics import Metrics
 from labelchef.web.options import ServeOptions, check_binding
 from labelchef.web.shield import Shield
+from labelchef.web.watching import Watcher
 
 _ABOUT = (
     "Campaigns that clean weak labels. Sign in for a session cookie and send its CSRF token as X-CSRF-Token with every "
@@ -45,8 +48,10 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         app.state.hub = Hub(lambda campaign: working.wait_for_change(ws, campaign, -1, 0.0), ws.signal)
         with contextlib.ExitStack() as stack:
             stack.callback(app.state.hub.close)
+            stack.callback(app.state.readiness.close)
             stack.callback(jobs.close, ws)
             stack.callback(source_effects.close, ws)
+            stack.enter_context(ws.changes.listening())
             if work:
                 app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))
             yield
@@ -62,8 +67,11 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
     )
     app.state.workspace = ws
     app.state.options = options
+    look = lambda: probes.worker_check(ws, getattr(app.state, "worker", None))  # noqa: E731
+    app.state.readiness = Readiness(ws, look, options.least_free_mb * 2**20)
+    app.state.metrics = Metrics(ws, app.state.readiness) if options.metrics else None
     problems.install(app, pages.error_page)
-    for router in (*ROUTERS, pages.routes):
+    for router in (*ROUTERS, pages.routes, probes.routes):
         app.router.routes.extend(router.routes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     app.add_middleware(
@@ -73,6 +81,7 @@ def create_app(ws: Workspace, options: ServeOptions, *, work: bool = True) -> Fa
         max_upload=options.max_upload_mb * 2**20,
         admit=policies.admit_upload,
     )
+    app.add_middleware(Watcher, meter=app.state.metrics)
     return app
 
 
@@ -110,6 +119,7 @@ def configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
         port=options.port,
         http=protocol(options.limits),
         ws="none",
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -144,51 +154,50 @@ class _Server(uvicorn.Server):
 def serve(options: ServeOptions, ready: Callable[[str], None], path: str = "/") -> None:
     """Serve until interrupted; `ready` gets the address to open: on a laptop, a one-time link that leads to `path`."""
     check_binding(options)
-    with open_workspace(options.home, options.database) as ws, _listening(options) as listener:
-        if options.team and not accounts.has_lead(ws):
-            raise InvalidInputError(
-                "no lead has an account yet; make one first: labelchef users add NAME --role lead", code="accounts"
-            )
-        port = listener.getsockname()[1]
-        options = options.model_copy(update={"port": port})
-        app = create_app(ws, options, work=False)
-        config = configured(app, options)
-        shown = f"[{options.host}]" if ":" in options.host else options.host
-        address = f"{'https' if options.https else 'http'}://{shown}:{port}"
-        if options.team:
-            address += path
-        else:
-            there = "" if path == "/" else f"&then={quote(path, safe='/')}"
-            address += f"/start?token={accounts.create_link(ws)}{there}"
-        server = _Server(config, app)
-        with working.Worker(ws, options.parallel) as worker, contextlib.suppress(KeyboardInterrupt):
-            app.state.worker = worker
-            threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
-            server.run(sockets=[listener])
-        if not server.started:
-            raise LabelchefError("the server could not start; its log above says why", code="serve")
+    with open_workspace(options.home, options.database) as ws:
+        processes.check_processes(options, is_sqlite=ws.database.is_sqlite)
+        several = options.processes > 1
+        with contextlib.closing(processes.bind(options, shared=several or options.share_port)) as listener:
+            if options.team and not accounts.has_lead(ws):
+                raise InvalidInputError(
+                    "no lead has an account yet; make one first: labelchef users add NAME --role lead", code="accounts"
+                )
+            options = options.model_copy(update={"port": listener.getsockname()[1]})
+            told = "" if options.parent else _address(ws, options, path)
+            if not several:
+                _serve_here(ws, options, listener, (lambda: None) if options.parent else (lambda: ready(told)))
+                return
+            ws.close()  # the connections of this process are of no use to the others
+            processes.supervise(options, lambda: ready(told))
 
 
-def _announce(server: uvicorn.Server, ready: Callable[[str], None], address: str) -> None:
+def _address(ws: Workspace, options: ServeOptions, path: str) -> str:
+    shown = f"[{options.host}]" if ":" in options.host else options.host
+    address = f"{'https' if options.https else 'http'}://{shown}:{options.port}"
+    if options.team:
+        return address + path
+    there = "" if path == "/" else f"&then={quote(path, safe='/')}"
+    return f"{address}/start?token={accounts.create_link(ws)}{there}"
+
+
+def _serve_here(ws: Workspace, options: ServeOptions, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve in this process."""
+    app = create_app(ws, options, work=False)
+    server = _Server(configured(app, options), app)
+    processes.end_with_parent(options.parent)
+    with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
+        if options.worker:
+            app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))
+        listener.listen(2048)
+        threading.Thread(target=_announce, args=(server, ready), daemon=True).start()
+        server.run(sockets=[listener])
+    if not server.started:
+        raise LabelchefError("the server could not start; its log above says why", code="serve")
+
+
+def _announce(server: uvicorn.Server, ready: Callable[[], None]) -> None:
     pause = threading.Event()
     while not server.started:
         if server.should_exit or pause.wait(0.02):
             return
-    ready(address)
-
-
-@contextlib.contextmanager
-def _listening(options: ServeOptions) -> Iterator[socket.socket]:
-    """The socket, bound before anything else is done."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only where TCP is named
-    with contextlib.closing(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((options.host.strip("[]"), options.port))
-        except (OSError, UnicodeError, TypeError) as error:
-            why = getattr(error, "strerror", None) or error
-            told = f"port {options.port} of {options.host} cannot be used: {why}; name another --port or --host"
-            raise InvalidInputError(told, code="port") from None
-        listener.listen(2048)
-        yield listener
+    ready()

@@ -20,7 +20,7 @@ from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
 from labelchef.domain.settings import OPTIONS
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.services.campaigns import selector_choices
-from labelchef.services.labelling.tasks import SENTENCES
+from labelchef.services.labelling.tasks import NONE_FREE, SENTENCES
 from labelchef.web.forms import ENCODERS
 from labelchef.web.problems import STORE, TITLES
 from labelchef.web.rendering import environment
@@ -45,6 +45,8 @@ COMPOSED = (
     "resumed by the lead",
     "stopped by the lead",
     "there is no vote of yours to take back",
+    "decided since you looked: {what}. Nothing was done; look again, or overrule it",
+    "changed since you looked: {what}. Nothing was saved; save again to set yours",
     "this name and password do not belong together; try again",
     "Nothing was answered yet.",
     "ask: the next {n} labels bring {gain}, at least {worth}",
@@ -109,7 +111,7 @@ def server_texts() -> Iterator[str]:
     yield from SENTENCES.values()
     yield from TITLES.values()
     yield from STORE.values()
-    yield from (FAILED, NO_FOLDER, ABOUT_SOURCES, ABOUT_BASELINES, ABOUT_EFFECTS, ABOUT_SUMS)
+    yield from (FAILED, NO_FOLDER, NONE_FREE, ABOUT_SOURCES, ABOUT_BASELINES, ABOUT_EFFECTS, ABOUT_SUMS)
     yield from COMPOSED
 
 

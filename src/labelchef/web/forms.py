@@ -145,6 +145,18 @@ else:
     )
 
 
+class SettingsChange(ChangedSettings):
+    """Settings to change, with what the lead saw before."""
+
+    seen: ChangedSettings | None = Field(
+        None, description="Settings as the lead saw them: a change of one that differs by now is refused."
+    )
+
+    def given(self) -> dict[str, Any]:
+        """Name → value of the settings that were sent."""
+        return self.model_dump(exclude_unset=True, exclude={"seen"})
+
+
 class NextForm(Form):
     """How many items to reserve: one to show, the others to have them loaded."""
 
@@ -183,10 +195,19 @@ class SkipForm(ItemForm, NextForm):
     """An item to leave to others."""
 
 
+class PersonForm(Form):
+    """A person by name."""
+
+    person: Name
+
+
 class ResolveForm(ItemForm):
     """The lead's decision on an item."""
 
     label: int | str = Field(description="Class by position (from 0) or by name.", examples=[0, "cat"])
+    seen: int | str | None = Field(
+        None, description="Its label as the lead saw it, null for none; left out: a decision made since is overruled."
+    )
 
 
 class QueryForm(Form):
@@ -219,6 +240,10 @@ class ActionForm(Form):
     label: int | str | None = Field(None, description="For 'decide': class by position (from 0) or by name.")
     items: Annotated[list[Key], Field(max_length=1000)] = Field(default_factory=list)
     query: QueryForm | None = Field(None, description="All items that match, in place of `items`; at most 1000.")
+    seen: Annotated[dict[Key, int | str | None], Field(max_length=1000)] = Field(
+        default_factory=dict,
+        description="For 'decide': item → its label as the lead saw it, null for none; with another label now, nothing is done.",
+    )
     count: int | None = Field(None, ge=0, description="How many match, as the lead was told; else nothing is done.")
     request_id: RequestId | None = Field(
         None, description="Use the same one for each attempt: the action is done once."

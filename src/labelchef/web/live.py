@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from labelchef.services.workspace import Signal
+from labelchef.services.changes import Signal
 
 _PAUSE = 0.02
 """The least seconds between two looks: under load, several changes are reported as one."""

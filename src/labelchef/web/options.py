@@ -4,11 +4,13 @@ import ipaddress
 import resource
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from labelchef.domain.campaigns import GRACE_DAYS
 from labelchef.domain.errors import ForbiddenError, InvalidInputError
+from labelchef.services.health import LEAST_FREE
+from labelchef.services.logs import LogForm
 from labelchef.web.connections import Limits
 
 
@@ -35,8 +37,26 @@ class ServeOptions(BaseSettings):
     """Campaigns may be made from folders below this one. None: on a laptop any folder, for a team no folder."""
     parallel: int = Field(2, ge=1, le=64)
     """Campaigns whose models are trained at the same time; one more, that has a model, may take its next step meanwhile."""
+    processes: int = Field(1, ge=1, le=64)
+    """Web processes behind the port; more than one on PostgreSQL only. The worker has a process of its own then."""
+    worker: bool = True
+    """Whether campaigns are moved on by this server; if not, `labelchef worker` does it."""
+    share_port: bool = False
+    """Whether other processes of this user may listen on the port too; set by the process that starts several."""
+    parent: int = 0
+    """The process that started this one and tells the address; it ends with it. 0: none."""
+    cookie_name: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    """Name of the session cookie, the same for all servers behind a proxy; None: by port, or one name with `https`."""
     grace_days: float = Field(GRACE_DAYS, ge=0, le=36500)
     """Days in which a deleted campaign can be restored."""
+    log: LogForm = LogForm.WARNINGS
+    """How much is logged, and how (`services.logs`)."""
+    metrics: bool = False
+    """Whether /metrics answers."""
+    metrics_token: SecretStr | None = Field(None, exclude=True)
+    """What must be sent to read metrics; None: only programs on this machine may. A file: LABELCHEF_METRICS_TOKEN_FILE."""
+    least_free_mb: int = Field(LEAST_FREE // 2**20, ge=0)
+    """MiB that must be free on the disk; with less, /readyz answers 503."""
     max_upload_mb: int = Field(4096, ge=1)
     max_connections: int = Field(1000, ge=10)
     """Connections at one time; fewer where the process may open fewer files."""
@@ -72,7 +92,7 @@ class ServeOptions(BaseSettings):
     @property
     def cookie(self) -> str:
         """Name of the session cookie: browsers share cookies between ports, so the port is in it."""
-        return "__Host-labelchef" if self.https else f"labelchef-{self.port}"
+        return self.cookie_name or ("__Host-labelchef" if self.https else f"labelchef-{self.port}")
 
     def folder_allowed(self, folder: Path) -> bool:
         """Whether a campaign may be made from this folder of the server."""

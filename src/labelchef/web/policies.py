@@ -7,6 +7,7 @@ import base64
 import functools
 import hashlib
 import hmac
+import ipaddress
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
@@ -40,6 +41,8 @@ class Policy(StrEnum):
     MEMBER = "members of the campaign, and leads"
     LEAD = "leads; of a campaign in the path, its own leads too"
     WORKSPACE_LEAD = "leads of the workspace"
+    PROBE = "anyone, and nobody is looked up: it must answer while the database does not"
+    METRICS = "holders of the metrics token; without one, programs on this machine"
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,47 @@ class Guard:
         return who
 
 
+_FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip")
+
+
+class ProbeGuard(Guard):
+    """Lets everyone in at once, without a thread or the database."""
+
+    def __init__(self) -> None:
+        super().__init__(Policy.PROBE)
+
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        """Nothing to check."""
+
+
+class MetricsGuard(Guard):
+    """Who may read metrics: whoever sends the token; where there is none, only this machine, and not through a proxy."""
+
+    def __init__(self) -> None:
+        super().__init__(Policy.METRICS)
+
+    def __call__(self, request: Request) -> None:
+        """Check before the route runs."""
+        options: ServeOptions = request.app.state.options
+        if not options.metrics:
+            raise WebError(404, "metrics are off; start the server with --metrics", code="metrics")
+        if options.metrics_token is not None:
+            sent = request.headers.get("authorization", "").partition(" ")[2].strip()
+            if not secrets.compare_digest(sent.encode(), options.metrics_token.get_secret_value().encode()):
+                told = "send the metrics token as 'Authorization: Bearer …'"
+                raise WebError(401, told, code="metrics_token", headers=_CHALLENGE)
+        elif not _is_here(request) or any(name in request.headers for name in _FORWARDED):
+            told = "without LABELCHEF_METRICS_TOKEN only programs on the server's machine may read metrics"
+            raise WebError(403, told, code="metrics_token")
+
+
+def _is_here(request: Request) -> bool:
+    try:
+        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
 lead = Guard(Policy.LEAD)
 _OF_CAMPAIGN = re.compile(r"/api/campaigns/([^/]+)/.+")
 
@@ -112,6 +156,8 @@ def admit_upload(request: Request) -> Who | None:
     return lead.check(request, None if found is None else found[1])
 
 
+Probe = Annotated[None, Depends(ProbeGuard())]
+Scraper = Annotated[None, Depends(MetricsGuard())]
 Anyone = Annotated[Who | None, Depends(Guard(Policy.PUBLIC))]
 SignedIn = Annotated[Who, Depends(Guard(Policy.SIGNED_IN))]
 Member = Annotated[Who, Depends(Guard(Policy.MEMBER))]

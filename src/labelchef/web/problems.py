@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from labelchef.domain import errors
+from labelchef.domain.events import FACTS, note
+from labelchef.web.watching import IN_SCOPE, REQUEST_ID
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("labelchef.web")
@@ -63,6 +65,7 @@ class Problem(BaseModel):
     code: str = Field(description="Stable name of the problem, for programs.", examples=["campaign"])
     suggestion: str | None = Field(None, description="With `name_taken`: a name that is free.")
     campaign: str | None = Field(None, description="With `name_taken`: the campaign that has the name.")
+    now: dict[str, Any] | None = Field(None, description="With `changed`: what stands now, by name.")
     errors: list[FieldProblem] = Field(
         default_factory=list, description="The parts of the input, where there are several."
     )
@@ -86,8 +89,10 @@ def problem(
     parts: Sequence[FieldProblem] = (),
     suggestion: str | None = None,
     campaign: str | None = None,
+    now: Mapping[str, object] | None = None,
 ) -> Response:
-    """A problem as a response."""
+    """A problem as a response; the log of the request has its code."""
+    note(code=code)
     body = Problem(
         type=f"urn:labelchef:problem:{code}",
         title=TITLES.get(status, "It did not work"),
@@ -97,9 +102,11 @@ def problem(
         errors=list(parts),
         suggestion=suggestion,
         campaign=campaign,
+        now=None if now is None else dict(now),
     )
     kept = {"Cache-Control": "no-store", **(headers or {})}
-    return JSONResponse(body.model_dump(exclude_none=True), status_code=status, media_type=MEDIA_TYPE, headers=kept)
+    told = body.model_dump(exclude_none=True, exclude={"now"}) | ({} if now is None else {"now": body.now})
+    return JSONResponse(told, status_code=status, media_type=MEDIA_TYPE, headers=kept)
 
 
 STORE = {
@@ -141,6 +148,8 @@ def of_error(request: Request, error: errors.LabelchefError) -> Response:
     headers = {"Retry-After": str(math.ceil(error.retry_after))} if isinstance(error, errors.ThrottledError) else None
     if isinstance(error, errors.NameTakenError):
         return problem(status, str(error), error.code, suggestion=error.suggestion, campaign=error.campaign)
+    if isinstance(error, errors.ChangedError):
+        return problem(status, str(error), error.code, now=error.now)
     return problem(status, sentence_for(request, error), error.code, headers=headers)
 
 
@@ -177,9 +186,12 @@ def install(app: FastAPI, page: PageError) -> None:
 
     @app.exception_handler(Exception)
     def unknown(request: Request, error: Exception) -> Response:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        number = request.scope.get(IN_SCOPE, "")
+        _log.error("a request failed", exc_info=error, extra={FACTS: {"request": number}})
         detail = "the server failed with an unexpected error; the details are in its log"
-        return told(request, problem(500, detail, "internal"), detail)
+        answer = told(request, problem(500, detail, "internal"), detail)
+        answer.headers[REQUEST_ID] = number
+        return answer
 
 
 _HTTP = {404: "there is nothing at this address", 405: "this address does not take this method"}

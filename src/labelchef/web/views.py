@@ -172,7 +172,9 @@ class SourceView(BaseModel):
     accuracy_high: float
     conflicts: float | None = Field(description="Share of its votes that differ from those of another source.")
     weight: float | None = Field(description="Mean log-odds that a vote adds for the class it names.")
-    use: str = Field(description="'as it votes', 'turned', 'muted', 'counted', 'not used' or 'muted by you'.")
+    use: str = Field(
+        description="'as it votes', 'turned', 'muted', 'counted', 'not used', 'muted by you', or what holds from the next model."
+    )
     about: str = Field(description="The same as a sentence.")
     muting: float | None = Field(
         description="Predicted change of the cross-fitted loss if it were muted; above 0 it helps."

@@ -161,11 +161,12 @@ def similar_items(
     _FILTER,
     (422, "items", "no items, or more than one action takes"),
     (422, "label", "no such class"),
+    (409, "changed", "items were decided since; `now` has their labels"),
     (409, "count", "another number of items matches than was told"),
     (409, "request_id", "the id was used for another action"),
 )
 def act(campaign: CampaignPath, form: ActionForm, who: Lead, ws: Store) -> ActionDone:
     """Decide items, take decisions back, or have items asked first: those named, or all that match. Each item's fate is told."""
     query = None if form.query is None else filters(campaign, ws, **form.query.given())
-    wanted = actions.Wanted(form.action, form.label, form.items, query, form.count)
+    wanted = actions.Wanted(form.action, form.label, form.items, query, form.count, form.seen)
     return actions.act(ws, campaign, wanted, who.name, form.request_id)

@@ -7,9 +7,9 @@ from fastapi import Query
 
 from labelchef.domain.campaigns import CampaignStatus, CampaignSummary, ConflictItem, LedgerEntry, Member, Page, Role
 from labelchef.services import campaigns as service
-from labelchef.services.labelling import decisions
+from labelchef.services.labelling import decisions, tasks
 from labelchef.services.people import accounts
-from labelchef.web.forms import AccountPath, CampaignPath, ChangedSettings, ItemForm, ResolveForm
+from labelchef.web.forms import AccountPath, CampaignPath, ItemForm, PersonForm, ResolveForm, SettingsChange
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import ACCOUNT, ITEM, SETTINGS, Api, Lead, Store
 from labelchef.web.views import with_address
@@ -18,10 +18,11 @@ routes = Api("lead", "/campaigns/{campaign}")
 _STATE = (409, "state", "the campaign is not in a state for this")
 
 
-@routes.patch("/settings", *SETTINGS)
-def change_settings(campaign: CampaignPath, form: ChangedSettings, who: Lead, ws: Store) -> CampaignStatus:
+@routes.patch("/settings", *SETTINGS, (409, "changed", "a setting differs from `seen`; `now` is what it is"))
+def change_settings(campaign: CampaignPath, form: SettingsChange, who: Lead, ws: Store) -> CampaignStatus:
     """Change settings that may change while a campaign runs; a change holds from the next batch on."""
-    service.change_settings(ws, campaign, who.name, **form.given())
+    seen = None if form.seen is None else form.seen.given()
+    service.change_settings(ws, campaign, who.name, seen, **form.given())
     return service.status(ws, campaign)
 
 
@@ -43,6 +44,12 @@ def stop(campaign: CampaignPath, who: Lead, ws: Store) -> CampaignSummary:
     return service.stop(ws, campaign, who.name)
 
 
+@routes.post("/free", status_code=204)
+def free(campaign: CampaignPath, form: PersonForm, who: Lead, ws: Store) -> None:
+    """Give the items that are reserved for a person to others; `open_round.holders` of the status says who holds how many."""
+    tasks.free(ws, campaign, form.person, who.name)
+
+
 @routes.get("/conflicts")
 def conflicts(
     campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, limit: Limit = 50
@@ -53,10 +60,17 @@ def conflicts(
     return part_of(shown, lambda one: (one.round, one.item), after, limit)
 
 
-@routes.post("/decisions", ITEM, (422, "label", "no such class"), status_code=204)
+@routes.post(
+    "/decisions",
+    ITEM,
+    (422, "label", "no such class"),
+    (409, "changed", "the item was decided since; `now` is its label"),
+    status_code=204,
+)
 def resolve(campaign: CampaignPath, form: ResolveForm, who: Lead, ws: Store) -> None:
     """Decide an item; the model is updated with the next round."""
-    decisions.resolve(ws, campaign, form.item, form.label, who.name)
+    seen = {form.item: form.seen} if "seen" in form.model_fields_set else None
+    decisions.resolve(ws, campaign, form.item, form.label, who.name, seen)
 
 
 @routes.post(

@@ -8,6 +8,7 @@ export class Problem extends Error {
     this.code = body?.code ?? "offline";
     this.suggestion = body?.suggestion;
     this.campaign = body?.campaign;
+    this.now = body?.now;
   }
 }
 

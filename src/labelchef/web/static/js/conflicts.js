@@ -34,13 +34,14 @@ function card(conflict, classes, first) {
 async function resolve(item, label, box) {
   for (const button of $$("button", box)) button.disabled = true;
   try {
-    await call("POST", campaignPath(campaign, "/decisions"), { item, label });
+    await call("POST", campaignPath(campaign, "/decisions"), { item, label, seen: null });
     toast(t("Decided. The model follows with the next round."));
     await load();
     renew();
   } catch (problem) {
     toast(problem.message, { bad: true });
     for (const button of $$("button", box)) button.disabled = false;
+    if (problem.code === "changed") await load();
   }
 }
 

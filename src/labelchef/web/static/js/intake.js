@@ -165,7 +165,7 @@ const count = (working) => (working.total ? t("{what}: {n} of {all}", { what: tr
 function show(intake) {
   now = intake;
   if (intake.state === "made") {
-    location.assign(`/c/${encodeURIComponent(intake.campaign)}/label`);
+    location.assign(`/c/${encodeURIComponent(intake.campaign)}/lead`);
     return;
   }
   history.replaceState(null, "", `/new?intake=${encodeURIComponent(intake.id)}`);

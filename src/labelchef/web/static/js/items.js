@@ -41,9 +41,9 @@ if (act && single === undefined) {
 }
 
 const ASKED = {
-  decide: (n, name) => t("Decide {n} items as “{name}”? Each decision stands in the ledger with your name.", { n, name }),
-  reopen: (n) => t("Take the decisions on {n} items back and have them asked again?", { n }),
-  ask: (n) => t("Have {n} items asked first in the next batches? Those without a label count in the budget.", { n }),
+  decide: (n, name) => n === 1 ? t("Decide 1 item as “{name}”? The decision stands in the ledger with your name.", { name }) : t("Decide {n} items as “{name}”? Each decision stands in the ledger with your name.", { n, name }),
+  reopen: (n) => n === 1 ? t("Take the decision on this item back and have it asked again?") : t("Take the decisions on {n} items back and have them asked again?", { n }),
+  ask: (n) => n === 1 ? t("Have this item asked first in the next batch? Without a label it counts in the budget.") : t("Have {n} items asked first in the next batches? Those without a label count in the budget.", { n }),
 };
 
 /** The filters in the address, as the API takes them. */
@@ -53,13 +53,26 @@ function filters() {
   return query;
 }
 
+/** The labels of items as this page shows them: a decision that was made since is not overruled without a word. */
+function seen(items) {
+  const label = (node) => (node?.dataset.label ? Number(node.dataset.label) : null);
+  if (single !== undefined) return { [single]: label($("#item-title")) };
+  const shown = new Map(lines().map((line) => [line.dataset.item, label(line)]));
+  return Object.fromEntries(items.filter((item) => shown.has(item)).map((item) => [item, shown.get(item)]));
+}
+
 let sent = null; // the request that is under way or failed: sent again with the same id
-async function run(action) {
+async function run(action, overrule = false) {
   const items = picked();
   const n = all ? matches() : items.length;
   const chosen = $("#act-label");
-  if ((n > 1 || action !== "decide") && !confirm(ASKED[action](n, chosen.selectedOptions[0].textContent))) return;
-  const body = { action, ...(action === "decide" ? { label: Number(chosen.value) } : {}), ...(all ? { query: filters(), count: n } : { items }) };
+  if (action === "decide" && chosen.value === "") {
+    $("#done").replaceChildren(el("p", { class: "told bad" }, t("Choose a class first.")));
+    chosen.focus();
+    return;
+  }
+  if (!overrule && (n > 1 || action !== "decide") && !confirm(ASKED[action](n, chosen.selectedOptions[0].textContent))) return;
+  const body = { action, ...(action === "decide" ? { label: Number(chosen.value), seen: overrule ? {} : seen(items) } : {}), ...(all ? { query: filters(), count: n } : { items }) };
   const text = JSON.stringify(body);
   if (sent?.text !== text) sent = { text, id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random().toString(36).slice(2)}` };
   const buttons = $$("button", act);
@@ -71,6 +84,12 @@ async function run(action) {
     await renew();
   } catch (error) {
     if (error.status) sent = null;
+    if (error.code === "changed" && !overrule && confirm(`${error.message}. ${t("Overrule it?")}`)) {
+      buttons.forEach((button) => { button.disabled = false; });
+      await run(action, true);
+      return;
+    }
+    if (error.code === "changed") renew();
     $("#done").replaceChildren(el("p", { class: "told bad" }, error.message));
   } finally {
     buttons.forEach((button) => { button.disabled = false; });

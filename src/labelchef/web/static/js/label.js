@@ -29,7 +29,10 @@ const outbox = new Outbox({
     $("#saved").textContent = { saving: t("saving…"), saved: t("saved"), retrying: t("no connection – trying again") }[state];
     $("#saved").classList.toggle("bad", state === "retrying");
   },
-  answered: (answer) => take(answer.next ?? answer),
+  answered: (answer) => {
+    if (answer.vote?.changed && !answer.vote.repeated) toast(t("This vote replaced an earlier one of yours on the same item, perhaps from another tab."), { seconds: 6 });
+    take(answer.next ?? answer);
+  },
   refused: (problem) => {
     toast(problem.message, { bad: true, seconds: 6 });
     if (!outbox.entries.length) refill();
@@ -93,7 +96,7 @@ function show(task) {
   position();
   redraw();
   const suggestion = suggested();
-  $("#accept").disabled = suggestion === null;
+  $("#accept").hidden = suggestion === null;
   $("#round").textContent = task.origin === "ahead" ? t("Ahead of round {n}", { n: task.round + 1 }) : t("Round {n}", { n: task.round });
   $("#rank").textContent = task.origin === "reopened" ? t("asked again") : task.influence === null ? t("number {n} in line", { n: task.rank + 1 }) : t("number {n} in influence", { n: task.rank + 1 });
   comments(task.comments);
@@ -292,11 +295,12 @@ function wait(why) {
   root.classList.add("idle");
   $("#waiting").hidden = false;
   $("#waiting-title").textContent = {
-    preparing: t("Getting ready"), waiting_for_others: t("Others are still labelling"), updating: t("The model is learning from your labels"),
-    paused: t("Paused"), finished: t("Finished"), stopped: t("Stopped"), failed: t("Something needs the lead"), offline: t("No connection"),
+    preparing: t("Getting ready"), waiting_for_others: why.batch?.mine === 0 ? t("No item is free just now") : t("Others are still labelling"), updating: t("The model is learning from your labels"),
+    paused: t("Paused"), finished: t("Finished"), stopped: t("Stopped"), archived: t("In the archive"), failed: t("Something needs the lead"), offline: t("No connection"),
   }[why.reason] ?? t("Waiting");
   $("#waiting-text").textContent = sentence(told(why.message));
-  const over = ["finished", "stopped", "failed"].includes(why.reason);
+  const over = ["finished", "stopped", "failed", "archived"].includes(why.reason);
+  $("#waiting-undo").hidden = !why.undo;
   $("#pulse").hidden = over;
   $("#waiting-auto").hidden = over;
   $("#waiting-more").hidden = !over;

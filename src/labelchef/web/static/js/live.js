@@ -18,6 +18,7 @@ export async function watch(campaign, version, changed) {
       version = answer.version;
       await changed(version);
     } catch (error) {
+      if (error.status === 404) document.dispatchEvent(new Event("gone"));
       if (error.status === 401 || error.status === 404) return;
       await sleep(pause);
       pause = Math.min(pause * 2, 15000);

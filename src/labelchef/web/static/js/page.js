@@ -73,11 +73,34 @@ function parts(form, submitter) {
   return data;
 }
 
+// Forms of settings send only what was changed on them, with the values that were there before, so that two leads who
+// save at the same time do not undo each other's changes.
+const shown = new Map($$("form[data-changed]").map((form) => [form, values(form)[form.dataset.body]]));
+
+function changed(form, now) {
+  const before = shown.get(form);
+  const names = Object.keys(now).filter((name) => now[name] !== before[name]);
+  const pick = (from) => Object.fromEntries(names.map((name) => [name, from[name]]));
+  return { ...pick(now), seen: pick(before) };
+}
+
+/** Put values of the server into the fields of a form that were not changed on it. */
+function fill(form, fresh) {
+  const before = shown.get(form), now = values(form)[form.dataset.body];
+  for (const [name, value] of Object.entries(now)) {
+    if (!(name in fresh) || value !== before[name]) continue;
+    const field = form.elements[`${form.dataset.body}.${name}`];
+    if (field.type === "checkbox") field.checked = fresh[name];
+    else field.value = fresh[name] === null || fresh[name] === "auto" ? "" : fresh[name];
+  }
+}
+
 /** The body of a form's request; data-body names the part of its values that is sent. */
 function bodyOf(form, submitter) {
   if (form.enctype === "multipart/form-data") return parts(form, submitter);
   const all = values(form);
   const body = form.dataset.body ? all[form.dataset.body] : all;
+  if (shown.has(form)) return changed(form, body);
   if (submitter?.name) body[submitter.name] = submitter.dataset.number !== undefined ? Number(submitter.value) : submitter.value;
   return body;
 }
@@ -92,7 +115,15 @@ function tell(form, message, kind) {
 const AFTER = {
   reload: () => location.reload(),
   renew: () => renew(),
-  tell: (form) => tell(form, form.dataset.done ?? t("Saved."), "good"),
+  tell: (form, answer) => {
+    if (shown.has(form)) {
+      const sent = values(form)[form.dataset.body];
+      for (const name of Object.keys(sent)) if (name in answer.settings && sent[name] !== shown.get(form)[name]) shown.get(form)[name] = sent[name];
+      fill(form, answer.settings);
+      shown.set(form, values(form)[form.dataset.body]);
+    }
+    tell(form, form.dataset.done ?? t("Saved."), "good");
+  },
   go: (form, answer) => location.assign(form.dataset.go.replace("{slug}", encodeURIComponent(answer?.slug ?? ""))),
   secret: (form, answer) => {
     const box = document.getElementById(form.dataset.secret);
@@ -139,6 +170,7 @@ document.addEventListener("submit", async (event) => {
     AFTER[form.dataset.then ?? "reload"](form, answer);
   } catch (problem) {
     if (problem.code === "name_taken") { askName(form, problem); return; }
+    if (problem.code === "changed" && shown.has(form)) Object.assign(shown.get(form), problem.now); // the next Save is based on these
     tell(form, problem.message, "bad");
   } finally {
     buttons.forEach((button) => { button.disabled = false; });
@@ -202,6 +234,13 @@ function keepShown(part, image) {
   const shown = $(`img[data-name="${CSS.escape(image.dataset.name)}"]`, part);
   if (shown && shown.getAttribute("src") === image.getAttribute("src")) image.replaceWith(shown);
 }
+
+// The campaign of this page was deleted, or the reader was taken out of it: nothing here works any more.
+document.addEventListener("gone", () => {
+  const said = el("p", { class: "notice bad", role: "alert" }, t("This campaign was deleted, or you are not a member of it any more."), " ", el("a", { href: "/" }, t("All campaigns")));
+  $("main").prepend(said);
+  for (const button of $$("main button")) button.disabled = true;
+}, { once: true });
 
 localTimes();
 nameScrolled();

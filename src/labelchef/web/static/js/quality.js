@@ -21,10 +21,16 @@ function shape(name, attributes, text = null) {
   return node;
 }
 
+/** Who has answers and is not in the plot, and why. */
+function notDrawn(found, people) {
+  const left = found.people.filter((one) => (one.votes || one.gold_answered) && !people.includes(one)).map((one) => (one.compared ? t("{person} ({why}; {share} of {n} as decided)", { person: one.person, why: one.too_few, share: percent(one.agreement), n: one.compared }) : `${one.person} (${one.too_few})`));
+  return left.length ? el("p", { id: "not-drawn" }, t("Not drawn, look at them in the table: {people}.", { people: left.join(", ") })) : null;
+}
+
 /** Accuracy of each person with its interval, gold alone as a thin line; one who guesses, and one who accepts all, as lines. */
 function plot(found) {
   const people = found.people.filter((one) => one.accuracy || one.gold);
-  if (!people.length) return el("p", { class: "soft" }, t("There is nothing to draw yet: too few answers of everybody."));
+  if (!people.length) return el("div", { class: "stack" }, el("p", { class: "soft" }, t("There is nothing to draw yet: too few answers of everybody.")), notDrawn(found, people));
   const ends = people.flatMap((one) => [one.accuracy?.low, one.gold?.low]).filter((value) => value !== undefined);
   const low = Math.max(0, Math.floor(10 * Math.min(...ends, found.guessing, found.accepting ?? 1)) / 10);
   const whole = Math.min(Math.max(root.clientWidth - 40, 260), 720);
@@ -58,6 +64,7 @@ function plot(found) {
     }
   });
   return el("figure", { class: "card" }, el("h2", {}, t("Accuracy with 95 % intervals")), drawn,
+    notDrawn(found, people),
     el("figcaption", {}, t("Thick: estimated from all that is known. Thin: hidden gold alone. Dotted: one who guesses. Dashed: one who always accepts the suggestion, against the decisions.")));
 }
 

@@ -18,7 +18,7 @@ let turn = 0, timer;
 
 function line(one) {
   const said = t("right on clean samples {low} to {high}, believed {value}", { low: share(one.accuracy_low), high: share(one.accuracy_high), value: share(one.accuracy) });
-  const kind = { turned: "paused", muted: "stopped", "muted by you": "stopped" }[one.use] ?? "";
+  const kind = { turned: "paused", muted: "stopped", "muted by you": "stopped", "muted, from the next model on": "stopped" }[one.use] ?? "";
   return el("tr", {},
     el("th", { scope: "row" }, el("a", { href: sourcePath(campaign, one.name), dir: "auto" }, one.name), one.rule ? el("small", { class: "soft" }, ` ${t("rule")}`) : null),
     right(`${one.votes} (${share(one.coverage)})`), right(one.clean_votes ? t("{share} of {n}", { share: share(one.clean_accuracy), n: one.clean_votes }) : "–"),
