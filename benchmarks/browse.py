@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.serving import SLUG, Connection, Log, Team, crew, serving, wait_until_ready
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns
@@ -28,7 +29,8 @@ from labelchef.services.workspace import open_workspace
 
 TABS = 10
 _LIMIT_MS = 200.0
-_BASE = f"/api/campaigns/{SLUG}/items"
+BASE = f"/api/campaigns/{SLUG}/items"
+IDLE = "idle: the campaign's summary"
 _KINDS = {
     "all, order of the data": "",
     "all, by doubt": "sort=doubt",
@@ -107,15 +109,15 @@ async def timed(connection: Connection, path: str) -> tuple[float, Any]:
 async def measured(port: int, lead: str, each: int, rng: np.random.Generator) -> dict[str, list[float]]:
     """Milliseconds of pages by kind, in turn with an idle request; every other page is the one behind the page before."""
     connection = Connection(port, lead)
-    found: dict[str, list[float]] = {"idle: the campaign's summary": [], **{kind: [] for kind in _KINDS}}
+    found: dict[str, list[float]] = {IDLE: [], **{kind: [] for kind in _KINDS}}
     idle = f"/api/campaigns/{SLUG}"
     for kind, query in _KINDS.items():
-        await timed(connection, f"{_BASE}?{query.format(rare=7, digit=7)}")  # the first look at the files
+        await timed(connection, f"{BASE}?{query.format(rare=7, digit=7)}")  # the first look at the files
         for _ in range(each):
-            path = f"{_BASE}?{query.format(rare=int(rng.integers(20_000)), digit=int(rng.integers(10)))}"
+            path = f"{BASE}?{query.format(rare=int(rng.integers(20_000)), digit=int(rng.integers(10)))}"
             milliseconds, answer = await timed(connection, path)
             found[kind].append(milliseconds)
-            found["idle: the campaign's summary"].append((await timed(connection, idle))[0])
+            found[IDLE].append((await timed(connection, idle))[0])
             if answer["next"] is not None:
                 found[kind].append((await timed(connection, f"{path}&after={quote(answer['next'])}"))[0])
     connection.close()
@@ -128,7 +130,7 @@ async def tab(port: int, lead: str, seconds: float, rng: np.random.Generator, lo
     kinds = itertools.cycle(rng.permutation(list(_KINDS.values())).tolist())
     while time.monotonic() < until:
         query = next(kinds).format(rare=int(rng.integers(20_000)), digit=int(rng.integers(10)))
-        log.append((await timed(connection, f"{_BASE}?{query}"))[0])
+        log.append((await timed(connection, f"{BASE}?{query}"))[0])
         await asyncio.sleep(float(rng.uniform(2.0, 6.0)))
     connection.close()
 

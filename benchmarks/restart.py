@@ -17,7 +17,8 @@ from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.trained import data_of, ledger_of, step, trained_now
+from labelchef.services.trained import data_of, ledger_of, trained_now
+from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import campaign_table
 from labelchef.store.rows import CampaignRow
@@ -51,8 +52,7 @@ def main(console: Console, *, quick: bool = False) -> None:
 def label(ws: Workspace, row: CampaignRow, y: "np.ndarray[tuple[int], np.dtype[np.int64]]", rounds: int) -> None:
     """Answer batches with the truth until so many rounds are closed."""
     while True:
-        while step(ws, row.slug):
-            pass
+        advance(ws, row.slug)
         if len(trained_now(ws, row).session.rounds) > rounds:
             return
         found = next_tasks(ws, row.slug, "ann", BATCH)

@@ -23,7 +23,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns
@@ -92,8 +93,8 @@ def make_team(
 class Server:
     """One `labelchef serve` process on a port of this machine."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, home: Path, database: str | None = None) -> None:
+        self._home, self._database = home, database
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._log = (home / "server.log").open("ab")
@@ -111,6 +112,7 @@ class Server:
             "--port",
             str(self.port),
         ]
+        command += [] if self._database is None else ["--database", self._database]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -134,9 +136,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(home: Path) -> Iterator[Server]:
+def serving(home: Path, database: str | None = None) -> Iterator[Server]:
     """A server that is stopped at the end."""
-    server = Server(home)
+    server = Server(home, database)
     server.start()
     try:
         yield server
@@ -149,6 +151,7 @@ class Connection:
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
+        self._token = token
         self._head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -169,6 +172,12 @@ class Connection:
             self.close()
             raise OSError(str(error)) from None
         return int(head.split(" ", 2)[1]), json.loads(answer) if answer else None
+
+    def move(self, port: int) -> None:
+        """From now on, call another server."""
+        self.close()
+        self._port = port
+        self._head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {self._token}\r\n"
 
     def close(self) -> None:
         """Drop the connection."""
@@ -243,9 +252,14 @@ async def wait_until_ready(port: int, team: Team) -> None:
 
 def check_ledger(home: Path, log: Log) -> int:
     """Every acknowledged vote is in the ledger, once; nobody's vote on an item counts twice. Returns the votes there."""
+    return check_votes(home, None, log)
+
+
+def check_votes(home: Path, url: str | None, log: Log) -> int:
+    """`check_ledger` for a database by URL."""
     from labelchef.store.database import open_database
 
-    database = open_database(home / "labelchef.db")
+    database = open_database(url or home / "labelchef.db")
     with database.reading() as connection:
         rows = connection.exec_driver_sql(
             "SELECT v.public_id, v.person, i.key, v.supersedes FROM vote v JOIN item i ON i.id = v.item_id"

@@ -131,7 +131,10 @@ async def _strikes(stage: Stage, fault: Fault, times: int, seeds: np.random.Seed
         return times
     if fault.wrapped:
         clock_file(stage).write_text("0")
-    stage.start(Injection(clock=str(clock_file(stage))) if fault.wrapped else None)
+    if fault.fleet:
+        stage.start_fleet()
+    else:
+        stage.start(Injection(clock=str(clock_file(stage))) if fault.wrapped else None)
     async with at_work(stage.crowd, seeds, PEOPLE - 1):
         if not await stage.goes_on("before any fault"):
             return 0

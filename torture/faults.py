@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import sqlalchemy as sa
-from benchmarks.serving import SLUG
+from benchmarks.serving import SLUG, free_port
 
+from labelchef.services.leases import LEASE_SECONDS
 from torture.injection import FREQUENT, POINTS, Injection
 from torture.ledger import Operation
 from torture.people import BASE, CLASSES, IMPORT_LINES, import_table, until
@@ -37,6 +38,8 @@ class Fault:
     """Size of a disk of its own; empty: none."""
     served: bool = True
     """Whether a server runs, with people at work on it."""
+    fleet: bool = False
+    """Whether there are two web processes and two workers, instead of one server."""
     wrapped: bool = False
     """Whether the clock of the server is set by the file `clock` beside the home."""
 
@@ -48,7 +51,7 @@ def clock_file(stage: Stage) -> Path:
 
 def _draw_point(rng: np.random.Generator) -> Injection:
     point = str(rng.choice(POINTS))
-    return Injection(point=point, at=int(rng.integers(1, 16 if point in FREQUENT else 4)))
+    return Injection(point=point, at=int(rng.integers(1, 24 if point in FREQUENT else 4)))
 
 
 async def kill_server(stage: Stage, rng: np.random.Generator) -> None:
@@ -300,13 +303,41 @@ async def corrupted_array(stage: Stage, rng: np.random.Generator) -> None:
 
 
 async def two_servers(stage: Stage, rng: np.random.Generator) -> None:
-    """A second server on the same home, also after the lock file was deleted: refused."""
+    """A second server on the same home, with a worker of its own, for a while; then it is killed."""
     await stage.answers()
-    if rng.random() < 0.5:
-        (stage.home / "worker.lock").unlink(missing_ok=True)
-        await stage.refused_start("a second server after worker.lock was deleted")
-    else:
-        await stage.refused_start("a second server")
+    child = stage.command("serve", "--team", "--port", str(free_port()))
+    await moment(rng, 0.5, 4.0)
+    if child.ended:
+        stage.wrong.append(f"the second server ended with code {child.code(1)}; see {stage.log}")
+    child.kill()
+
+
+async def kill_fleet(stage: Stage, rng: np.random.Generator) -> None:
+    """SIGKILL of one of two web processes and two workers at a random moment, sometimes of two; they are started again."""
+    await moment(rng, 0.0, 1.0)
+    chosen = rng.choice(len(stage.fleet), 2 if rng.random() < 0.25 else 1, replace=False)
+    for k in chosen:
+        member = stage.fleet[int(k)]
+        if member.child is not None:
+            member.child.kill()
+            member.child, stage.kills = None, stage.kills + 1
+    await moment(rng, 0.0, 1.5)
+    for k in chosen:
+        member = stage.fleet[int(k)]
+        member.child = stage.command(*member.words)
+
+
+async def hang_worker(stage: Stage, rng: np.random.Generator) -> None:
+    """A worker is stopped, as if it hung, for longer than its leases; it wakes and writes late."""
+    await stage.answers()
+    workers = [member for member in stage.fleet if not member.port]
+    holder = workers[int(rng.integers(0, len(workers)))].child
+    assert holder is not None
+    holder.signal(signal.SIGSTOP)
+    await stage.goes_on("a worker hangs")
+    await asyncio.sleep(LEASE_SECONDS + 2.0)
+    holder.signal(signal.SIGCONT)
+    await moment(rng, 0.5, 2.0)
 
 
 async def missing_folder(stage: Stage, rng: np.random.Generator) -> None:
@@ -341,6 +372,16 @@ FAULTS = {
         Fault("kill-server", "SIGKILL of the server", kill_server, kill=True, per_home=20),
         Fault("kill-server-at", "SIGKILL of the server at a point", kill_server_at, kill=True, per_home=20),
         Fault("kill-command-at", "SIGKILL of a command at a point", kill_command, kill=True, per_home=20, served=False),
+        Fault(
+            "kill-fleet",
+            "SIGKILL of web processes and workers",
+            kill_fleet,
+            (POSTGRESQL,),
+            kill=True,
+            per_home=25,
+            fleet=True,
+        ),
+        Fault("hang-worker", "a worker hangs", hang_worker, (POSTGRESQL,), fleet=True),
         Fault("disk-full", "disk full", disk_full, disk="64m"),
         Fault("clock", "clock jumps by a day", clock_jumps, wrapped=True),
         Fault("lost-wal", "lost WAL", lost_wal, (SQLITE,)),

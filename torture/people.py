@@ -67,6 +67,9 @@ class Crowd:
             connection.close()
             self.answers.unclear[f"not readable: {error}"[:200]] += 1
             raise OSError("not readable") from None
+        except OSError:
+            connection.move(self.port())  # as a proxy does: the next try goes to a server that may live
+            raise
         if status >= 400:
             code = answer.get("code") if isinstance(answer, dict) else None
             if code is None or status == 500 or not str(answer.get("type", "")).startswith(PROBLEM):

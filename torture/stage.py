@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import shutil
 import signal
@@ -61,6 +62,16 @@ class Workshop:
         return self.postgres.new_database(like=name_of(url))
 
 
+@dataclass
+class Member:
+    """One process of several on a home."""
+
+    words: tuple[str, ...]
+    port: int = 0
+    """Where it answers; 0 for a worker."""
+    child: Child | None = None
+
+
 def name_of(url: str) -> str:
     """The name of the database in an address."""
     return str(sa.make_url(url).database)
@@ -77,6 +88,8 @@ class Stage:
     crowd: Crowd
     port: int = field(default_factory=free_port)
     server: Child | None = None
+    fleet: "list[Member]" = field(default_factory=list)
+    """Web processes and workers, where there are several."""
     findings: Findings = field(default_factory=Findings)
     kills: int = 0
     refusals: int = 0
@@ -125,6 +138,19 @@ class Stage:
         assert self.server is None
         self.server = self.command("serve", "--team", "--port", str(self.port), injection=injection)
 
+    def start_fleet(self) -> None:
+        """Start two web processes on ports of their own, and two workers."""
+        web = [
+            Member(("serve", "--team", "--no-worker", "--port", str(port)), port) for port in (self.port, free_port())
+        ]
+        self.fleet = [*web, Member(("worker",)), Member(("worker",))]
+        for member in self.fleet:
+            member.child = self.command(*member.words)
+
+    def ports(self) -> list[int]:
+        """Where servers answer, or should."""
+        return [member.port for member in self.fleet if member.port] or [self.port]
+
     def kill(self) -> None:
         """SIGKILL to the server."""
         assert self.server is not None
@@ -132,15 +158,17 @@ class Stage:
         self.server, self.kills = None, self.kills + 1
 
     def stop(self) -> None:
-        """Stop the server as Ctrl-C does."""
-        if self.server is not None:
-            self.server.signal(signal.SIGINT)
+        """Stop the server, or all processes, as Ctrl-C does."""
+        running = [*([] if self.server is None else [self.server]), *(one.child for one in self.fleet if one.child)]
+        for child in running:
+            child.signal(signal.SIGINT)
+        for child in running:
             try:
-                self.server.code(self.shop.patience)
+                child.code(self.shop.patience)
             except TimeoutError:
-                self.wrong.append(f"the server did not stop within {self.shop.patience:.0f} s of Ctrl-C")
-                self.server.kill()
-            self.server = None
+                self.wrong.append(f"a process did not stop within {self.shop.patience:.0f} s of Ctrl-C")
+                child.kill()
+        self.server, self.fleet = None, []
 
     async def refused_start(self, what: str) -> None:
         """Start a second server or one on a broken home; it must refuse, and say why."""
@@ -239,13 +267,15 @@ def staged(shop: Workshop, name: str, database: str, disk: str = "") -> Iterator
         url = shop.copy(database, home)
         ledger = stack.enter_context(Ledger(home.parent / "operations.jsonl"))
         tokens = json.loads((home / TEAM_FILE).read_text())
-        port = free_port()
-        stage = Stage(shop, home, url, ledger, Crowd(lambda: port, tokens, ledger), port)
+        turns = itertools.count()
+        crowd = Crowd(lambda: (found := stage.ports())[next(turns) % len(found)], tokens, ledger)
+        stage = Stage(shop, home, url, ledger, crowd)
         try:
             yield stage
         finally:
-            if stage.server is not None:
-                stage.server.kill()
+            for child in (stage.server, *(one.child for one in stage.fleet)):
+                if child is not None:
+                    child.kill()
             if url is not None:
                 with contextlib.suppress(sa.exc.SQLAlchemyError):
                     stage.postgres.execute(f"DROP DATABASE IF EXISTS {name_of(url)} WITH (FORCE)")
