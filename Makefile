@@ -11,14 +11,21 @@ export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format docs screenshots fuzz torture bench experiments experiments-quick clean
+.PHONY: demo test coverage lint format docs screenshots fuzz torture bench experiments experiments-quick clean
 
 demo: $(USABLE)
 	$(BIN)/labelchef demo
 
+# Neighbouring tests stay in one process, which makes the fixtures of a module once; threads of PyTorch would wait for each other.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=2 $(BIN)/python -m pytest -n 2 --dist worksteal
 test: lint
 	tools/system-parts
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	$(PYTEST)
+
+# The same tests, which then take nearly twice as long, and which lines of the package they run.
+coverage: lint
+	tools/system-parts
+	$(PYTEST) --cov --cov-report=term
 
 lint: $(READY)
 	$(BIN)/ruff check .

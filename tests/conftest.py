@@ -1,18 +1,66 @@
+import importlib.util
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 
+from labelchef.encoders import images, sentences, specs
 from labelchef.engines import Engine, MemoryEngine
+from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
+from tests import profiles
+from tests.commands import commands
 from tests.store_support import PostgresServer, postgres_server
 
-settings.register_profile("labelchef", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.load_profile("labelchef")
+profiles.load()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_hasher() -> Iterator[Callable[[], Any]]:
+    """Tests hash passwords by argon2id with its least memory and time, 0.2 s less for each; gives the hasher in use."""
+    if importlib.util.find_spec("argon2") is None:  # the tests of engines run without the extra serve, too
+        yield accounts._hasher
+        return
+    from pwdlib import PasswordHash
+    from pwdlib.hashers.argon2 import Argon2Hasher
+
+    usual, cheap = accounts._hasher, PasswordHash((Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounts, "_hasher", lambda: cheap)
+        yield usual
+
+
+@pytest.fixture(scope="session", autouse=True)
+def light_encoders() -> Iterator[None]:
+    """Texts and images are encoded as where the extras with pretrained networks are not installed; see `pretrained`.
+
+    A network takes ten seconds to import and to load, and seconds for a hundred texts.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(specs, "usual_network", lambda n_rows=0: None)
+        patch.setattr(specs, "has_efficientnet", lambda: False)
+        yield
+
+
+@pytest.fixture
+def pretrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts and images are encoded by what is installed, as in use."""
+    monkeypatch.setattr(specs, "usual_network", sentences.usual_network)
+    monkeypatch.setattr(specs, "has_efficientnet", images.has_efficientnet)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ended_commands() -> Iterator[None]:
+    yield
+    if commands.cache_info().currsize:
+        commands().close()
 
 
 @pytest.fixture
@@ -27,10 +75,42 @@ def torch_engine(X: Any, *, bias: bool, **settings: Any) -> Engine:
     return TorchEngine(X, bias=bias, device="cpu", **settings)
 
 
-@pytest.fixture(params=["memory", "torch"])
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Two worker processes of one core each, for all tests that need some; `Workers`."""
+    from labelchef.engines.cluster.dask_workers import DaskWorkers, dask_workers, local_cluster
+
+    with local_cluster(workers=2) as processes:
+        workers = DaskWorkers(processes.scheduler_address)
+        yield workers
+        dask_workers(processes.scheduler_address).close()  # that of engines which were given the address
+        workers.close()
+
+
+def disk_engine(X: Any, *, bias: bool, **settings: Any) -> Engine:
+    """The engine for files, on a file that is there as long as the engine may read it."""
+    from labelchef.engines.streaming import StreamingEngine
+    from labelchef.features import open_features
+
+    path = Path(tempfile.mkdtemp(prefix="labelchef-test-")) / "x.npy"
+    np.save(path, X)
+    engine = StreamingEngine(open_features(path), bias=bias, **settings)
+    weakref.finalize(engine, shutil.rmtree, path.parent, ignore_errors=True)
+    return engine
+
+
+ENGINES: dict[str, Callable[..., Engine]] = {"memory": MemoryEngine, "torch": torch_engine, "disk": disk_engine}
+"""Name → makes the engine of an array; every test with `make_engine` runs on each of them."""
+
+
+@pytest.fixture(params=[*ENGINES, "dask"])
 def make_engine(request: pytest.FixtureRequest) -> Callable[..., Engine]:
     """Where features lie: once for each engine."""
-    return MemoryEngine if request.param == "memory" else torch_engine
+    if request.param == "dask":
+        from labelchef.engines.cluster import ClusterEngine
+
+        return partial(ClusterEngine, cluster=request.getfixturevalue("cluster"))
+    return ENGINES[request.param]
 
 
 @pytest.fixture

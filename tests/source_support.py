@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from tests.store_support import CLASSES, small_data, truth_of
 
 GOOD, WRONG, FORMULA = "lexicon", "always wrong", "=coin()"

@@ -15,15 +15,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Task, Waiting
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote
+from labelchef.services.people.access import find
+from labelchef.services.trained import lease_name, step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
+from labelchef.store.tables import METADATA
 
 CLASSES = ("ham", "spam", "eggs")
 
@@ -85,6 +91,12 @@ def make(ws: Workspace, name: str = "Small", data: CampaignData | None = None, *
     return made.slug
 
 
+def one_step(ws: Workspace, campaign: str) -> bool:
+    """Take the step that is due, under the campaign's lease; whether there was one."""
+    with ws.leases.holding(lease_name(find(ws, campaign))) as lease:
+        return step(ws, campaign, lease)
+
+
 def tasks(ws: Workspace, campaign: str, person: str, n: int = 2) -> list[Task]:
     """What is handed to a person, which must be something."""
     found = next_tasks(ws, campaign, person, n)
@@ -117,43 +129,76 @@ def label_all(ws: Workspace, campaign: str, *people: str, rounds: int = 1, n: in
     return votes
 
 
+def undeclared(connection: sa.Connection) -> list[object]:
+    """Where a database differs from the tables as they are declared, but for the full-text index (`store.search`)."""
+
+    def declared(name: str | None, kind: str, _parents: object) -> bool:
+        return kind != "table" or not str(name).startswith("item_text")
+
+    options = {"compare_type": True, "target_metadata": METADATA, "include_name": declared}
+    return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
+
+
 def as_version_0202(connection: sa.Connection) -> None:
-    """Take from a SQLite database what later versions of the schema have."""
-    for name in ("item_text_insert", "item_text_delete"):
-        connection.execute(sa.text(f"DROP TRIGGER {name}"))
-    new = ["job", "removed_campaign", "old_slug", "duty", "gold_answer", "gold", "thread_seen", "comment"]
+    """Take from a database what later versions of the schema have."""
+
+    def run(*statements: str) -> None:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+    postgres = connection.dialect.name == "postgresql"
+    if postgres:
+        told = "BEGIN RAISE EXCEPTION 'the ledger is append-only'; END"
+        run("DROP TRIGGER item_text_insert ON item", "DROP FUNCTION labelchef_item_text()")
+        run(f"CREATE FUNCTION labelchef_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ {told} $$")
+    else:
+        run("DROP TRIGGER item_text_insert", "DROP TRIGGER item_text_delete")
+    new = ["lease", "job", "removed_campaign", "old_slug", "duty", "gold_answer", "gold", "thread_seen", "comment"]
     for name in (*new, "guideline_seen", "guideline", "lead_action", "wish", "item_text"):
-        connection.execute(sa.text(f"DROP TABLE {name}"))
+        run(f"DROP TABLE {name}")
     for name in ("vote", "decision", "application", "setting_change"):
-        connection.execute(sa.text(f"DROP TRIGGER {name}_no_delete"))
-        told = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        connection.execute(sa.text(f"CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} {told}"))
-    columns = [("campaign", name) for name in ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging")]
+        if postgres:
+            run(f"DROP FUNCTION labelchef_keep_{name}() CASCADE")  # and its two triggers
+            does = f"ON {name} FOR EACH {{}} EXECUTE FUNCTION labelchef_append_only()"
+            run(f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE {does.format('ROW')}")
+            run(f"CREATE TRIGGER {name}_no_truncate BEFORE TRUNCATE {does.format('STATEMENT')}")
+        else:
+            told = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            run(f"DROP TRIGGER {name}_no_delete", f"CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} {told}")
+    run("DROP INDEX ix_item_given")
+    cared = ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging", "first_item", "last_item")
+    columns = [("campaign", name) for name in cared]
     for table, column in (*columns, ("membership", "role"), ("round", "settings"), ("item", "images")):
-        connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-    connection.execute(sa.text("UPDATE alembic_version SET version_num = '0202_votes_needed'"))
+        run(f"ALTER TABLE {table} DROP COLUMN {column}")
+    run("UPDATE alembic_version SET version_num = '0202_votes_needed'")
 
 
 class PostgresServer:
-    """A server on a socket in a temporary folder, run by another user if this one is root."""
+    """A server on a socket in a temporary folder, run by another user if this one is root; not `new`, one made before.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._bin = folder, _binaries()
+    Unless it is `durable`, it does not wait for the disk: what it has written outlives it, not the machine.
+    """
+
+    def __init__(self, folder: Path, *, new: bool = True, durable: bool = False) -> None:
+        self._folder, self._bin, self._durable = folder, _binaries(), durable
         self._user = "postgres" if os.getuid() == 0 else None
         if self._user is not None:
             owner = pwd.getpwnam(self._user)
             os.chown(folder, owner.pw_uid, owner.pw_gid)
-        self._run("initdb", "-D", str(folder / "data"), "-U", "labelchef", "-A", "trust", "-E", "UTF8", "--no-sync")
+        if new:
+            self._run("initdb", "-D", str(folder / "data"), "-U", "labelchef", "-A", "trust", "-E", "UTF8", "--no-sync")
 
     def start(self) -> None:
         """Start and wait until it answers."""
         options = f"-k {self._folder} -c listen_addresses= -c max_connections=200"
+        options += "" if self._durable else " -c fsync=off -c full_page_writes=off"
         log = str(self._folder / "log")
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-o", options, "-l", log, "-w", "-t", "60", "start")
 
-    def stop(self) -> None:
-        """Stop at once."""
-        self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "-w", "stop")
+    def stop(self, *, fast: bool = False) -> None:
+        """Stop at once; `fast`, with everything written down."""
+        mode = "fast" if fast else "immediate"
+        self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", mode, "-w", "stop")
 
     def new_database(self, like: str = "template1") -> str:
         """The address of a new database: empty, or a copy of the one named `like`, which nobody must be connected to."""
@@ -185,12 +230,12 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
     """A running server, gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="lcpg", dir="/tmp"))  # sockets have short names
     folder.chmod(0o755)
     try:
-        server = PostgresServer(folder)
+        server = PostgresServer(folder, durable=durable)
         server.start()
         try:
             yield server

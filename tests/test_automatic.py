@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, Plan
 from labelchef.intake.raw import Raw, Rows

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.browsing import Action, Asked, Disagreement, ItemQuery, ItemsPage, ItemState, SortBy
 from labelchef.domain.campaigns import CampaignState, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
@@ -29,6 +30,7 @@ from labelchef.store import search, vote_table
 from tests.source_support import voted
 from tests.store_support import CLASSES, label_all, make, small_data, truth_of, waits
 
+FIELDS = ("predicted", "believed", "weak", "suspect", "doubt", "influence", "label_probability")
 WORDS = ("red", "Fox", "jumps", "over", "lazy-dog", "don't", "3.14", "snow_flake", "reddish", "x@y.example")
 N = 60
 
@@ -98,10 +100,10 @@ class Oracle:
         self.decided = {one.key: one for one in made}
         known = numbers.latest(folder_of(ws, row))
         assert known is not None
-        self.known = known.records
+        self.known = pd.DataFrame({name: known[name] for name in FIELDS}).to_dict("records")
         frame = data.contents.items
         assert data.votes is not None
-        assert frame is not None
+        assert isinstance(frame, pd.DataFrame)
         self.table = data.votes.table.toarray().reshape(len(data.X), -1, len(CLASSES))
         self.names = data.votes.names
         self.texts = [f"{t} {k} {c}" for k, (t, c) in enumerate(zip(frame["text"], frame["colour"], strict=True))]
@@ -233,10 +235,16 @@ def walked(ws: Workspace, slug: str, query: ItemQuery, limit: int) -> Iterator[I
             return
 
 
-def test_filters_and_orders_are_those_of_a_loop_over_all_items(ws: Workspace, campaign: str) -> None:
+@pytest.mark.parametrize("few", [items._FEW, 0], ids=["sorted", "walked"])
+def test_filters_and_orders_are_those_of_a_loop_over_all_items(
+    ws: Workspace, campaign: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`few` decides whether what matches is sorted, or the order that the worker wrote is walked."""
+    monkeypatch.setattr(items, "_FEW", few)
     actions.act(ws, campaign, Wanted(Action.ASK, items=_new(ws, campaign, 2)), "lead")
     oracle, rng = Oracle(ws, campaign, wordy_data()), random.Random(3)
-    singles = [ItemQuery(state=state) for state in (*ItemState, *Asked)] + [ItemQuery(q=q) for q in QUERIES]
+    singles = [ItemQuery(sort=sort) for sort in SortBy]
+    singles += [ItemQuery(state=state) for state in (*ItemState, *Asked)] + [ItemQuery(q=q) for q in QUERIES]
     some = 0
     for query in singles + [random_query(rng) for _ in range(150)]:
         expected = sorted((k for k in range(N) if oracle.matches(k, query)), key=lambda k: oracle.order(k, query.sort))
@@ -487,7 +495,7 @@ def test_positions_are_found_where_ids_are_not_in_order(ws: Workspace, campaign:
     from labelchef.services.browsing.standing import Positions
 
     with ws.reading() as connection:
-        found = Positions(connection, find(ws, campaign).id, SplitName.TRAIN)
+        found = Positions(connection, find(ws, campaign), SplitName.TRAIN)
         ids = [found.range.first + k for k in (7, 3, 9)]
         assert found.of(ids).tolist() == [7, 3, 9]
         assert found.of([found.range.last + 1, *ids]).tolist() == [7, 3, 9]

@@ -1,10 +1,7 @@
 """Campaigns that last, as a user types them."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +12,14 @@ from labelchef import load_model
 from labelchef.services.campaigns import status
 from labelchef.services.guidelines import guidelines
 from labelchef.services.workspace import open_workspace
+from tests.commands import commands
 from tests.store_support import CLASSES, small_data, truth_of
 
 TRUTH = truth_of(90)
 
 
 def labelchef(*arguments: object, check: int = 0, stdin: str = "", env: dict[str, str] | None = None) -> str:
-    command = [sys.executable, "-m", "labelchef", *map(str, arguments)]
-    given = {**os.environ, **(env or {})}
-    done = subprocess.run(command, capture_output=True, text=True, env=given, check=False, input=stdin)
+    done = commands().run(*arguments, env=env, stdin=stdin)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == check, done.stderr + done.stdout
     return done.stdout + done.stderr

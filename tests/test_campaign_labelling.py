@@ -15,10 +15,9 @@ from labelchef.services.labelling.decisions import conflicts, ledger, resolve
 from labelchef.services.labelling.tasks import next_tasks, skip, task
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.trained import replay
-from labelchef.services.trained import step as rounds_step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
-from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of, waits
+from tests.store_support import CLASSES, label_all, make, one_step, small_data, tasks, truth_of, waits
 
 
 def votes_in(ws: Workspace) -> int:
@@ -360,7 +359,7 @@ def test_work_ahead_is_taken_while_the_model_follows(ws: Workspace) -> None:
     campaign = make(ws, batch_size=2, ahead=4, budget=None)
     ahead = ahead_of(ws, campaign, "ann")
     vote_on_batch(ws, campaign, "ann")
-    assert rounds_step(ws, campaign)  # counted; the model is still to follow
+    assert one_step(ws, campaign)  # counted; the model is still to follow
     assert status(ws, campaign).rounds[-1].state == RoundState.AGGREGATED
     assert not cast_vote(ws, campaign, "ann", ahead[0], 0).changed
     assert cast_vote(ws, campaign, "ann", ahead[0], 1).changed
@@ -413,7 +412,7 @@ def test_late_work_ahead_does_not_exceed_the_people_asked(ws: Workspace) -> None
     assert ahead[0] in ahead_of(ws, campaign, "bob")
     cast_vote(ws, campaign, "bob", ahead[0], 0)
     change_settings(ws, campaign, "lead", ahead=0)
-    rounds_step(ws, campaign)
+    one_step(ws, campaign)
     with pytest.raises(ConflictError, match="given to others"):
         cast_vote(ws, campaign, "ann", ahead[0], 0)
     advance(ws, campaign)

@@ -1,6 +1,8 @@
 """Accounts, votes from outside, exports and progress: on SQLite and PostgreSQL."""
 
 import json
+import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from pwdlib import PasswordHash
 from sklearn.metrics import cohen_kappa_score
 
 from labelchef import LabelCleaner, load_model
@@ -62,6 +65,13 @@ def test_sign_in_and_out(ws: Workspace) -> None:
     ):
         with pytest.raises(InvalidInputError):
             accounts.create_account(ws, name, role, password)
+
+
+def test_guessing_a_password_is_dear(usual_hasher: Callable[[], PasswordHash]) -> None:
+    found = re.match(r"\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$", usual_hasher().hash(PASSWORD))
+    assert found is not None
+    assert int(found[1]) >= 65536  # KiB
+    assert int(found[2]) >= 3
 
 
 def test_only_digests_of_secrets_are_stored(ws: Workspace) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -16,11 +15,14 @@ import pytest
 
 from labelchef import load_model
 from labelchef.sources import SourceVotes
+from tests.commands import commands, fresh
 
 
-def labelchef(*arguments: object, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "labelchef", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+def labelchef(
+    *arguments: object, check: int | None = 0, anew: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; `anew` by an interpreter of its own, with other hashes of texts."""
+    done = (fresh if anew else commands().run)(*arguments, env=environment)
     assert "Traceback" not in done.stderr, done.stderr
     if check is not None:
         assert done.returncode == check, done.stderr + done.stdout
@@ -178,7 +180,7 @@ def test_a_campaign_goes_on_where_it_stood(files: Path, tmp_path: Path) -> None:
     labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 20)
     refused = labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, check=2)
     assert "--resume" in refused.stderr
-    labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, "--resume")
+    labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, "--resume", anew=True)
     whole, parts = (
         [json.loads(line) for line in (tmp_path / name / "rounds.jsonl").read_text().splitlines()]
         for name in ("whole", "parts")
@@ -212,7 +214,7 @@ def test_a_campaign_with_look_ahead_goes_on(files: Path, tmp_path: Path) -> None
     people = ["--truth", files / "truth.csv", "--no-report"]
     labelchef("clean", *inputs(files, tmp_path / "whole"), *people, "--budget", 50)
     labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 20)
-    labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, "--resume")
+    labelchef("clean", *inputs(files, tmp_path / "parts"), *people, "--budget", 50, "--resume", anew=True)
     ours, theirs = (pd.read_csv(tmp_path / name / "history.csv") for name in ("whole", "parts"))
     assert theirs["spent"].tolist() == ours["spent"].tolist()
     np.testing.assert_allclose(ours["val_loss"].iloc[:3], theirs["val_loss"].iloc[:3], rtol=1e-9)
@@ -373,7 +375,7 @@ def test_the_model_as_onnx(files: Path, tmp_path: Path) -> None:
 def test_help_and_version() -> None:
     assert "clean" in labelchef("--help").stdout
     assert "--val-features" in labelchef("clean", "--help", COLUMNS="200").stdout
-    assert labelchef("--version").stdout.startswith("labelchef 0.")
+    assert labelchef("--version", anew=True).stdout.startswith("labelchef 0.")
 
 
 def test_the_demo_cleans_real_labels(tmp_path: Path) -> None:

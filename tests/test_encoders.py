@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -96,7 +96,6 @@ def test_weights_scale_blocks_and_zero_leaves_one_out() -> None:
             encoded.weighted(wrong) if len(wrong) == 2 else encoded.encoder.weighted(wrong)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=12), st.lists(st.text(max_size=40), max_size=6))
 def test_an_encoder_from_a_file_is_the_same(known: list[str], new: list[str]) -> None:
     if not "".join(known).split():

@@ -11,7 +11,8 @@ from scipy.special import log_softmax, softmax
 
 from labelchef.core.contrasts import contrast, expand, with_reference
 from labelchef.core.influence import influence_matrix
-from labelchef.engines import MemoryEngine, RowLabels, memory
+from labelchef.engines import MemoryEngine, RowLabels, host
+from labelchef.engines.threads import thread_count
 
 
 def setting(
@@ -104,7 +105,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
     K = rng.normal(size=(2, 18))
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("LABELCHEF_THREADS", threads)
-        assert memory.thread_count() == int(threads)
+        assert thread_count() == int(threads)
         results.append(MemoryEngine(X, bias=True).sweep(labels, W=K, gradient=True))
     for other in results[1:]:
         np.testing.assert_array_equal(results[0].gradient, other.gradient)
@@ -130,8 +131,8 @@ def test_features_are_not_written(rng: np.random.Generator) -> None:
 
 
 def test_gram_and_rows(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_SMALL_BLOCK", 7 * 8 * 6)  # seven rows a block
-    monkeypatch.setattr(memory, "_LARGE_BLOCK", 7 * 8 * 6)
+    monkeypatch.setattr(host, "_SMALL_BLOCK", 7 * 8 * 6)  # seven rows a block
+    monkeypatch.setattr(host, "_LARGE_BLOCK", 7 * 8 * 6)
     X = rng.normal(size=(50, 5))
     dense, h = np.hstack([X, np.ones((50, 1))]), rng.uniform(0, 1, 50)
     engine = MemoryEngine(X, bias=True)

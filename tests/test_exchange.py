@@ -26,6 +26,7 @@ from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import ALL, Prediction, Record, RecordSet, suggesting
 from labelchef.selectors.cleanlab import quietly
 from tests.exchange_support import carried, names, record_sets
+from tests.profiles import examples
 
 with warnings.catch_warnings():  # the library uses what pydantic has deprecated
     warnings.simplefilter("ignore")
@@ -33,9 +34,7 @@ with warnings.catch_warnings():  # the library uses what pydantic has deprecated
     LabelInterface: Any = importlib.import_module("label_studio_sdk.label_interface").LabelInterface
 
 REAL = Path(__file__).parent / "fixtures" / "label_studio"
-ROUND_TRIP = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+ROUND_TRIP = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 xml_names = names.filter(lambda name: label_studio._NOT_XML.search(name) is None)
 FILMS = RecordSet.of(
     [
@@ -86,7 +85,7 @@ def test_prodigy_round_trip(made: RecordSet, tmp_path: Path) -> None:
     assert (back.classes, back.texts, back.images) == (made.classes, made.texts, made.images)
 
 
-@settings(ROUND_TRIP, max_examples=15)
+@settings(ROUND_TRIP, max_examples=examples(0.25))
 @given(made=record_sets(), parquet=st.booleans())
 def test_datasets_round_trip(made: RecordSet, parquet: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("hf") / ("set.parquet" if parquet else "set")
@@ -99,7 +98,7 @@ def test_datasets_round_trip(made: RecordSet, parquet: bool, tmp_path_factory: p
     )
 
 
-@settings(ROUND_TRIP, max_examples=30)
+@settings(ROUND_TRIP, max_examples=examples(0.3))
 @given(made=record_sets())
 def test_argilla_round_trip(made: RecordSet, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("argilla") / "set"
@@ -108,7 +107,7 @@ def test_argilla_round_trip(made: RecordSet, tmp_path_factory: pytest.TempPathFa
     assert (back.classes, back.texts, back.images) == (made.classes, (*made.texts, *others), made.images)
 
 
-@settings(ROUND_TRIP, max_examples=30)
+@settings(ROUND_TRIP, max_examples=examples(0.3))
 @given(made=record_sets(full=True))
 def test_cleanlab_round_trip(made: RecordSet, tmp_path: Path) -> None:
     if len({one.label for one in made.records}) > 1:

@@ -9,6 +9,7 @@ import pytest
 
 from labelchef.campaign.data import CampaignData, find_files, read_files
 from labelchef.domain.errors import InvalidInputError
+from labelchef.io.items_file import ItemsFile
 
 N = 24
 IDS = [f"{k:03d}" for k in range(N)]
@@ -45,13 +46,19 @@ def write(folder: Path, held: dict[str, pd.DataFrame], suffix: str = "csv") -> P
     return folder
 
 
+def shown(data: CampaignData) -> pd.DataFrame:
+    items = data.contents.items
+    assert items is not None
+    return items.whole() if isinstance(items, ItemsFile) else items
+
+
 def facts(data: CampaignData) -> dict[str, Any]:
-    assert data.contents.items is not None
+    items = shown(data)
     assert data.votes is not None
     return {
-        key: (data.X[k].tolist(), data.weak[k].tolist(), data.clean[k], data.contents.items["text"][k],
+        key: (data.X[k].tolist(), data.weak[k].tolist(), data.clean[k], items["text"][k],
               data.votes.table[[k]].toarray().tolist())
-        for k, key in enumerate(data.contents.items["id"].astype(str))
+        for k, key in enumerate(items["id"].astype(str))
     }  # fmt: skip
 
 
@@ -84,9 +91,8 @@ def test_only_some_files_with_ids_are_refused_unless_position_is_told(tmp_path: 
     (folder / "features.npy").unlink()
     np.savez(folder / "features.npz", ids=np.array(IDS[::-1]), X=X[::-1])
     joined = read_files(find_files(folder))
-    assert joined.contents.items is not None
-    assert joined.contents.items["id"].tolist() == IDS[::-1]
-    assert joined.contents.items["text"][0] == f"text {N - 1}"
+    assert shown(joined)["id"].tolist() == IDS[::-1]
+    assert shown(joined)["text"][0] == f"text {N - 1}"
 
 
 def test_ids_that_differ_or_repeat_are_refused(tmp_path: Path) -> None:
@@ -105,15 +111,14 @@ def test_ids_of_json_lines_are_not_retyped(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", held)
     write(folder, {"items": items}, "jsonl")
     data = read_files(find_files(folder))
-    assert data.contents.items is not None
-    assert data.contents.items["id"].tolist() == IDS
+    assert shown(data)["id"].tolist() == IDS
     big = 12345678901234567890
     (folder / "items.jsonl").write_text("".join(f'{{"id": {big + k}, "text": "t"}}\n' for k in range(N)))
     for name in ("features", "weak", "source_votes", "clean_labels"):
         held[name]["id"] = [str(big + k) for k in range(N)]
     write(folder, held)
     again = read_files(find_files(folder))
-    assert again.contents.keys(N)[1] == str(big + 1)
+    assert shown(again)["id"][1] == str(big + 1)
 
 
 def test_files_without_any_ids_stay_in_their_order(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def same(found: pd.DataFrame, expected: pd.DataFrame, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", tables.FORMATS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(frame=frames())
 def test_what_is_written_is_read_back(tmp_path: Path, kind: str, frame: pd.DataFrame) -> None:
     path = tables.write_table(frame, tmp_path / f"t.{kind}")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from labelchef.campaign.data import Contents
+from labelchef.campaign.contents import Contents
 from labelchef.domain.campaigns import CommentKind
 from labelchef.domain.errors import InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.settings import Settings

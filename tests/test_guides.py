@@ -1,17 +1,18 @@
 """The commands of the guides run as they are written, on small data of the kind that each guide is about."""
 
+import importlib.util
 import json
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
+
+from tests.commands import PRETRAINED, Commands
 
 ROOT = Path(__file__).parent.parent
 ENDLESS = ("labelchef serve",)
@@ -134,9 +135,17 @@ GUIDES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def run() -> Iterator[Commands]:
+    """Commands with the encoders that are usual, whose libraries are imported once."""
+    made = Commands([name for name in PRETRAINED if importlib.util.find_spec(name) is not None])
+    yield made
+    made.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GUIDES)
-def test_the_commands_of_a_guide(name: str, tmp_path: Path) -> None:
+def test_the_commands_of_a_guide(name: str, tmp_path: Path, run: Commands) -> None:
     page = ROOT / "docs" / name
     GUIDES[name](tmp_path)
     blocks = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
@@ -146,9 +155,7 @@ def test_the_commands_of_a_guide(name: str, tmp_path: Path) -> None:
     wanted = commands(page)
     assert len(wanted) >= 3
     for command in wanted:
-        done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = run.run(*command[1:], cwd=tmp_path)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
     for file in tmp_path.glob("dataset.*"):
         frame = pd.read_excel(file, engine="openpyxl") if file.suffix == ".xlsx" else pd.read_csv(file, dtype=str)

@@ -20,6 +20,7 @@ from labelchef.constructors import CONSTRUCTORS, DescentSettings, RetrainConstru
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.records import Metrics
 from tests.oracles import STEERED
+from tests.profiles import examples
 
 N, C = 90, 3
 
@@ -55,7 +56,7 @@ def same(one: LabelCleaner, two: LabelCleaner) -> None:
     np.testing.assert_array_equal(one.W_, two.W_)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.4))
 @given(
     seed=st.integers(0, 2**31),
     count=st.integers(1, 40),
@@ -85,7 +86,7 @@ def test_no_selector_sees_the_judges(data: dict[str, Any], selector: str) -> Non
     same(judged, alone)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(0.25))
 @given(
     how=st.sampled_from([(steered, "auto"), (steered, 0.2), (steered, 0.9), (cleaner, 0.2), (cleaner, 0.5)]),
     seed=st.integers(0, 1000),

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labelchef.campaign.data import CampaignData, Contents, find_files, read_files
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData, find_files, read_files
 from labelchef.domain import limits
 from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import InvalidInputError, TooLargeError

@@ -23,6 +23,7 @@ from labelchef.selectors import (
     look_ahead,
 )
 from tests.oracles import paper_cleaner, power_norm
+from tests.profiles import examples
 
 
 def problem(seed: int, n: int, C: int, d: int = 6, twins: int = 0) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def assert_same(one: list[Any], two: list[Any]) -> None:
         np.testing.assert_allclose(a.influence, b.influence, rtol=1e-6, atol=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(0.8))
 @given(
     seed=st.integers(0, 2**32 - 1),
     C=st.integers(2, 8),
@@ -221,7 +222,7 @@ def test_look_ahead_when_the_labels_are_there_already() -> None:
     assert len(cleaner.query(6)) == 6
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.4))
 @given(
     seed=st.integers(0, 2**32 - 1),
     C=st.integers(5, 20),

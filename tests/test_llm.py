@@ -35,6 +35,7 @@ from labelchef.sources.llm import (
     read_request,
     token_probabilities,
 )
+from tests.commands import commands
 from tests.llm_server import LlmServer, Said, Seen, completion, error, label_of, right, serving
 
 REQUEST = LabelRequest({"ham": "talk", "spam": "advertising"})
@@ -626,13 +627,16 @@ def test_what_is_shown_of_a_row() -> None:
 # --- the command ---
 
 
+WIDE = {"COLUMNS": "200"}
+
+
 def command(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "labelchef", "ask-llm", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "COLUMNS": "200", **environment},
+        env={**os.environ, **WIDE, **environment},
     )
 
 
@@ -662,7 +666,7 @@ def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
         server.reply = right
         sent = len(server.seen)
         again = command(*arguments, LABELCHEF_LLM_KEY="sk-hidden")
-        out, wrong = again.communicate(timeout=60)
+        out, wrong = again.communicate(timeout=300)
         assert again.returncode == 0, wrong
         assert len(server.seen) <= 40 + 4  # only what was under way is asked twice
         assert len(server.seen) - sent < 35
@@ -680,16 +684,14 @@ def test_the_command_stops_at_the_ceiling_and_says_what_is_left(tmp_path: Path) 
     with serving(right) as server:
         arguments = prepared(tmp_path, server, 50)
         prices = ["--price-in", "1000", "--price-out", "2000"]
-        looked = command(*arguments, *prices, "--dry-run")
-        out, wrong = looked.communicate(timeout=60)
-        assert looked.returncode == 0, wrong
-        assert "50 questions" in out
+        looked = commands().run("ask-llm", *arguments, *prices, "--dry-run", env=WIDE)
+        assert looked.returncode == 0, looked.stderr
+        assert "50 questions" in looked.stdout
         assert server.seen == []
-        stopped = command(*arguments, *prices, "--max-cost", "2.5")
-        out, wrong = stopped.communicate(timeout=60)
-        assert stopped.returncode == 1, wrong
-        assert "rows are left" in out
-        assert "raise --max-cost" in out
+        stopped = commands().run("ask-llm", *arguments, *prices, "--max-cost", "2.5", env=WIDE)
+        assert stopped.returncode == 1, stopped.stderr
+        assert "rows are left" in stopped.stdout
+        assert "raise --max-cost" in stopped.stdout
         assert 0 < len(read_llm_labels(tmp_path / "llm.jsonl").votes) < 50
         assert len(server.seen) * 0.07 <= 2.5
 
@@ -703,11 +705,10 @@ def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
         (["--max-cost", "1"], "--price-in and --price-out"),
         (["--text", "txt"], "there is no column 'txt'"),
     ):
-        refused = command(*arguments, *change)
-        _, wrong = refused.communicate(timeout=60)
+        refused = commands().run("ask-llm", *arguments, *change, env=WIDE)
         assert refused.returncode == 2
-        assert why in wrong
-        assert "Traceback" not in wrong
+        assert why in refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 # --- on the way into a campaign ---

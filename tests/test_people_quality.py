@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 
@@ -216,7 +217,7 @@ def test_a_changed_vote_ends_the_wait_and_without_a_third_member_the_lead_is_ask
 def test_members_get_what_is_theirs_first_and_nothing_waits_for_nobody(ws: Workspace) -> None:
     data = small_data()
     frame = data.contents.items
-    assert frame is not None
+    assert isinstance(frame, pd.DataFrame)
     frame["colour"] = np.where(np.arange(60) % 2, "red", "blue")
     slug = make(ws, data=data, batch_size=12, budget=12)
     team(ws, slug, "ann", "bob")

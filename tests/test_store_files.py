@@ -16,13 +16,14 @@ import pytest
 import sqlalchemy as sa
 
 from labelchef.domain.campaigns import CampaignState
-from labelchef.domain.errors import ConflictError, StoreError
+from labelchef.domain.errors import StoreError
 from labelchef.domain.files import whole_file
 from labelchef.domain.settings import Settings
 from labelchef.services.campaigns import create_campaign, resume, status, summary
 from labelchef.services.intake import folders
 from labelchef.services.labelling.votes import cast_vote
-from labelchef.services.trained import replay
+from labelchef.services.people.access import find
+from labelchef.services.trained import lease_name, replay, step
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import Workspace, clear_leftovers, open_workspace
 from tests.store_support import make, small_data, tasks, wait_until
@@ -213,7 +214,7 @@ def test_only_the_owner_reads_a_workspace(tmp_path: Path, usual_umask: None) -> 
         make(ws)
         intake = folders.new_folder(ws)
         folders.keep(home / "intakes" / intake / "files", [("a.csv", io.BytesIO(b"id"))])
-        with ws.worker_lock.holding():
+        with ws.leases.holding("campaign:x"):
             found = {path.relative_to(home): rights(path) for path in [home, *home.rglob("*")]}
     assert len(found) > 10
     assert {str(path): mode for path, mode in found.items() if int(mode, 8) & 0o077} == {}
@@ -290,25 +291,26 @@ def test_what_killed_processes_left_is_deleted_and_what_living_ones_write_is_not
         assert not any(path.exists() for path in old)
 
 
-def test_a_deleted_lock_lets_no_second_server_run(tmp_path: Path) -> None:
-    with open_workspace(tmp_path) as ws, Worker(ws) as worker:
-        (tmp_path / "worker.lock").unlink()
-        command = [sys.executable, "-m", "labelchef", "serve", "--home", str(tmp_path), "--port", "0"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 2
-        assert "running already" in done.stderr
-        wait_until((tmp_path / "worker.lock").is_file)
-        assert worker.alive
-
-
-def test_a_worker_whose_lock_another_took_ends(tmp_path: Path) -> None:
-    """A database of another name has only the file: the first worker ends, so that one is left."""
-    url = f"sqlite:///{tmp_path / 'a.db'}"
-    one, two = (open_workspace(tmp_path / name, url) for name in "xy")
-    with one, two, one.worker_lock.holding():
-        (tmp_path / "a.db.worker.lock").unlink()
-        with two.worker_lock.holding(), pytest.raises(ConflictError, match="running already"):
-            one.worker_lock.keep()
+def test_a_deleted_lock_file_costs_work_and_nothing_else(tmp_path: Path) -> None:
+    """Another process takes the holder for dead: the fence refuses what the first one writes later."""
+    with open_workspace(tmp_path) as one, open_workspace(tmp_path) as two:
+        campaign = make(one, batch_size=1)
+        row = find(one, campaign)
+        found = status(one, campaign).open_round
+        assert found is not None
+        with one.leases.holding(lease_name(row)) as lease:
+            assert two.leases.take(lease_name(row)) is None
+            (tmp_path / f"labelchef.db.worker-{one.leases.life}.lock").unlink()
+            for one_item in found.items:
+                cast_vote(one, campaign, "ann", one_item.item, 0)
+            taken = two.leases.take(lease_name(row))
+            assert taken is not None
+            assert taken.fence == lease.fence + 1
+            before = status(one, campaign)
+            step(one, campaign, lease)
+            assert status(one, campaign) == before, "refused"
+            assert step(two, campaign, taken)
+            assert status(one, campaign) != before
 
 
 def flip(path: Path) -> None:

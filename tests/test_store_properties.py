@@ -20,6 +20,7 @@ from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import vote_table
+from tests.profiles import examples
 from tests.store_support import make, small_data
 
 PEOPLE = ("ann", "bob", "cat")
@@ -100,7 +101,7 @@ class Scene:
             return int(connection.execute(found, {"key": key}).scalar_one())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.4))
 @given(acts=ACTS, people=st.sampled_from((1, 2)))
 def test_whatever_people_do(acts: list[tuple[str, str, int | None]], people: int) -> None:
     with tempfile.TemporaryDirectory() as folder, open_workspace(Path(folder)) as ws:
@@ -139,5 +140,6 @@ def plans(tmp_path: Path) -> list[str]:
 
 def test_a_vote_scans_no_table(plans: list[str]) -> None:
     assert len(plans) > 20
-    scans = [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith("SCAN CONSTANT")]
-    assert scans == []
+    harmless = ("SCAN CONSTANT", "SCAN ranked")  # `ranked` is a part of the batch, found as the next line says
+    assert any(plan.startswith("SEARCH selection USING INDEX") and "rank>? AND rank<?" in plan for plan in plans)
+    assert [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith(harmless)] == []

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState, NewItem, Role
+from labelchef.domain.campaigns import CampaignState, NewItem, Role, SplitName
 from labelchef.domain.errors import StoreError
 from labelchef.domain.settings import Settings
 from labelchef.services.workspace import Workspace
@@ -33,11 +33,11 @@ MIRRORS = {
     rows.GuidelineRow: tables.Guideline,
     rows.JobRow: tables.Job,
     rows.LeadActionRow: tables.LeadAction,
+    rows.LeaseRow: tables.Lease,
     rows.RemovedCampaign: tables.RemovedCampaign,
     rows.WishRow: tables.Wish,
 }
 PARTS = {
-    rows.TrainItem: (tables.Item,),
     rows.DecisionWithPosition: (tables.Decision, tables.Item),
     rows.LeasedSelection: (tables.Selection, tables.Assignment),
     rows.VoteWithKey: (tables.Vote, tables.Item),
@@ -45,6 +45,7 @@ PARTS = {
     rows.SelectionBrief: (tables.Selection, tables.Item),
     rows.SelectionPlace: (tables.Selection, tables.Item),
     rows.OpenSelection: (tables.Selection,),
+    rows.TurnRow: (tables.Round,),
     rows.CommentWithKey: (tables.Comment, tables.Item),
 }
 NAMED = {
@@ -109,7 +110,7 @@ def test_values_are_of_the_types_the_rows_declare(ws: Workspace) -> None:
             *vote_table.all_votes(connection, row.id),
             *vote_table.live_votes_of_campaign(connection, row.id),
             *decision_table.decisions(connection, row.id),
-            *campaign_table.train_items(connection, row.id),
+            *campaign_table.items_between(connection, row.id, SplitName.TRAIN, 0, 5),
             campaign_table.item_by_key(connection, row.id, "3"),
             *[one for one in given if one is not None],
         ]

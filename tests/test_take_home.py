@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.dataset import Part, dataset_frame
 from labelchef.campaign.report import Decided
 from labelchef.domain.campaigns import Waiting

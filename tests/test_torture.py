@@ -119,8 +119,8 @@ def test_a_campaign_that_does_not_go_on_is_stuck(quiet: Stage) -> None:
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    episodes = campaign.plan(kills=120, times=1, databases=(SQLITE, POSTGRESQL), seed=3)
-    assert sum(one.times for one in episodes if one.fault.startswith("kill-")) == 120
+    episodes = campaign.plan(kills=140, times=1, databases=(SQLITE, POSTGRESQL), seed=3)
+    assert sum(one.times for one in episodes if one.fault.startswith("kill-")) == 140
     results = campaign.Results(tmp_path / "results.jsonl")
     results.add(campaign.Result(episodes[0].key, times=20, acknowledged=7, agreed=3, rounds=3))
     again = campaign.Results(tmp_path / "results.jsonl")

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from scipy import sparse
 
 from labelchef import LabelCleaner
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.votes import CastVotes, read_votes
 from labelchef.domain.errors import InvalidInputError, MissingClassWarning, SilentSourceWarning
@@ -114,7 +115,6 @@ def test_every_form(form: str) -> None:
     ),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None)
 def test_all_forms_of_the_same_votes_are_one_table(rows: list[list[int]], seed: int) -> None:
     table = np.array(rows)
     sources = tuple(f"s{j}" for j in range(table.shape[1]))
@@ -126,7 +126,6 @@ def test_all_forms_of_the_same_votes_are_one_table(rows: list[list[int]], seed: 
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
 def test_soft_votes_are_one_table_in_all_forms(seed: int) -> None:
     rng = np.random.default_rng(seed)
     P = rng.dirichlet([0.5] * 3, (5, 4))

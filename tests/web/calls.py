@@ -304,6 +304,9 @@ def _effect(world: World) -> Sent:
 
 CALLS: dict[Route, Call] = {
     ("GET", "/api/health"): lambda w, p: Sent("/api/health"),
+    ("GET", "/healthz"): lambda w, p: Sent("/healthz"),
+    ("GET", "/readyz"): lambda w, p: Sent("/readyz"),
+    ("GET", "/metrics"): lambda w, p: Sent("/metrics"),
     ("POST", "/api/session"): lambda w, p: Sent("/api/session", json={"name": "dora", "password": PASSWORD}),
     ("GET", "/api/session"): lambda w, p: Sent("/api/session"),
     ("DELETE", "/api/session"): lambda w, p: Sent("/api/session", (204,)),
@@ -390,6 +393,7 @@ CALLS: dict[Route, Call] = {
     ("POST", f"{C}/pause"): lambda w, p: _state(w, "pause", False),
     ("POST", f"{C}/resume"): lambda w, p: _state(w, "resume", True),
     ("POST", f"{C}/stop"): lambda w, p: _state(w, "stop", False),
+    ("POST", f"{C}/free"): _of(f"{C}/free", ok=(204,), json={"person": "dora"}),
     ("GET", f"{C}/conflicts"): _of(f"{C}/conflicts"),
     ("POST", f"{C}/decisions"): _of(f"{C}/decisions", ok=(204,), json={"item": "t40", "label": "dog"}),
     ("POST", f"{C}/reopen"): lambda w, p: Sent(f"/api/campaigns/{w.slug}/reopen", (204,), json={"item": w.decided()}),

@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary, Role
@@ -32,6 +32,9 @@ from tests.store_support import campaign_data
 
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 PASSWORD = "a long enough password"
+PATIENCE = 60_000
+"""Milliseconds that a page may take on a busy machine; Playwright's expectations wait for 5 000 otherwise."""
+expect.set_options(timeout=PATIENCE)
 NASTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1"> & {{ 7*7 }}'
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pandas as pd
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -101,7 +102,7 @@ def test_items_and_people_may_have_slashes(
     ws: Workspace, as_person: Sign, campaign: CampaignSummary, tmp_path: Path
 ) -> None:
     data = small_data(tmp_path / "media", pictures=True)
-    assert data.contents.items is not None
+    assert isinstance(data.contents.items, pd.DataFrame)
     data.contents.items["id"] = [f"set/{k % 2}/p {k}.png" for k in range(len(data.contents.items))]
     made = campaigns.create_campaign(ws, "Paths", data, campaigns.settings(ws, campaign.slug), "lead")
     worker.advance(ws, made.slug)
@@ -375,7 +376,7 @@ def upload_files(folder: Path) -> dict[str, Path]:
     """Files of a small campaign."""
     data = small_data()
     folder.mkdir(parents=True, exist_ok=True)
-    assert data.contents.items is not None
+    assert isinstance(data.contents.items, pd.DataFrame)
     ids = data.contents.items["id"].astype(str).tolist()
     np.savez(folder / "features.npz", ids=np.array(ids), X=data.X)
     np.save(folder / "val_features.npy", data.validation[0])

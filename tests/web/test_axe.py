@@ -169,6 +169,7 @@ def _picked(page: Page) -> None:
     _open(page)
     expect(page.locator(".item-map circle").first).to_be_attached(timeout=60_000)
     page.locator(".pick").first.check()
+    page.locator("#act-label").select_option(index=1)
     page.get_by_role("button", name="Decide", exact=True).click()
     expect(page.locator("#done p")).to_be_visible()
 

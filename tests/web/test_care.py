@@ -96,7 +96,7 @@ def test_asked_is_one_number_everywhere(
     worker.advance(ws, slug)
     seen, lead = campaigns.status(ws, slug), as_person("lead")
     asked = seen.asked.asked
-    assert (asked, seen.asked.others) == (18, 2)
+    assert (asked, seen.asked.others) == (18, 1), "the correction is of a sample that was asked"
     assert 0 < seen.asked.audited < 18
     assert seen.summary.spent == seen.rounds[-1].spent == asked
     shown = progress.progress(ws, slug)
@@ -105,7 +105,7 @@ def test_asked_is_one_number_everywhere(
     answered = lead.get(f"/api/campaigns/{slug}/status").json()
     assert (answered["summary"]["spent"], answered["asked"]["asked"]) == (asked, asked)
     assert lead.get("/api/campaigns").json()["entries"][0]["spent"] == asked
-    sentence = f"20 decisions: {asked} samples asked ({seen.asked.audited} of them drawn by the audit), 2 imported"
+    sentence = f"{asked} samples asked ({seen.asked.audited} of them drawn by the audit), 1 more imported or decided"
     assert f"{asked} of 24 asked" in " ".join(lead.get("/").text.split())
     for path in (f"/c/{slug}/lead", f"/c/{slug}/progress"):
         page = lead.get(path).text

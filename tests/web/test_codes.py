@@ -249,6 +249,9 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "sort"): lambda lab: lab.lead.get(f"{CAMPAIGN}/sources", params={"sort": "none"}),
     (404, "job"): lambda lab: lab.lead.get(f"{CAMPAIGN}/jobs/none"),
     (409, "archived"): _archived,
+    (409, "changed"): lambda lab: lab.lead.patch(
+        f"{lab.plain('Changed')}/settings", json={"budget": 7, "seen": {"budget": 6}}
+    ),
     (409, "name_taken"): lambda lab: lab.lead.post(f"{CAMPAIGN}/copy", json={"name": "animals"}),
     (409, "running"): lambda lab: lab.lead.delete(f"{CAMPAIGN}/jobs/{lab.world.job()}"),
     (409, "slug_taken"): lambda lab: lab.lead.post(f"{CAMPAIGN}/rename", json={"name": "Animals", "slug": "other"}),
@@ -379,7 +382,7 @@ NOT_PROVOKED: dict[tuple[int, str], str] = {
 """Codes of the document that no request here gets → why."""
 ELSEWHERE: dict[str, set[str]] = {
     "before the server answers: its options, address, accounts, database and extras": {
-        "accounts", "binding", "port", "serve", "database_url", "database_empty", "postgres", "schema",
+        "accounts", "binding", "port", "processes", "serve", "database_url", "database_empty", "postgres", "schema",
     },
     "an intake is read and made in the background: its state, findings and message say it, with 200": {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "tables", "text", "weights",
@@ -399,10 +402,11 @@ ELSEWHERE: dict[str, set[str]] = {
     },
     "the final model is used by the command line and Python": {"coef", "feature_names", "rows", "split"},
     "the worker trains: the campaign fails and its message says why": {
-        "epochs", "feature_dtype", "indices", "learning_rate", "memory_limit",
+        "cluster", "cluster_versions", "epochs", "feature_dtype", "features_changed", "indices", "learning_rate", "memory_limit",
     },
     "a query is for the command line": {"sql"},
     "a page, not the API": {"link", "static"},
+    "asked by machines, not the API; tests/web/test_probes.py": {"metrics", "metrics_token"},
 }  # fmt: skip
 """Why → codes that the source raises and no answer holds."""
 COMPUTED: dict[str, str] = {
@@ -415,6 +419,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.domain.errors:TooLargeError.__init__": "those that are given",
     "labelchef.domain.numbers:check_number": "stop, target; others only Python",
     "labelchef.domain.numbers:check_whole": "stop; others only Python",
+    "labelchef.engines.cluster.workers:ClusterError.__init__": "cluster, cluster_versions; the worker trains",
     "labelchef.domain.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",
     "labelchef.intake.assembling:refuse_errors": "the codes of findings; in the background",
     "labelchef.io.tables:_read_vote_table": "votes",

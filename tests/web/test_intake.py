@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.encoders import sentences
 from labelchef.intake.joining import join
 from labelchef.services import campaigns, worker
 from labelchef.services.intake import folders, jobs, steps
@@ -47,6 +48,7 @@ def role_of(intake: dict[str, Any], path: str) -> str:
     return str(next(one["role"] for one in intake["files"] if one["path"] == path))
 
 
+@pytest.mark.usefixtures("pretrained")
 def test_raw_files_become_a_campaign(ws: Workspace, lead: Person) -> None:
     found = settled(lead, send(lead, tweet_files()))
     assert {one["path"]: one["role"] for one in found["files"]} == {
@@ -65,6 +67,8 @@ def test_raw_files_become_a_campaign(ws: Workspace, lead: Person) -> None:
     assert answer.status_code == 202
     made = settled(lead, answer, 120)
     assert (made["state"], made["campaign"], made["problem"]) == ("made", "tweets", None)
+    network = sentences.usual_network()
+    assert network is None or network in sentences._loaded, "texts are encoded by the network that is installed"
     worker.advance(ws, "tweets")
     assert campaigns.settings(ws, "tweets").batch_size == 3
     task = lead.post("/api/campaigns/tweets/next").json()["tasks"][0]

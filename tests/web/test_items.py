@@ -1,6 +1,7 @@
 """The browser of items over HTTP: filters in the address, actions, who may, and what annotators never get."""
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from PIL import Image
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.services import worker
-from labelchef.services.workspace import Workspace
+from labelchef.services.browsing import numbers
+from labelchef.services.people.access import find
+from labelchef.services.workspace import Workspace, folder_of
 from labelchef.web.images import image_response
 from tests.web.conftest import NASTY, Person
 from tests.web.test_api import label_items
@@ -103,3 +106,35 @@ def test_large_images_are_sent_small_to_lists(tmp_path: Path) -> None:
             assert len(answer.body) < path.stat().st_size / 10
         else:
             assert (bytes(answer.body), answer.media_type) == (path.read_bytes(), "image/png")
+
+
+def test_the_models_numbers_say_which_class_each_is_of(ws: Workspace, lead: Person, campaign: CampaignSummary) -> None:
+    """A decision rule may choose a class that is not the most probable, and a label may be newer than the model."""
+    (path,) = folder_of(ws, find(ws, campaign.slug)).glob("numbers-*.npy")
+    known = numbers.Columns(np.load(path))
+    for column, value in (
+        ("predicted", 1),
+        ("probability", 0.32),
+        ("weak", 0),
+        ("label", 0),
+        ("label_probability", 0.53),
+    ):
+        known[column][40] = value
+    np.save(path, known.held)
+    api, page = f"/api/campaigns/{campaign.slug}", f"/c/{campaign.slug}/lead/items/t40"
+
+    def told() -> str:
+        return " ".join(re.sub(r"<[^>]*>", "", lead.get(page).text.partition('id="model-says"')[2]).split())
+
+    assert "The model of round 0 decides for dog, to which it gives 32 %." in told()
+    assert "It gives 53 % to cat, the class of the weak label, which holds until there is an answer." in told()
+    assert "Its decision rule weighs the classes" in told()
+    lead.post(f"{api}/decisions", {"item": "t40", "label": 2})
+    assert lead.get(f"{api}/items/t40/detail").json()["line"]["label_probability"] is None, "53 % is not of this label"
+    assert "What it gives to &lt;b&gt;cow&lt;/b&gt;, the label now, comes with the next model." in told()
+    assert "53 %" not in told()
+    lead.post(f"{api}/decisions", {"item": "t40", "label": 0})
+    assert "It gives 53 % to cat, the label now." in told()
+    lead.post(f"{api}/decisions", {"item": "t40", "label": 1})
+    assert lead.get(f"{api}/items/t40/detail").json()["line"]["label_probability"] == pytest.approx(0.32)
+    assert "the label now" not in told()

@@ -49,10 +49,13 @@ def looked_at(page: Page, name: str) -> None:
 
 def label_until_idle(page: Page, key: str) -> int:
     """Vote the same on every item until the page waits; the number of votes."""
-    page.wait_for_function("() => document.querySelector('#item .text') || !document.querySelector('#waiting').hidden")
     votes = 0
-    while page.locator("#label:not(.idle)").count():
-        page.wait_for_selector(SHOWN)
+    while True:
+        page.wait_for_function(
+            "shown => document.querySelector(shown) || !document.querySelector('#waiting').hidden", arg=SHOWN
+        )
+        if page.locator("#waiting").is_visible():
+            break
         press(page, key)
         votes += 1
         assert votes < 60
@@ -70,7 +73,7 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     lead.locator("#set-batch_size").fill("4")
     lead.locator("#set-people").fill("2")
     lead.get_by_role("button", name="Create the campaign").click()
-    lead.wait_for_url(f"**{PLACE}/label", wait_until="commit")
+    lead.wait_for_url(f"**{PLACE}/lead", wait_until="commit")
     lead.goto(f"{PLACE}/lead/settings")
     lead.locator("#blind_share").fill("0.5")
     lead.locator("#gold_share").fill("0.4")

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from labelchef.campaign.data import CampaignData, Contents
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker

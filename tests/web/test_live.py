@@ -7,7 +7,7 @@ import time
 import pytest
 
 from labelchef.domain.errors import NotFoundError
-from labelchef.services.workspace import Signal
+from labelchef.services.changes import Signal
 from labelchef.web.live import Hub
 
 

@@ -65,6 +65,8 @@ def test_only_a_few_routes_are_public(app: FastAPI) -> None:
         "/start",
         "/sign-in",
     }
+    assert {path for _, path in addressed(app, Policy.PROBE, "x")} == {"/healthz", "/readyz"}
+    assert {path for _, path in addressed(app, Policy.METRICS, "x")} == {"/metrics"}
 
 
 def test_without_signing_in_nothing_is_there(app: FastAPI, client: TestClient, campaign: CampaignSummary) -> None:

@@ -157,12 +157,18 @@ CLOCK = """async (path) => {
 
 
 @pytest.mark.slow
-def test_quality_and_own_work_in_a_browser(told: str, slug: str, browser: Browser) -> None:
+def test_quality_and_own_work_in_a_browser(told: str, slug: str, browser: Browser, ws: Workspace) -> None:
+    given = tasks.next_tasks(ws, slug, "lead", 1)
+    assert isinstance(given, list)
+    votes.cast_vote(ws, slug, "lead", given[0].item, 0)  # too few to be drawn; it may be on gold
     for width in (1280, 390):
         page = enter(browser, told, "lead", width)
         page.goto(f"/c/{slug}/lead/quality")
         page.locator("table.quality button").first.click(timeout=60_000)
         expect(page.get_by_role("heading", name="Against the decisions")).to_be_visible()
+        expect(page.locator("#not-drawn")).to_contain_text(
+            "lead (too few: 1 of 20 answers"
+        )  # who is missing in the chart, and why
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Change what ann gets").click()
     page.get_by_label("ham").check()

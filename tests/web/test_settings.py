@@ -97,3 +97,28 @@ def test_every_setting_is_a_field_of_the_pages(as_person: Sign, campaign: Campai
         assert (f'<th scope="row">{option.title}</th>' in running) != option.changeable
     assert '<input id="batch_size" name="settings.batch_size" type="number" step="1" min="1"' in running
     assert 'value="4" required' in running
+
+
+def test_a_change_does_not_undo_what_another_lead_changed(as_person: Sign, campaign: CampaignSummary) -> None:
+    """The page sends what was changed on it with what was there before; the same field, changed meanwhile, is refused."""
+    address = f"/api/campaigns/{campaign.slug}/settings"
+    lead, other = as_person("lead"), as_person("lead")
+    page = lead.get(f"/c/{campaign.slug}/lead/settings").text
+    assert re.search(r'<form [^>]*data-body="settings" data-changed', page), (
+        "the page sends only what was changed on it"
+    )
+    assert lead.client.patch(address, json={"budget": 20, "seen": {"budget": 30}}).status_code == 200
+    answer = other.client.patch(address, json={"people": 2, "seen": {"people": 1}})
+    assert (answer.json()["settings"]["budget"], answer.json()["settings"]["people"]) == (20, 2)
+    refused = other.client.patch(address, json={"budget": 40, "batch_size": 9, "seen": {"budget": 30, "batch_size": 4}})
+    assert (refused.status_code, refused.json()["code"]) == (409, "changed")
+    assert refused.json()["now"] == {"budget": 20}
+    assert "budget is 20 now, set by lead (you saw 30)" in refused.json()["detail"]
+    assert lead.get(f"/api/campaigns/{campaign.slug}/status").json()["settings"]["batch_size"] == 4, "nothing is saved"
+    same = other.client.patch(address, json={"budget": 20, "seen": {"budget": 30}})
+    assert same.status_code == 200, "both want the same"
+    assert lead.client.patch(address, json={"budget": None, "seen": {"budget": 20}}).status_code == 200
+    emptied = other.client.patch(address, json={"budget": 9, "seen": {"budget": 20}})
+    assert emptied.json()["now"] == {"budget": None}
+    again = other.client.patch(address, json={"budget": 9, "seen": {"budget": None}})
+    assert again.json()["settings"]["budget"] == 9

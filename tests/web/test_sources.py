@@ -136,6 +136,9 @@ def test_muting_and_editing_through_the_api(ws: Workspace, as_person: Sign, peop
     assert gain["low"] <= gain["after"] - gain["before"] <= gain["high"]
     assert found["effect"]["baselines"]["validation"].keys() == {"trusted_only", "no_weak"}
     assert lead.post(f"{path}/sources/apply", {"muted": ["wrong"]}).json() == {"muted": ["wrong"], "version": 0}
+    uses = {one["name"]: one["use"] for one in lead.get(f"{path}/sources").json()["sources"]}
+    assert uses.pop("wrong") == "muted, from the next model on"
+    assert not any("from the next model on" in use for use in uses.values())
     assert lead.get(f"{path}/status").json()["settings"]["muted"] == ["wrong"]
     assert lead.client.patch(f"{path}/settings", json={"muted": []}).status_code == 200
 
