@@ -50,7 +50,7 @@ from scipy.special import betainc
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.stopping_work import go_on
-from labelchef.engines.memory import thread_count
+from labelchef.engines.threads import thread_count
 from labelchef.sources import kernels
 from labelchef.sources.votes import SMOOTHING, SourceVotes
 
