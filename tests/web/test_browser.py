@@ -382,7 +382,7 @@ def test_every_page_fits_a_phone_and_has_names_for_all_it_asks(ws: Workspace, la
         assert nameless == [], path
         mute = page.evaluate(
             """[...document.querySelectorAll('button, a')]
-               .filter(e => !e.textContent.trim() && !e.getAttribute('aria-label')).map(e => e.outerHTML)"""
+               .filter(e => !e.hidden && !e.textContent.trim() && !e.getAttribute('aria-label')).map(e => e.outerHTML)"""
         )
         assert mute == [], path
 

@@ -147,6 +147,13 @@ class Connection(legacy.Connection):  # type: ignore[misc]
             self._prepared[key] = name, context.columns, context.input_funcs
         return context
 
+    def handle_messages(self, context: Any) -> None:
+        """Read answers; a connection that breaks meanwhile is the error that SQLAlchemy knows: it gives up the others too."""
+        try:
+            super().handle_messages(context)
+        except OSError as error:
+            raise legacy.InterfaceError("network error") from error
+
     def _send_unsent(self) -> bool:
         statement, self._unsent = self._unsent, None
         if statement is not None:
