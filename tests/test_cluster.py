@@ -5,9 +5,7 @@ import pickle
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,87 +22,15 @@ from labelchef.domain.cluster_address import ADDRESS
 from labelchef.domain.errors import InvalidInputError
 from labelchef.encoders.cache import RowCache, key_of
 from labelchef.engines import MemoryEngine, RowLabels, choice
-from labelchef.engines.cluster import ClusterEngine, ClusterError, Limits, Workers, dask_workers
+from labelchef.engines.cluster import ClusterEngine, ClusterError, dask_workers
 from labelchef.engines.cluster.dask_workers import DaskWorkers, local_cluster
 from labelchef.engines.cluster.holder import Holder, Placing
 from labelchef.engines.cluster.parts import assigned, cut_rows
 from labelchef.engines.cluster.sums import added, rounded
-from labelchef.engines.cluster.workers import Answer, Holding, Member, SlowWorkerWarning, WorkerLostError
+from labelchef.engines.cluster.workers import Member, SlowWorkerWarning
 from labelchef.features import open_features
+from tests.cluster_support import FAST, HereWorkers
 from tests.oracles import make_problem
-
-
-class _Here:
-    """A holder in this process, with faults that a test asks for."""
-
-    def __init__(self, workers: "_HereWorkers", name: str, holder: Holder) -> None:
-        self._workers, self._name, self._holder = workers, name, holder
-
-    def call(self, method: str, *given: Any) -> Answer:
-        return _Said(
-            self._workers, self._name, lambda: getattr(self._holder, method)(*pickle.loads(pickle.dumps(given)))
-        )
-
-
-class _Said:
-    def __init__(self, workers: "_HereWorkers", name: str, work: Callable[[], Any]) -> None:
-        self._found: Any = None
-        workers.calls += 1
-        dies = name in workers.there and workers.dies(workers.calls)
-        if dies:
-            workers.there.pop(name)
-        self._dead = name not in workers.there
-        self._late = name in workers.hangs
-        self._full = name in workers.full
-        if not self._dead and not self._late:
-            self._found = work()
-
-    def result(self, timeout: float) -> Any:
-        if self._dead:
-            raise WorkerLostError
-        if self._late:
-            time.sleep(min(timeout, 0.01))
-            raise TimeoutError
-        if self._full:
-            raise MemoryError("Unable to allocate 9 GiB")
-        return self._found
-
-
-class _HereWorkers(Workers):
-    """The protocol without processes: what dies, and when, is known exactly."""
-
-    address = "here"
-
-    def __init__(self, names: str = "abc") -> None:
-        self.there = {name: Member(name, 1, 0) for name in names}
-        self.hangs: set[str] = set()
-        self.full: set[str] = set()
-        """Whose memory does not suffice."""
-        self.calls = 0
-        self.dies: Callable[[int], bool] = lambda _: False
-        self.joins: list[str] = []
-
-    def members(self) -> dict[str, Member]:
-        if self.joins and (name := self.joins.pop(0)):
-            self.there[name] = Member(name, 1, 0)
-        return dict(self.there)
-
-    def check_versions(self, members: set[str]) -> None: ...
-
-    def start(self, member: str, make: Callable[..., Any], *given: Any) -> Holding:
-        if member not in self.there:
-            raise WorkerLostError
-        return _Here(self, member, make(*given))
-
-    def submit(self, work: Callable[[], Any]) -> "Future[Any]":
-        done: Future[Any] = Future()
-        done.set_result(work())
-        return done
-
-    def close(self) -> None: ...
-
-
-FAST = Limits(call=0.2, wait=0.3, look=0.0)
 
 
 def setting(rng: np.random.Generator, n: int = 1500, d: int = 5, C: int = 3) -> tuple[Any, RowLabels, Any, Any]:
@@ -141,15 +67,15 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 def test_results_do_not_depend_on_the_workers_nor_on_who_dies_when(rng: np.random.Generator) -> None:
     X, labels, W, V = setting(rng)
-    undisturbed = everything(ClusterEngine(X, bias=True, cluster=_HereWorkers("a")), labels, W, V)
+    undisturbed = everything(ClusterEngine(X, bias=True, cluster=HereWorkers("a")), labels, W, V)
     plain = everything(MemoryEngine(X, bias=True), labels, W, V)
     for found, expected in zip(undisturbed, plain, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    assert same(everything(ClusterEngine(X, bias=True, cluster=_HereWorkers("abcde")), labels, W, V), undisturbed)
-    workers = _HereWorkers("abc")
+    assert same(everything(ClusterEngine(X, bias=True, cluster=HereWorkers("abcde")), labels, W, V), undisturbed)
+    workers = HereWorkers("abc")
     everything(ClusterEngine(X, bias=True, cluster=workers, limits=FAST), labels, W, V)
     for dying in range(1, workers.calls):  # one dies at the first message, at the second, …; and a new one joins
-        workers = _HereWorkers("abc")
+        workers = HereWorkers("abc")
         workers.dies = lambda calls, dying=dying: calls == dying  # type: ignore[misc]
         workers.joins = [] if dying % 2 else ["", "", "", "d"]
         engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
@@ -159,7 +85,7 @@ def test_results_do_not_depend_on_the_workers_nor_on_who_dies_when(rng: np.rando
 
 def test_row_arrays_are_forgotten_with_their_handles(rng: np.random.Generator) -> None:
     X, labels, W, V = setting(rng, n=600)
-    workers = _HereWorkers("a")
+    workers = HereWorkers("a")
     engine = ClusterEngine(X, bias=True, cluster=workers)
     for _ in range(5):
         everything(engine, labels, W, V)
@@ -171,7 +97,7 @@ def test_row_arrays_are_forgotten_with_their_handles(rng: np.random.Generator) -
 def test_labels_follow_the_table(rng: np.random.Generator) -> None:
     X, _, W, _ = setting(rng)
     table = LabelTable(rng.dirichlet(np.ones(3), len(X)), 0.7)
-    workers = _HereWorkers("ab")
+    workers = HereWorkers("ab")
     engine, plain = ClusterEngine(X, bias=True, cluster=workers, limits=FAST), MemoryEngine(X, bias=True)
 
     def check(labels: RowLabels = table.rows) -> None:
@@ -193,7 +119,7 @@ def test_labels_follow_the_table(rng: np.random.Generator) -> None:
 
 def test_a_worker_that_hangs_is_treated_as_dead(rng: np.random.Generator) -> None:
     X, labels, W, _ = setting(rng)
-    workers = _HereWorkers("ab")
+    workers = HereWorkers("ab")
     engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
     before = engine.sweep(labels, W=W, gradient=True).gradient
     workers.hangs = {"b"}
@@ -207,7 +133,7 @@ def test_a_worker_that_hangs_is_treated_as_dead(rng: np.random.Generator) -> Non
 
 def test_no_worker_left_is_an_error_and_a_later_try_goes_on(rng: np.random.Generator) -> None:
     X, labels, W, _ = setting(rng)
-    workers = _HereWorkers("a")
+    workers = HereWorkers("a")
     engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
     one = engine.sweep(labels, W=W, gradient=True)
     workers.there.clear()
@@ -223,7 +149,7 @@ def test_no_worker_left_is_an_error_and_a_later_try_goes_on(rng: np.random.Gener
 
 def test_too_little_memory_is_told_before_anything_is_sent(rng: np.random.Generator) -> None:
     X, labels, W, _ = setting(rng)
-    workers = _HereWorkers("a")
+    workers = HereWorkers("a")
     workers.there["a"] = Member("a", 1, 20_000)
     with pytest.raises(ClusterError, match=r"worker a would hold 0\.00 GB of X and may take 0\.00 GB, so more"):
         ClusterEngine(X, bias=True, cluster=workers, limits=FAST).sweep(labels, W=W)
@@ -231,7 +157,7 @@ def test_too_little_memory_is_told_before_anything_is_sent(rng: np.random.Genera
 
 def test_a_worker_without_memory_is_named_and_a_later_try_goes_on(rng: np.random.Generator) -> None:
     X, labels, W, _ = setting(rng)
-    workers = _HereWorkers("ab")
+    workers = HereWorkers("ab")
     engine = ClusterEngine(X, bias=True, cluster=workers, limits=FAST)
     before = engine.sweep(labels, W=W, gradient=True).gradient
     workers.full = {"b"}
@@ -245,21 +171,21 @@ def test_files_are_opened_where_they_are(rng: np.random.Generator, tmp_path: Pat
     X, labels, W, V = setting(rng)
     np.save(tmp_path / "x.npy", X)
     features = open_features(tmp_path / "x.npy")
-    plain = everything(ClusterEngine(X, bias=True, cluster=_HereWorkers("a")), labels, W, V)
-    assert same(everything(ClusterEngine(features, bias=True, cluster=_HereWorkers("ab")), labels, W, V), plain)
+    plain = everything(ClusterEngine(X, bias=True, cluster=HereWorkers("a")), labels, W, V)
+    assert same(everything(ClusterEngine(features, bias=True, cluster=HereWorkers("ab")), labels, W, V), plain)
     (tmp_path / "x.npy").rename(tmp_path / "away.npy")
     with pytest.raises(
         ClusterError, match=r"rows 0 to 250 of .*x\.npy can be opened by no worker\. Worker a says: .*x\.npy"
     ):
-        ClusterEngine(features, bias=True, cluster=_HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+        ClusterEngine(features, bias=True, cluster=HereWorkers("a"), limits=FAST).sweep(labels, W=W)
     np.save(tmp_path / "x.npy", X[:, :4])
     with pytest.raises(
         ClusterError, match=r"rows \d+ to \d+ of .* no worker\. Worker a says: .*(cut off|other numbers)"
     ):
-        ClusterEngine(features, bias=True, cluster=_HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+        ClusterEngine(features, bias=True, cluster=HereWorkers("a"), limits=FAST).sweep(labels, W=W)
     np.save(tmp_path / "x.npy", X + 1.0)
     with pytest.raises(InvalidInputError, match="has changed while it is used: it was written since"):
-        ClusterEngine(features, bias=True, cluster=_HereWorkers("a"), limits=FAST).sweep(labels, W=W)
+        ClusterEngine(features, bias=True, cluster=HereWorkers("a"), limits=FAST).sweep(labels, W=W)
 
 
 def test_parts_are_shared_out_by_power_and_by_who_can_open_them() -> None:

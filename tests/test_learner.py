@@ -25,7 +25,8 @@ from labelchef.domain.records import Batch, Decisions, Votes
 from labelchef.domain.settings import Settings
 from labelchef.ledger import MemoryLedger
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import MODELS, Evidence, make_source_model
+from labelchef.sources.evidence import Evidence
+from labelchef.sources.models import MODELS, make_source_model
 from tests.oracles import Array, Problem
 
 N, N_VAL, J = 150, 50, 4

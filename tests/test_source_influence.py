@@ -29,7 +29,8 @@ from labelchef.domain.records import LabelChange
 from labelchef.selectors import SourceInflSelector
 from labelchef.sources import SourceVotes
 from labelchef.sources.adjoint import adjoint
-from labelchef.sources.models import DawidSkene, Evidence, Joint, NaiveBayes, Product, make_source_model
+from labelchef.sources.evidence import Evidence
+from labelchef.sources.models import DawidSkene, Joint, NaiveBayes, Product, make_source_model
 from tests.test_source_models import a_classifier, cast, confusion
 
 Array = NDArray[np.float64]

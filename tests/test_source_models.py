@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.sources import SourceVotes
+from labelchef.sources.evidence import Evidence
 from labelchef.sources.models import (
     MODELS,
     Belief,
     DawidSkene,
-    Evidence,
     Joint,
     NaiveBayes,
     Product,
@@ -358,7 +358,7 @@ def test_threads_do_not_matter(rng: np.random.Generator, monkeypatch: pytest.Mon
     evidence = evidence_of(votes, C, y=y, n_clean=100, log_p=a_classifier(rng, y, C))
     found = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr("labelchef.sources.models.thread_count", lambda count=threads: count)
+        monkeypatch.setattr("labelchef.sources.evidence.thread_count", lambda count=threads: count)
         found.append(make_source_model(name).believe(evidence).Q)
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)

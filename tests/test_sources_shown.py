@@ -5,7 +5,8 @@ import numpy as np
 from labelchef import LabelCleaner
 from labelchef.campaign.session import Session
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Evidence, Joint, NaiveBayes
+from labelchef.sources.evidence import Evidence
+from labelchef.sources.models import Joint, NaiveBayes
 
 
 def evidence(rng: np.random.Generator, unshown: int) -> Evidence:

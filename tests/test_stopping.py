@@ -17,7 +17,7 @@ from labelchef.engines.host import HostEngine
 from labelchef.engines.memory import MemoryEngine
 from labelchef.engines.threads import priority
 from labelchef.services.background import give_way
-from labelchef.sources import models
+from labelchef.sources import evidence
 from tests.store_support import small_data
 
 
@@ -34,7 +34,7 @@ class Counted:
         ]
         for owner, name in places:
             monkeypatch.setattr(owner, name, self._wrapped(name, getattr(owner, name)))
-        monkeypatch.setattr(models, "by_threads", self._wrapped("by_threads", models.by_threads))
+        monkeypatch.setattr(evidence, "by_threads", self._wrapped("by_threads", evidence.by_threads))
 
     def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*given: Any, **named: Any) -> Any:

@@ -35,9 +35,12 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.routing import Price
 from labelchef.domain.settings import AUTO, TRUTH
+from labelchef.engines import OnParts, RowArray
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import Belief, Evidence, NaiveBayes, Shares, make_source_model, updated
+from labelchef.sources.evidence import Evidence, Known
+from labelchef.sources.models import Belief, NaiveBayes, Shares, make_source_model, updated
+from labelchef.sources.spread import SpreadEvidence, send_votes
 
 GROWTH = 1.5
 """The choice is made anew when there are this many times as many clean samples as when it was made."""
@@ -106,10 +109,12 @@ class Learner:
     _inside: dict[int, Float64s] = field(default_factory=dict, repr=False)
     """Rows along `axes`, (r + bias,) each, as far as they were needed."""
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
+    _held: tuple[SourceVotes, OnParts, RowArray] | None = field(default=None, repr=False)
+    """Votes that workers hold, and who."""
 
     def __getstate__(self) -> dict[str, Any]:
         """A choice that is being computed is waited for: a thread cannot be copied. What can be computed again is left out."""
-        return {**self.__dict__, "_next": self._awaited(), "_inside": {}}
+        return {**self.__dict__, "_next": self._awaited(), "_inside": {}, "_held": None}
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
@@ -153,10 +158,7 @@ class Learner:
             labels.believe(labels.Y_weak, np.zeros(len(clean)), doubted)
             return
         model = make_source_model(choice.model)
-        evidence = Evidence(self.votes, _uniform(labels.Y.shape), clean, self.given)
-        if model.reads_classifier:
-            evidence = self.evidence(self.clean_logits(objective), clean)
-        self.belief = model.believe(evidence)
+        self.belief = model.believe(self._known(objective, clean, with_classifier=model.reads_classifier))
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
@@ -366,11 +368,26 @@ class Learner:
             V = dense.solve(W, self.choice.clean_strength, inside)
         return axes.parameters(V, bias=self.bias)
 
+    def _known(self, objective: Objective, clean: Ints, *, with_classifier: bool) -> Known:
+        """What a source model that does or does not read the classifier sees: in this process, or where the rows are."""
+        assert self.choice is not None, "a choice comes first"
+        workers = objective.engine.on_workers()
+        if workers is None:
+            if with_classifier:
+                return self.evidence(self.clean_logits(objective), clean)
+            return Evidence(self.votes, _uniform(self.given.shape), clean, self.given)
+        if self._held is None or self._held[0] is not self.votes or self._held[1] is not workers:
+            self._held = self.votes, workers, send_votes(workers, self.votes, self.given)
+        logits = self._clean_sweep(objective) if with_classifier else None
+        return SpreadEvidence(workers, self.votes, self.given, self._held[2], clean, logits, self.choice.temperature)
+
     def clean_logits(self, objective: Objective) -> Float64s:
         """(N + n, C) logits of the clean model, one sweep."""
+        return np.asarray(with_reference(objective.engine.host(self._clean_sweep(objective))))
+
+    def _clean_sweep(self, objective: Objective) -> RowArray:
         assert self.clean_parameters is not None, "believe() comes first"
-        found = objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters), roughly=True).logits
-        return np.asarray(with_reference(objective.engine.host(found)))
+        return objective.engine.sweep(objective.labels, W=contrast(self.clean_parameters), roughly=True).logits
 
     def evidence(self, logits: Float64s, clean: Ints) -> Evidence:
         """What the source model sees, for logits (N + n, C) of the clean model and clean class ids (N + n,), −1 elsewhere."""

@@ -35,7 +35,8 @@ from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.domain.validation import FEWEST
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
-from labelchef.sources.models import MODELS, DawidSkene, Evidence, NaiveBayes, make_source_model
+from labelchef.sources.evidence import Evidence
+from labelchef.sources.models import MODELS, DawidSkene, NaiveBayes, make_source_model
 
 GAMMAS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 RELATIVE = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

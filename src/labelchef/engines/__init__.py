@@ -6,6 +6,6 @@
 
 from labelchef.engines.choice import choose_placement
 from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.protocol import Engine, Pair, RowArray, RowLabels, Shortlist
+from labelchef.engines.protocol import Engine, OnParts, Pair, RowArray, RowLabels, Shortlist
 
-__all__ = ["Engine", "MemoryEngine", "Pair", "RowArray", "RowLabels", "Shortlist", "choose_placement"]
+__all__ = ["Engine", "MemoryEngine", "OnParts", "Pair", "RowArray", "RowLabels", "Shortlist", "choose_placement"]

@@ -17,12 +17,12 @@ Row formulas, with P = softmax([0, A]) of logits A (N, k), weights r (N,) and la
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -109,6 +109,33 @@ class Spent:
         return Spent(
             self.sweeps - before.sweeps, self.bytes_read - before.bytes_read, self.read_seconds - before.read_seconds
         )
+
+
+class OnParts(Protocol):
+    """What an engine can do whose rows other processes hold in parts: functions of rows run there."""
+
+    def on_parts(
+        self,
+        function: Callable[..., tuple[tuple[Any, ...], Any]],
+        *,
+        reads: Sequence[RowArray] = (),
+        arguments: tuple[Any, ...] = (),
+        each: Callable[[int, int], Any] | None = None,
+        makes: Sequence[tuple[int, ...]] = (),
+        summed: bool = False,
+    ) -> tuple[list[RowArray], Any]:
+        """Row arrays that `function` makes of every part, and its results, in the order of the parts; or the sum of these.
+
+        `function([rows of the part of every array in reads], each(first, last), *arguments)` returns (row arrays, result).
+        It is a function of a module, and is called with the same values again where a part is lost. What it makes are NumPy
+        arrays with a row for each row of the part, of the shapes `makes` (without the rows), or () for another object, which
+        can be read only by further functions. `each` is called here, with the first and last row of a part.
+        """
+        ...
+
+    def fetched(self, array: RowArray) -> Float64s:
+        """All rows of a row array (N, C); labels that equal them are then not sent."""
+        ...
 
 
 class Engine(ABC):
@@ -361,6 +388,10 @@ class Engine(ABC):
         begun = thread.submit(copy_context().run, work)
         thread.shutdown(wait=False)
         return begun
+
+    def on_workers(self) -> OnParts | None:
+        """Functions of rows, where other processes hold these; None where this one does."""
+        return None
 
     def pace(self) -> Pace | None:
         """How workers kept up with each other in the last sweeps; None where there are none."""

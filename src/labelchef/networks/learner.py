@@ -34,7 +34,8 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.learning import NO_SOURCES, Choice, Trial
 from labelchef.networks.model import NetworkModel
 from labelchef.networks.training import Examples, TrainingSettings, copied
-from labelchef.sources.models import Evidence, Joint, Product, make_source_model
+from labelchef.sources.evidence import Evidence
+from labelchef.sources.models import Joint, Product, make_source_model
 
 GAMMAS = (0.8, 0.1, 0.0)
 """Tried where gamma is not fixed."""

@@ -46,21 +46,8 @@ from scipy.sparse import csr_array
 
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.sources import kernels
-from labelchef.sources.models import (
-    Alternation,
-    DawidSkene,
-    Evidence,
-    Joint,
-    NaiveBayes,
-    Product,
-    Shares,
-    SourceModel,
-    by_threads,
-    expected_counts,
-    first_belief,
-    softened,
-    softmax,
-)
+from labelchef.sources.evidence import Evidence, by_threads, expected_counts, softened, softmax
+from labelchef.sources.models import Alternation, DawidSkene, Joint, NaiveBayes, Product, Shares, SourceModel
 from labelchef.sources.votes import SMOOTHING, SourceVotes
 
 _VOTES = 1 << 17  # at a time
@@ -100,7 +87,7 @@ def adjoint(model: SourceModel, evidence: Evidence, by_belief: Float64s) -> Adjo
     """The derivatives, from those by the beliefs that `model` ends with, (n, C); rows of clean samples are not read."""
     weak, nothing = evidence.weak, np.zeros_like(evidence.log_p)
     if isinstance(model, Product):
-        return Adjoint(_by_logits(first_belief(evidence), by_belief, weak), nothing)
+        return Adjoint(_by_logits(evidence.first(), by_belief, weak), nothing)
     if not isinstance(model, Alternating):
         return Adjoint(nothing, nothing)
     steps, share = backwards(model, evidence, by_belief), weight_of_beliefs(model, evidence)[:, None]

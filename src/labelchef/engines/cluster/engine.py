@@ -3,7 +3,7 @@
     part p of X, its row arrays       on one worker (`crew.py`)
     sums over rows                    of every part, added in the order of the parts
     (D, D) sums                       added by each worker without an error of order (`sums.py`)
-    labels                            sent once, then the rows that changed
+    labels                            sent once, then the rows that changed; what workers made themselves is not sent back
     row arrays                        stay on the workers; the driver has handles (`handles.py`)
 
 Where a worker dies, other workers load its parts, make the row arrays of these parts again, and repeat the operation for these
@@ -25,12 +25,22 @@ from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.stopping_work import go_on
 from labelchef.engines.cluster.crew import Crew
 from labelchef.engines.cluster.handles import Key, Node, Output, RowHandle, in_order
-from labelchef.engines.cluster.holder import ChangeLabels, Do, Drop, DropLabels, Placing, SetLabels, Step, nearest
+from labelchef.engines.cluster.holder import (
+    ChangeLabels,
+    CopyLabels,
+    Do,
+    Drop,
+    DropLabels,
+    Placing,
+    SetLabels,
+    Step,
+    nearest,
+)
 from labelchef.engines.cluster.parts import cut_rows
 from labelchef.engines.cluster.sums import added
 from labelchef.engines.cluster.workers import Limits, Workers, connect
 from labelchef.engines.memory import MemoryEngine
-from labelchef.engines.protocol import Engine, Pace, Pair, RowLabels, Shortlist, SweepSums
+from labelchef.engines.protocol import Engine, OnParts, Pace, Pair, RowLabels, Shortlist, SweepSums
 from labelchef.features import ArrayFeatures, Features
 
 Result = TypeVar("Result")
@@ -47,6 +57,8 @@ class _Mirror:
     host: RowLabels
     number: int
     seen: int
+    weight: Float64s
+    """As it was sent."""
 
 
 class ClusterEngine(Engine):
@@ -86,6 +98,7 @@ class ClusterEngine(Engine):
         self._live: weakref.WeakValueDictionary[Key, RowHandle] = weakref.WeakValueDictionary()
         self._dropped: deque[Key] = deque()
         self._eligible: tuple[Bools, RowHandle] | None = None
+        self._fetched: tuple[Float64s, RowHandle] | None = None
 
     # row arrays
 
@@ -116,6 +129,16 @@ class ClusterEngine(Engine):
             return array
         results = self._each(Do("whole", reads=(array.output.key,)))
         return np.concatenate([results[cut.number] for cut in self._cuts])
+
+    def on_workers(self) -> OnParts:
+        """See `Engine.on_workers`."""
+        return self
+
+    def fetched(self, array: RowHandle) -> Float64s:
+        """See `OnParts.fetched`."""
+        found: Float64s = self.host(array)
+        self._fetched = found, array
+        return found
 
     def zeros(self, columns: int) -> RowHandle:
         """See `Engine.zeros`."""
@@ -207,6 +230,29 @@ class ClusterEngine(Engine):
         node = Node("squares")
         self._each(self._do(node))
         return RowHandle(self, Output(node), (self.n_rows,))
+
+    def on_parts(
+        self,
+        function: Callable[..., tuple[tuple[Any, ...], Any]],
+        *,
+        reads: Sequence[RowHandle] = (),
+        arguments: tuple[Any, ...] = (),
+        each: Callable[[int, int], Any] | None = None,
+        makes: Sequence[tuple[int, ...]] = (),
+        summed: bool = False,
+    ) -> tuple[list[RowHandle], Any]:
+        """See `OnParts.on_parts`."""
+        go_on()
+        values = {"function": function, "arguments": arguments, "each": each}
+        node = Node("call_summed" if summed else "call", values, tuple(handle.output for handle in reads))
+        every = tuple(range(len(self._cuts)))
+        do = self._do(node, every)
+        if summed:
+            return [], added(self._merged(replace(do, parts=())))
+        with self._crew.turn:
+            results = self._each(do, do.each or None)
+            made = [RowHandle(self, Output(node, place), (self.n_rows, *shape)) for place, shape in enumerate(makes)]
+        return made, [results[number] for number in every]
 
     # small matrices, in this process
 
@@ -323,17 +369,27 @@ class ClusterEngine(Engine):
         mirror = next((m for m in self._mirrors if m.host.Y is labels.Y and m.host.weight is labels.weight), None)
         if mirror is None:
             self._sets += 1
-            mirror = _Mirror(labels, self._sets, len(labels.changes))
+            mirror = _Mirror(labels, self._sets, len(labels.changes), labels.weight.copy())
             self._crew.tell_parts(partial(self._set_labels, mirror))
         elif mirror.seen < len(labels.changes):
-            rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
-            mirror.seen = len(labels.changes)
-            self._crew.tell_parts(partial(self._change_labels, mirror, rows))
+            self._tell_changes(mirror)
         kept = [mirror, *(m for m in self._mirrors if m is not mirror)]
         for old in kept[_LABEL_SETS:]:
             self._crew.tell_each(partial(_forget, old.number))
         self._mirrors = kept[:_LABEL_SETS]
         return mirror.number
+
+    def _tell_changes(self, mirror: _Mirror) -> None:
+        """Send rows that changed; those that are what workers have made (`fetched`) are copied there."""
+        labels = mirror.host
+        rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
+        mirror.seen = len(labels.changes)
+        if self._fetched is not None and len(rows) > _MANY * self.n_rows and self._fetched[0].shape == labels.Y.shape:
+            Q, handle = self._fetched
+            rows = np.flatnonzero((labels.Y != Q).any(axis=1) | (labels.weight != mirror.weight))
+            self._crew.tell_parts(lambda part: CopyLabels(mirror.number, part, handle.output.key))
+        self._crew.tell_parts(partial(self._change_labels, mirror, rows))
+        mirror.weight[rows] = labels.weight[rows]
 
     def _state(self, number: int) -> int:
         return next(mirror.seen for mirror in self._mirrors if mirror.number == number)
@@ -359,6 +415,9 @@ class ClusterEngine(Engine):
         if node.operation == "given":
             each = {part: values["array"][self._cuts[part].first : self._cuts[part].last] for part in parts}
             values = {}
+        elif (split := values.get("each")) is not None:
+            each = {part: split(self._cuts[part].first, self._cuts[part].last) for part in parts}
+        values = {name: value for name, value in values.items() if name != "each"}
         reads = tuple(read.key for read in node.reads)
         return Do(node.operation, node.name, values, reads, node.labels, parts, each)
 

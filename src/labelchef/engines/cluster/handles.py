@@ -7,6 +7,7 @@ each exactly as it was: the same columns together, the same order of sums. The n
     forward     A = X W, Z = X V     the products of a sweep; both columns are multiplied at once, as they were
     combine     a + t b
     given       a NumPy array of the driver
+    call        what a function makes of row arrays (`OnParts`)
     zeros, curvature, scores, expected, squares      see `Engine`
 """
 

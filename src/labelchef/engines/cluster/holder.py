@@ -72,6 +72,15 @@ class ChangeLabels:
 
 
 @dataclass(frozen=True)
+class CopyLabels:
+    """Labels of a part are a row array that it has; weights stay."""
+
+    labels: int
+    part: int
+    key: Key
+
+
+@dataclass(frozen=True)
 class DropLabels:
     """Forget a label set."""
 
@@ -99,7 +108,7 @@ class Do:
     """What only one part needs."""
 
 
-Step = Load | Unload | SetLabels | ChangeLabels | DropLabels | Drop | Do
+Step = Load | Unload | SetLabels | ChangeLabels | CopyLabels | DropLabels | Drop | Do
 
 
 @dataclass(frozen=True)
@@ -169,6 +178,10 @@ class Holder:
                 labels = self._parts[step.part].labels[step.labels]
                 labels.Y[step.rows], labels.weight[step.rows] = step.Y, step.weight
                 labels.changes.append(step.rows)
+            case CopyLabels():
+                mine = self._parts[step.part]
+                mine.labels[step.labels].Y[:] = mine.engine.host(mine.arrays[step.key])
+                mine.labels[step.labels].changes.append(np.arange(mine.rows))
             case DropLabels():
                 for part in self._parts.values():
                     part.labels.pop(step.labels, None)
@@ -316,6 +329,15 @@ def _whole(part: _Part, do: Do, _: Any) -> Made:
     return (), part.engine.host(_read(part, do)[0])
 
 
+def _call(part: _Part, do: Do, each: Any) -> Made:
+    """A function of rows; see `OnParts.on_parts`."""
+    host = part.engine.host
+    # what is no array (see `on_parts`) is read as it is
+    rows = [host(array) if hasattr(array, "dtype") else array for array in _read(part, do)]
+    made, result = do.values["function"](rows, each, *do.values["arguments"])
+    return tuple(part.engine.place(one) if isinstance(one, np.ndarray) else one for one in made), result
+
+
 def _labels(part: _Part, do: Do) -> RowLabels:
     assert do.labels is not None, "the operation reads labels"
     return part.labels[do.labels]
@@ -339,6 +361,7 @@ _OPERATIONS: dict[str, Callable[[_Part, Do, Any], Made]] = {
     "rows": _rows,
     "take": _take,
     "whole": _whole,
+    "call": _call,
 }
 
 Each = tuple[_Part, Do, Any]
@@ -370,6 +393,13 @@ def _hessian(parts: list[Each]) -> Rounded:
     total: Rounded = {}
     for part, do, _ in parts:
         rounded(part.engine.hessian(_labels(part, do), _read(part, do)[0]), total)
+    return total
+
+
+def _call_summed(parts: list[Each]) -> Rounded:
+    total: Rounded = {}
+    for part, do, each in parts:
+        rounded(_call(part, do, each)[1], total)
     return total
 
 
@@ -406,6 +436,7 @@ def nearest(columns: tuple[Any, ...], count: int, slack: float) -> tuple[Any, ..
 _MERGED: dict[str, Callable[[list[Each]], Any]] = {
     "gram": _gram,
     "hessian": _hessian,
+    "call_summed": _call_summed,
     "least": _least,
     "lowest": _lowest,
 }
