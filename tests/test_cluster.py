@@ -15,6 +15,7 @@ import pytest
 from torture.workers import Killer, rounds_of
 
 from labelchef import LabelCleaner
+from labelchef.campaign import learner
 from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.core.contrasts import contrast
 from labelchef.core.labels import LabelTable
@@ -269,7 +270,8 @@ def mortal() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_workers_that_are_killed_change_no_selection(mortal: Any) -> None:
+def test_workers_that_are_killed_change_no_selection(mortal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner, "SPREAD", 0)  # they learn the sources, too
     kills, seed = 0, 0
     while kills < 20:
         before, W, _ = rounds_of(mortal.scheduler_address, "expected_infl", seed, 2)

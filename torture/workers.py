@@ -1,7 +1,7 @@
 """`python -m torture.workers`: workers of a cluster are killed at random during rounds; every selection must be that of a run
 without kills.
 
-An episode is a small campaign on a local cluster of processes. Its rounds are run once undisturbed. Then they are run again
+Workers learn the sources too, as they do for a million samples and more. An episode is a small campaign on a local cluster of processes. Its rounds are run once undisturbed. Then they are run again
 while a thread kills (SIGKILL) a worker at a time, at random moments; Dask starts a new process in its place. Compared are the
 samples and suggestions of every round, and the parameters of the last model bit by bit. What the user has without this: a
 campaign in one process, which a kill ends.
@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labelchef import LabelCleaner
+from labelchef.campaign import learner
 from labelchef.engines.cluster import ClusterError
 from labelchef.engines.cluster.dask_workers import local_cluster
 
@@ -133,6 +134,7 @@ def main() -> int:
     options = parser.parse_args()
     console = Console(soft_wrap=True, highlight=False)
     warnings.simplefilter("ignore")
+    learner.SPREAD = 0
     if not options.resume:
         options.out.unlink(missing_ok=True)
     lines = options.out.read_text().splitlines() if options.out.exists() else []

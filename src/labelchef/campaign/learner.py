@@ -50,6 +50,8 @@ _PASSES = 2  # of the clean model and what is believed of the answers, where the
 _ESTIMATED = 1000  # answered samples, the last ones of the table, that are enough to see whether people err
 PROBED = 500
 """Largest number of weak samples on which beliefs without a fold are computed."""
+SPREAD = 1 << 20
+"""Samples from which a source model is computed by the workers of a cluster: below, messages take longer than the passes."""
 _DRAW = 0x11A5  # keeps these random numbers apart from other uses of the seed
 
 
@@ -372,7 +374,7 @@ class Learner:
         """What a source model that does or does not read the classifier sees: in this process, or where the rows are."""
         assert self.choice is not None, "a choice comes first"
         workers = objective.engine.on_workers()
-        if workers is None:
+        if workers is None or len(clean) < SPREAD:
             if with_classifier:
                 return self.evidence(self.clean_logits(objective), clean)
             return Evidence(self.votes, _uniform(self.given.shape), clean, self.given)

@@ -71,6 +71,8 @@ class HostEngine(Engine):
     """An engine with NumPy arrays; what is left to say is where the rows come from."""
 
     xp = np
+    most_pieces = 64
+    """Of a sweep, each with sums of its own."""
 
     def __init__(self, shape: tuple[int, int], itemsize: int, *, bias: bool) -> None:
         super().__init__(shape, itemsize, bias=bias)
@@ -216,7 +218,7 @@ class HostEngine(Engine):
     def _even_cuts(self, m: int, rows: int) -> list[tuple[int, int]]:
         """They depend on the shapes only, so that sums are the same on any machine."""
         most = max(1, PARTIAL_BYTES // max(1, m * self.n_columns * 8))
-        chunks = max(1, min(64, most, -(-rows // (4 * kernels.BLOCK))))
+        chunks = max(1, min(self.most_pieces, most, -(-rows // (4 * kernels.BLOCK))))
         return list(itertools.pairwise(round(rows * c / chunks) for c in range(chunks + 1)))
 
     def _map(self, work: Callable[..., Found], arguments: Sequence[tuple[Any, ...]]) -> list[Found]:

@@ -97,7 +97,7 @@ class LabelMirrors:
             weight = small_tensor(labels.weight).to(self._device, copy=True)
             mirror = _Mirror(labels, RowLabels(Y.T, weight), len(labels.changes))
         elif mirror.seen < len(labels.changes):
-            rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
+            rows = labels.changed_since(mirror.seen)
             at = small_tensor(rows).to(self._device)
             mirror.here.Y[at] = small_tensor(labels.Y[rows]).to(self._device)
             mirror.here.weight[at] = small_tensor(labels.weight[rows]).to(self._device)

@@ -382,7 +382,7 @@ class ClusterEngine(Engine):
     def _tell_changes(self, mirror: _Mirror) -> None:
         """Send rows that changed; those that are what workers have made (`fetched`) are copied there."""
         labels = mirror.host
-        rows = np.unique(np.concatenate(labels.changes[mirror.seen :]))
+        rows = labels.changed_since(mirror.seen)
         mirror.seen = len(labels.changes)
         if self._fetched is not None and len(rows) > _MANY * self.n_rows and self._fetched[0].shape == labels.Y.shape:
             Q, handle = self._fetched

@@ -2,8 +2,11 @@
 
 from labelchef.domain.limits import free_memory
 from labelchef.engines.choice import DISK, MEMORY_SHARE, choose_placement
+from labelchef.engines.host import HostEngine
 from labelchef.engines.protocol import Engine
 from labelchef.features import Features
+
+_PIECE_BYTES = 4 << 20
 
 
 def local_engine(features: Features, engine: str, feature_dtype: str | None, *, bias: bool, together: float) -> Engine:
@@ -12,4 +15,7 @@ def local_engine(features: Features, engine: str, feature_dtype: str | None, *, 
     if engine == "auto" and placement.device is None and not features.in_memory:
         streamed = together > MEMORY_SHARE * free_memory()
         placement = choose_placement(DISK if streamed else "memory", None, features)
-    return placement.training(features, bias=bias)
+    found = placement.training(features, bias=bias)
+    if isinstance(found, HostEngine):  # X has many parts already: more pieces would only be more calls
+        found.most_pieces = min(HostEngine.most_pieces, max(1, features.nbytes // _PIECE_BYTES))
+    return found
