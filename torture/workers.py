@@ -1,10 +1,10 @@
 """`python -m torture.workers`: workers of a cluster are killed at random during rounds; every selection must be that of a run
 without kills.
 
-Workers learn the sources too, as they do for a million samples and more. An episode is a small campaign on a local cluster of processes. Its rounds are run once undisturbed. Then they are run again
-while a thread kills (SIGKILL) a worker at a time, at random moments; Dask starts a new process in its place. Compared are the
-samples and suggestions of every round, and the parameters of the last model bit by bit. What the user has without this: a
-campaign in one process, which a kill ends.
+An episode is a small campaign on a local cluster of processes. Its rounds are run once undisturbed. Then they are run again
+while a thread kills (SIGKILL) a worker at a time, at random moments; Dask starts a new process in its place. Workers learn the
+sources too, as they do for a million samples and more. Compared are the samples and suggestions of every round, and the
+parameters of the last model bit by bit. What the user has without this: a campaign in one process, which a kill ends.
 """
 
 import argparse
