@@ -16,6 +16,7 @@ from labelchef.encoders import images, sentences
 from labelchef.encoders.cache import RowCache, key_of
 from labelchef.encoders.fitted import FittedEncoder, fit_encoder
 from labelchef.encoders.protocol import Content, State
+from labelchef.engines.cluster.dask_workers import DaskWorkers
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -215,6 +216,31 @@ def test_broken_pictures_are_named(tmp_path: Path) -> None:
     (tmp_path / "inside" / "link.png").symlink_to(tmp_path / names[0])
     with pytest.raises(InvalidInputError, match="leads out"):
         images.read_image("link.png", tmp_path / "inside")
+
+
+@pytest.mark.skipif(not images.has_efficientnet(), reason="the extra images is not installed")
+@pytest.mark.slow
+def test_efficientnet_on_the_workers_of_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cluster: DaskWorkers
+) -> None:
+    """Small files are sent as they are, of large ones the pixels: the rows are those of this process."""
+    names, _ = pictures(tmp_path, 5)
+    Image.fromarray(np.random.default_rng(1).integers(0, 255, (400, 500, 3)).astype(np.uint8)).save(tmp_path / "4.png")
+    assert (tmp_path / "4.png").stat().st_size > 3 * 224**2
+    content, roles = rows(names, "file", tmp_path), {"file": ColumnRole.IMAGE}
+    here = fit_encoder(content, roles, ["efficientnet"]).X
+    monkeypatch.setattr("labelchef.encoders.cache.CHUNK", 2)
+    monkeypatch.setenv("LABELCHEF_CLUSTER", cluster.address)
+    real, sent = DaskWorkers.submit, list[Any]()
+
+    def submit(workers: DaskWorkers, work: Any) -> Any:
+        sent.append(work)
+        return real(workers, work)
+
+    monkeypatch.setattr(DaskWorkers, "submit", submit)
+    np.testing.assert_allclose(fit_encoder(content, roles, ["efficientnet"]).X, here, rtol=1e-4, atol=1e-5)
+    assert "encoded here" not in caplog.text
+    assert [type(held) for work in sent for _, held in work.args[0]] == [bytes] * 4 + [np.ndarray]
 
 
 @pytest.mark.skipif(not images.has_efficientnet(), reason="the extra images is not installed")

