@@ -24,7 +24,7 @@ import numpy as np
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.stopping_work import go_on
 from labelchef.engines.cluster.crew import Crew
-from labelchef.engines.cluster.handles import Key, Node, Output, RowHandle, in_order
+from labelchef.engines.cluster.handles import FewRows, Key, Node, Output, RowHandle, in_order
 from labelchef.engines.cluster.holder import (
     ChangeLabels,
     CopyLabels,
@@ -99,6 +99,7 @@ class ClusterEngine(Engine):
         self._dropped: deque[Key] = deque()
         self._eligible: tuple[Bools, RowHandle] | None = None
         self._fetched: tuple[Float64s, RowHandle] | None = None
+        self._few_rows = FewRows()
 
     # row arrays
 
@@ -120,8 +121,13 @@ class ClusterEngine(Engine):
 
     def take(self, handle: RowHandle, rows: Ints) -> Any:
         """Some rows of a row array."""
+        known = handle.few.find(rows)
+        if known is not None:
+            return known
         (found,) = self._few(Do("take", reads=(handle.output.key,)), rows)
-        return np.empty((0, *handle.shape[1:])) if found is None else found
+        found = np.empty((0, *handle.shape[1:])) if found is None else found
+        handle.few.keep(rows, found)
+        return found
 
     def host(self, array: Any) -> Any:
         """See `Engine.host`: all rows are sent here."""
@@ -206,9 +212,15 @@ class ClusterEngine(Engine):
         return np.asarray(sum((results[part] for part in sorted(results)), np.zeros(W.shape)))
 
     def _features(self, indices: Ints) -> Float64s:
-        (found,) = self._few(Do("rows"), np.asarray(indices))
+        indices = np.asarray(indices)
+        known = self._few_rows.find(indices)
+        if known is not None:
+            return np.asarray(known)
+        (found,) = self._few(Do("rows"), indices)
         d = self.n_columns - int(self._bias)
-        return np.empty((0, d)) if found is None else found[:, :d]
+        found = np.empty((0, d)) if found is None else found[:, :d]
+        self._few_rows.keep(indices, found)
+        return found
 
     def gram(self, row_weight: Any, step: int = 1) -> Float64s:
         """See `Engine.gram`."""

@@ -22,6 +22,8 @@ from labelchef.domain.arrays import Ints
 if TYPE_CHECKING:
     from labelchef.engines.cluster.engine import ClusterEngine
 
+_FEW = 1 << 20  # numbers
+
 Key = tuple[str, int]
 """The name of a row array on workers: its node, and which of the results of it."""
 
@@ -53,6 +55,27 @@ class Output:
         return self.node.name, self.place
 
 
+class FewRows:
+    """The rows that were fetched last: a round asks for some of them again and again, and each message takes milliseconds."""
+
+    def __init__(self) -> None:
+        self._rows: Ints = np.empty(0, dtype=np.int64)
+        self._values: Any = None
+
+    def find(self, rows: Ints) -> Any:
+        """The values of these rows; None unless all of them are known."""
+        if self._values is None:
+            return None
+        at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
+        return self._values[at] if np.array_equal(self._rows[at], rows) else None
+
+    def keep(self, rows: Ints, values: Any) -> None:
+        """Know these rows from now on, and no others; unless they are many."""
+        if 0 < np.size(values) <= _FEW:
+            self._rows, first = np.unique(rows, return_index=True)
+            self._values = values[first]
+
+
 class RowHandle:
     """A row array whose parts are on workers. See `engines.protocol` for what can be done with it."""
 
@@ -60,6 +83,7 @@ class RowHandle:
 
     def __init__(self, engine: "ClusterEngine", output: Output, shape: tuple[int, ...]) -> None:
         self.engine, self.output, self.shape = engine, output, shape
+        self.few = FewRows()
         engine.follow(self)
 
     def __len__(self) -> int:
