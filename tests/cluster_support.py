@@ -20,12 +20,14 @@ class _Here:
         self._workers, self._name, self._holder = workers, name, holder
 
     def call(self, method: str, *given: Any) -> Answer:
-        return _Said(
+        return Said(
             self._workers, self._name, lambda: getattr(self._holder, method)(*pickle.loads(pickle.dumps(given)))
         )
 
 
-class _Said:
+class Said:
+    """What a holder has answered."""
+
     def __init__(self, workers: "HereWorkers", name: str, work: Callable[[], Any]) -> None:
         self._found: Any = None
         workers.calls += 1
@@ -35,8 +37,12 @@ class _Said:
         self._dead = name not in workers.there
         self._late = name in workers.hangs
         self._full = name in workers.full
+        self._error: Exception | None = None
         if not self._dead and not self._late:
-            self._found = work()
+            try:
+                self._found = work()
+            except Exception as error:
+                self._error = error
 
     def result(self, timeout: float) -> Any:
         if self._dead:
@@ -46,6 +52,8 @@ class _Said:
             raise TimeoutError
         if self._full:
             raise MemoryError("Unable to allocate 9 GiB")
+        if self._error is not None:
+            raise self._error
         return self._found
 
 

@@ -35,6 +35,7 @@ from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.routing import Price
 from labelchef.domain.settings import AUTO, TRUTH
+from labelchef.domain.stopping_work import waited
 from labelchef.engines import OnParts, RowArray
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
@@ -399,7 +400,7 @@ class Learner:
 
     def _awaited(self) -> Choice | None:
         """The choice that comes next, once it is computed."""
-        return self._next.result() if isinstance(self._next, Future) else self._next
+        return waited(self._next) if isinstance(self._next, Future) else self._next
 
     def _fixed(self, objective: Objective) -> dict[str, Any]:
         strength = None if self.fixed.l2 is None else self.fixed.l2 * objective.engine.n_rows

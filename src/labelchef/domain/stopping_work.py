@@ -7,7 +7,11 @@ loops need not. The question belongs to the thread and its context; a thread tha
 
 import contextlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextvars import ContextVar
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar("labelchef_stop", default=None)
 
@@ -35,3 +39,20 @@ def go_on() -> None:
     stop = _asked.get()
     if stop is not None and stop():
         raise StoppedWorkError
+
+
+def waited(work: "Future[Found]") -> Found:
+    """The result of what is computed elsewhere; the wait ends if the computation should not go on.
+
+    >>> done: Future[int] = Future()
+    >>> done.set_result(3)
+    >>> waited(done)
+    3
+    """
+    while True:
+        go_on()
+        try:
+            return work.result(timeout=0.5)
+        except TimeoutError:
+            if work.done():  # the error of the work itself
+                raise

@@ -25,6 +25,7 @@ from labelchef.domain.cluster_address import cluster_address
 from labelchef.domain.errors import LabelchefError
 from labelchef.domain.files import whole_file
 from labelchef.domain.intake import Progress, no_progress
+from labelchef.domain.stopping_work import waited
 from labelchef.encoders.protocol import Block
 from labelchef.engines.cluster.workers import Workers, connect
 
@@ -117,10 +118,10 @@ class RowCache:
 
 def _computed(chunks: list[list[int]], compute: Compute, away: Away | None) -> Iterator[tuple[list[int], Block]]:
     """Every chunk with its rows, in their order."""
-    left, sent, workers = iter(chunks), deque[tuple[list[int], Future[Block]]](), None
+    left, sent, workers, most = iter(chunks), deque[tuple[list[int], Future[Block]]](), None, 0
     if away is not None and len(chunks) > 1:
-        workers = _cluster()
-    most, failed = _AHEAD * (0 if workers is None else len(workers.members())), False
+        workers, most = _cluster()
+    failed = False
     while workers is not None and away is not None:
         while not failed and len(sent) < most and (chunk := next(left, None)) is not None:
             sent.append((chunk, workers.submit(away(chunk))))
@@ -128,7 +129,7 @@ def _computed(chunks: list[list[int]], compute: Compute, away: Away | None) -> I
             break
         chunk, answer = sent.popleft()
         try:
-            found = answer.result()
+            found = waited(answer)
         except Exception as error:
             if not failed:
                 _log.warning("rows are encoded here, not on the cluster: %s", error)
@@ -138,14 +139,15 @@ def _computed(chunks: list[list[int]], compute: Compute, away: Away | None) -> I
         yield chunk, np.asarray(compute(chunk), dtype=np.float32)
 
 
-def _cluster() -> Workers | None:
-    """The workers of the cluster of this machine, if it has one that answers."""
+def _cluster() -> tuple[Workers | None, int]:
+    """The workers of the cluster of this machine, if it has one that answers, and how many chunks they are given at a time."""
     address = cluster_address()
     try:
-        return None if address is None else connect(address)
+        workers = None if address is None else connect(address)
+        return workers, 0 if workers is None else _AHEAD * len(workers.members())
     except LabelchefError as error:
         _log.warning("rows are encoded here, not on the cluster: %s", error)
-        return None
+        return None, 0
 
 
 def _checked(array: NDArray[np.generic], dtype: type[np.generic], width: int) -> NDArray[np.generic]:

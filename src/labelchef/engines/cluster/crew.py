@@ -19,7 +19,7 @@ import numpy as np
 from labelchef.domain.arrays import Floats
 from labelchef.domain.errors import LabelchefError
 from labelchef.domain.stopping_work import go_on
-from labelchef.engines.cluster.holder import Do, Holder, Load, Placing, Reply, Step, Unload, digest_of
+from labelchef.engines.cluster.holder import Do, Holder, Load, Placing, Reply, Reset, Step, Unload, digest_of
 from labelchef.engines.cluster.parts import Cut, assigned
 from labelchef.engines.cluster.workers import (
     Answer,
@@ -38,6 +38,8 @@ _ROOM = 0.8  # of the memory of a worker, for its parts
 _DEATHS = 20  # workers that may die during one operation
 _SLOW, _SLOW_SECONDS = 3.0, 1.0  # a worker is slow that takes so many times the median, and so much longer in all
 _KEPT_SWEEPS = 64
+_DEAD_SECONDS = 3.0  # in which a cluster has noticed that a worker is dead
+_HUNG_SECONDS = 60.0  # in which one that did not answer is not used, at least
 
 
 @dataclass
@@ -49,6 +51,16 @@ class _Worker:
     """Steps to send with the next message."""
     unsettled: Answer | None = None
     """The answer that was not waited for to its end: its sender was interrupted."""
+    doubtful: bool = False
+    """Whether a message has failed, so that it is not known which of its steps were done."""
+
+
+class _Gone:
+    """The answer of a worker that is lost."""
+
+    def result(self, timeout: float) -> Any:  # noqa: ARG002
+        """Raise."""
+        raise WorkerLostError
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,9 @@ class Crew:
         self._there: dict[str, _Worker] = {}
         self._members: dict[str, Member] = {}
         self._settled: set[str] = set()
-        self._banned: set[str] = set()
+        self._banned: dict[str, float] = {}
+        """Workers that were lost, and until when they are not used: one may come back under its address."""
+        self._hung: set[str] = set()
         self._able: dict[int, set[str]] = {cut.number: set() for cut in cuts}
         self._unable: dict[int, str] = {}
         self._looked = -np.inf
@@ -193,13 +207,16 @@ class Crew:
     def _send(self, name: str, steps: list[Step]) -> Answer:
         worker = self._there[name]
         if worker.unsettled is not None:  # messages are answered in the order in which they are sent
-            earlier, worker.unsettled = worker.unsettled, None
             try:
-                self._await(name, earlier)
+                self._await(name, worker.unsettled)
             except WorkerLostError:
-                return earlier  # it is found lost again by whoever waits for the answer
+                return _Gone()
             except Exception:
-                pass
+                worker.doubtful = True
+        if worker.doubtful:
+            mine = self.parts_of(name)
+            worker.pending = [Reset(mine), *self._restore(mine), *worker.pending]
+            worker.doubtful = False
         pending, worker.pending = worker.pending, []
         worker.unsettled = worker.holding.call("do", [*pending, *steps])
         return worker.unsettled
@@ -218,11 +235,14 @@ class Crew:
                         SlowWorkerWarning,
                         stacklevel=2,
                     )
+                    self._hung.add(name)
                     raise WorkerLostError(name) from None
                 if name not in self.workers.members():
                     raise WorkerLostError(name) from None
+            except WorkerLostError:
+                raise
             except Exception:
-                self._there[name].unsettled = None
+                self._there[name].unsettled, self._there[name].doubtful = None, True
                 raise
             else:
                 self._there[name].unsettled = None
@@ -245,7 +265,8 @@ class Crew:
     def _lose(self, name: str) -> None:
         """A worker is gone: its parts have no owner."""
         self.lost += 1
-        self._banned.add(name)
+        wait = max(_HUNG_SECONDS, self._limits.call) if name in self._hung else _DEAD_SECONDS
+        self._banned[name] = time.monotonic() + wait
         self._there.pop(name, None)
         self._members.pop(name, None)
         self.owner = {part: owner for part, owner in self.owner.items() if owner != name}
@@ -255,12 +276,22 @@ class Crew:
         """See who is there; workers that went away are lost."""
         if time.monotonic() - self._looked < self._limits.look:
             return
+        if self.workers.closed:
+            self._connect_again()
+        now = time.monotonic()
+        self._banned = {name: until for name, until in self._banned.items() if until > now}
         members = {name: one for name, one in self.workers.members().items() if name not in self._banned}
         if new := set(members) - set(self._members):
             self.workers.check_versions(new)
         for name in set(self._there) - set(members):
             self._lose(name)
         self._members, self._looked = members, time.monotonic()
+
+    def _connect_again(self) -> None:
+        """The connection was lost, and with it all holders: they are made again, and load their parts again."""
+        self.workers = self.workers.again()
+        self._there, self.owner, self._members, self._banned, self._settled = {}, {}, {}, {}, set()
+        self._able, self._unable = {cut.number: set() for cut in self._cuts}, {}
 
     def _settle(self) -> None:
         """Every part has an owner that holds it with all its row arrays; new workers take parts over."""
@@ -296,6 +327,9 @@ class Crew:
             except WorkerLostError:
                 self._lose(name)
                 return f"worker {name} went away"
+            except BaseException:
+                self._there.pop(name, None)  # what it can open is not known
+                raise
         power = {name: float(max(1, self._members[name].threads)) for name in self._there}
         able = {} if self._X.in_memory else {part: frozenset(names) for part, names in self._able.items()}
         wanted = assigned(self._cuts, self.owner, power, able)

@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 
 _CONNECT_SECONDS = 5.0
 _RESTART = "10 minutes"  # in which a process that was killed must be back
+_IDLE_SECONDS = 60.0  # that a task waits for a worker where there is none
 _START_SECONDS = 120.0  # importing libraries on a slow machine
 _QUIET: dict[str, object] = {
     "distributed.worker.profile.enabled": False,  # 100 looks a second at every thread, on the core of the sweep
@@ -141,7 +142,8 @@ class DaskWorkers(Workers):
         """See `Workers.members`."""
         found: dict[str, Any] | None = None
         with contextlib.suppress(OSError, TimeoutError):
-            found = self._client.scheduler_info(n_workers=-1)["workers"]
+            if self._client.status == "running":
+                found = self._client.scheduler_info(n_workers=-1).get("workers")
         if found is None or self._client.status != "running":
             self.closed = True  # the next engine connects again
             raise ClusterError(
@@ -153,6 +155,13 @@ class DaskWorkers(Workers):
             for name, one in found.items()
             if one.get("status", "running") in ("running", "paused")
         }
+
+    def again(self) -> Workers:
+        """See `Workers.again`."""
+        try:
+            return dask_workers(self.address)
+        except InvalidInputError as error:
+            raise ClusterError(str(error)) from None
 
     def check_versions(self, members: set[str]) -> None:
         """See `Workers.check_versions`."""
@@ -192,24 +201,31 @@ class DaskWorkers(Workers):
         """See `Workers.submit`: a task, which Dask gives to another worker if one dies; to this process if several died."""
         found: Future[Result] = Future()
         found.set_running_or_notify_cancel()
-        here = copy_context()
+        here, sent = copy_context(), self._client.submit(work, pure=False)
 
-        def compute() -> None:
+        def follow() -> None:
             try:
-                found.set_result(here.run(work))
+                found.set_result(sent.result() if self._ends(sent) else here.run(work))
             except BaseException as error:
                 found.set_exception(error)
 
-        def done(ended: Any) -> None:
-            try:
-                found.set_result(ended.result())
-            except (OSError, distributed.KilledWorker, CancelledError, asyncio.CancelledError):
-                threading.Thread(target=compute, name="labelchef-background", daemon=True).start()
-            except BaseException as error:
-                found.set_exception(error)
-
-        self._client.submit(work, pure=False).add_done_callback(done)
+        threading.Thread(target=follow, name="labelchef-background", daemon=True).start()
         return found
+
+    def _ends(self, sent: Any) -> bool:
+        """Wait for a task; False where nobody will do it: several workers died of it, or none is left."""
+        until, over = time.monotonic() + _IDLE_SECONDS, threading.Event()
+        sent.add_done_callback(lambda _: over.set())
+        while not over.wait(1.0):
+            try:
+                until = time.monotonic() + _IDLE_SECONDS if self.members() else until
+            except ClusterError:
+                return False
+            if time.monotonic() > until:
+                sent.cancel()
+                return False
+        lost = (OSError, distributed.KilledWorker, CancelledError, asyncio.CancelledError)
+        return sent.status == "finished" or (sent.status == "error" and not isinstance(sent.exception(), lost))
 
     def close(self) -> None:
         """See `Workers.close`."""

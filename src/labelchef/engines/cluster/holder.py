@@ -4,6 +4,7 @@ A message is a list of steps, done in their order; the answer is the result of t
 Each part has an engine of its own kind (`MemoryEngine`, or on a GPU if the worker has one), and the row arrays are of that kind.
 """
 
+import errno
 import hashlib
 import os
 import time
@@ -46,6 +47,13 @@ class Load:
 @dataclass(frozen=True)
 class Unload:
     """Hold these parts no longer."""
+
+    parts: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Hold only these parts, without labels and row arrays: what is to be done again after a message that failed."""
 
     parts: Sequence[int]
 
@@ -108,7 +116,7 @@ class Do:
     """What only one part needs."""
 
 
-Step = Load | Unload | SetLabels | ChangeLabels | CopyLabels | DropLabels | Drop | Do
+Step = Load | Unload | Reset | SetLabels | ChangeLabels | CopyLabels | DropLabels | Drop | Do
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,12 @@ class Holder:
         """The steps, in their order."""
         began, result = time.perf_counter(), None
         for step in steps:
-            result = self._step(step)
+            try:
+                result = self._step(step)
+            except OSError as error:  # as it is, it would be taken for a connection that broke
+                if error.errno == errno.ENOMEM:
+                    raise MemoryError(str(error)) from None
+                raise RuntimeError(f"{type(error).__name__}: {error}") from None
         return Reply(result, time.perf_counter() - began)
 
     def probe(self, parts: Sequence[Features]) -> list[tuple[str, str]]:
@@ -170,6 +183,11 @@ class Holder:
             case Unload():
                 for number in step.parts:
                     self._parts.pop(number, None)
+            case Reset():
+                self._parts = {number: part for number, part in self._parts.items() if number in step.parts}
+                for part in self._parts.values():
+                    part.labels.clear()
+                    part.arrays.clear()
             case SetLabels():
                 # copies: what came with a message may be read-only
                 labels = RowLabels(np.array(step.Y), np.array(step.weight))

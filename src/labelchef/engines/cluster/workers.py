@@ -73,6 +73,12 @@ class Workers(ABC):
 
     address: str
     """Of the cluster."""
+    closed: bool = False
+    """Whether the connection was lost."""
+
+    def again(self) -> "Workers":
+        """The same cluster, connected anew if the connection was lost. Raises ClusterError where it does not answer."""
+        return self
 
     @abstractmethod
     def members(self) -> dict[str, Member]:
