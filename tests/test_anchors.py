@@ -96,14 +96,16 @@ def test_bounds_say_something() -> None:
     assert error < 0.01 * anchor.metric.size(v)
 
 
-def campaign(constructor: Any, N: int, rounds: int, C: int = 2, b: int = 3) -> tuple[LabelCleaner, list[Any]]:
+def campaign(
+    constructor: Any, N: int, rounds: int, C: int = 2, b: int = 3, **settings: Any
+) -> tuple[LabelCleaner, list[Any]]:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(N + 200, 5))
     y = (X[:, :C] + rng.gumbel(size=(N + 200, C))).argmax(axis=1)
     weak = rng.dirichlet(np.ones(C), N)
+    chosen: dict[str, Any] = {"selector": "infl", "look_ahead": False, **settings}
     cleaner = LabelCleaner(
-        trusted="steer", selector="infl", look_ahead=False, gamma=0.8, holdout=0, l2=0.02, budget=None, batch_size=b,
-        constructor=constructor, tol=1e-4,
+        trusted="steer", gamma=0.8, holdout=0, l2=0.02, budget=None, batch_size=b, constructor=constructor, tol=1e-4, **chosen
     )  # fmt: skip
     cleaner.fit(X[:N], weak, X_val=X[N:], y_val=y[N:], classes=list(range(C)))
     batches = []
@@ -150,6 +152,19 @@ def test_without_a_proof_it_is_newton(C: int) -> None:
     for one, two in zip(batches, others, strict=True):
         np.testing.assert_array_equal(one.indices, two.indices)
     np.testing.assert_allclose(cleaner.W_, plain.W_, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"look_ahead": True}, {"selector": "expected_infl"}, {"selector": "margin"}], ids=str
+)
+def test_other_selectors_get_a_model_that_was_swept(settings: dict[str, Any]) -> None:
+    """Only INFL without look-ahead can choose without a sweep; models may be without one all the same."""
+    cleaner, batches = campaign(AnchoredConstructor(tol=1e-4, share=0.05), 20_000, 4, **settings)
+    assert isinstance(cleaner._session.construction.point.logits, AnchoredRows)
+    plain, others = campaign("newton", 20_000, 4, **settings)
+    np.testing.assert_allclose(cleaner.W_, plain.W_, atol=2e-4)
+    if settings != {"selector": "margin"}:  # of 20,000 samples many are as near to the border, up to the tolerance
+        assert [set(one.indices.tolist()) for one in batches] == [set(two.indices.tolist()) for two in others]
 
 
 def test_a_label_can_be_taken_back() -> None:

@@ -51,7 +51,8 @@ from labelchef.domain.records import (
 from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Certificate, Figure, Forecast, Gain
 from labelchef.engines import RowArray
-from labelchef.selectors import SelectionContext, Selector
+from labelchef.selectors import InflSelector, SelectionContext, Selector
+from labelchef.selectors.skipping import settled
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -357,14 +358,14 @@ class Session:
     def _score(self, eligible: Bools) -> Batch:
         """All eligible samples by the scorer; what its solver learns about the curvature is not kept."""
         scorer = plain_influence(self.selector) if self.scorer is None else self.scorer
-        context = self.context(eligible)
+        context = self.context(eligible, scorer)
         return scorer.select(replace(context, keeper=replace(context.keeper)), int(eligible.sum()))
 
-    def context(self, eligible: Bools) -> SelectionContext:
-        """The round as a selector sees it. The session keeps nothing that a selector hands to its `carry`."""
+    def context(self, eligible: Bools, selector: Selector | None = None) -> SelectionContext:
+        """The round as a selector sees it, else that of the session. The session keeps nothing that it hands to its `carry`."""
         point = self.construction.point
         rng = np.random.default_rng([self.seed, len(self.rounds)])  # the same for a repeated selection
-        return SelectionContext(
+        found = SelectionContext(
             self.objective,
             point,
             self.steering.settled(point.W),
@@ -381,6 +382,7 @@ class Session:
             through_learner=self._through_learner(point),
             anchoring=self.construction.anchoring,
         )
+        return found if isinstance(selector or self.selector, InflSelector) else settled(found)
 
     @property
     def _weak_labels(self) -> Float64s:

@@ -98,3 +98,10 @@ def swept(context: SelectionContext, state: Anchoring) -> SelectionContext:
         context.carry(linear)
 
     return replace(context, point=point, carry=carry)
+
+
+def settled(context: SelectionContext) -> SelectionContext:
+    """The round for a selector that needs a model that was swept, as all do but INFL without look-ahead."""
+    if context.anchoring is None:
+        return context
+    return replace(swept(context, context.anchoring), anchoring=None)
