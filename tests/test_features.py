@@ -1,5 +1,6 @@
 """Features wherever they are: values, parts, blocks, identity, errors."""
 
+import functools
 import os
 import pickle
 from pathlib import Path
@@ -95,6 +96,15 @@ class TestValues:
         assert file.part(0, N).identity == file.identity
         assert file.part(0, 5).identity != file.identity
         assert ArrayFeatures(values[::-1]).identity != ArrayFeatures(values).identity
+
+    def test_scales_keep_their_kind_where_there_are_as_many_rows_as_columns(self, tmp_path: Path) -> None:
+        for kind in ("int8 rows", "int8 columns"):
+            X, scales = matrix(kind)
+            features, values = as_file(tmp_path, X, scales), expected(X, scales)
+            for start in (0, 70):
+                part = features.part(start, start + D)
+                for one in (part, part.loaded(), pickle.loads(pickle.dumps(part.loaded())).loaded()):
+                    np.testing.assert_array_equal(one.take(np.arange(D)), values[start : start + D])
 
     def test_it_is_never_made_an_array_by_accident(self, both: tuple[Features, Features, np.ndarray]) -> None:
         with pytest.raises(InvalidInputError, match="take"):
@@ -207,6 +217,16 @@ class TestErrors:
             ArrayFeatures(X.astype(np.float32), np.ones(D, dtype=np.float32))
         with pytest.raises(InvalidInputError, match="holds scales"):
             open_features(tmp_path / "x.scales.npy")
+
+    def test_scales_of_a_square_matrix_say_by_their_shape_what_they_are_of(self, tmp_path: Path) -> None:
+        X, scales = matrix("int8")[0][:D], np.linspace(0.5, 2.0, D, dtype=np.float32)
+        for read in (functools.partial(as_file, tmp_path), ArrayFeatures):
+            with pytest.raises(
+                InvalidInputError, match=r"may be of either; expected scales of shape \(37, 1\) for rows or"
+            ):
+                read(X, scales)
+            for shaped in (scales[:, None], scales[None]):
+                np.testing.assert_array_equal(read(X, shaped).take(np.arange(D)), X.astype(np.float32) * shaped)
 
     def test_rows_that_are_not_there(self, tmp_path: Path) -> None:
         one = as_file(tmp_path, matrix("float16")[0], None)

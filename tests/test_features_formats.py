@@ -179,6 +179,16 @@ def test_int8_shards_with_scales(tmp_path: Path) -> None:
         open_features(tmp_path)
 
 
+def test_int8_shards_with_scales_of_columns_and_as_many_rows_in_all(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X, scales = rng.integers(-100, 100, (D, D)).astype(np.int8), rng.random(D).astype(np.float32)
+    for k, rows in enumerate((X[:4], X[4:])):
+        np.save(tmp_path / f"{k}.npy", rows)
+        np.save(tmp_path / f"{k}.scales.npy", scales)
+    for features in (open_features(tmp_path), open_features(tmp_path).loaded()):
+        np.testing.assert_array_equal(features.take(np.arange(D)), X * scales)
+
+
 def ranged(folder: Path, *, ranges: bool = True) -> Iterator[str]:
     """A web server of a folder that knows ranges, or not."""
 

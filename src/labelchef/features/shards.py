@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.features.contract import Features, Stored
+from labelchef.features.contract import Features, Stored, shaped_scales
 from labelchef.features.npy import SCALES
 from labelchef.features.reading import Buffers
 
@@ -92,7 +92,7 @@ def _scales_of_all(shards: Sequence[Features], what: str) -> NDArray[Any] | None
             code="features",
         )
     rows = [one.row_scales for one in shards if one.row_scales is not None]
-    return np.concatenate(rows) if rows else first
+    return shaped_scales(np.concatenate(rows) if rows else None, first)
 
 
 def shard_names(names: Sequence[str], manifest: str | None, what: str) -> list[tuple[str, int | None]]:
