@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelchef.campaign.data import as_rows
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.features import ArrayFeatures, Features, check_finite, open_features
-from labelchef.features.npy import NpyFeatures
+from labelchef.features.npy import NpyFeatures, behind_map
 from labelchef.features.reading import Buffers, LocalFile
 
 N, D = 1037, 37
@@ -137,6 +138,17 @@ class TestReading:
                     content[offset : offset + length],
                     err_msg=f"{offset} {direct}",
                 )
+
+    def test_a_map_that_was_changed_in_memory_only_is_not_read_from_its_file(self, tmp_path: Path) -> None:
+        X, _ = matrix("float32")
+        np.save(tmp_path / "x.npy", X)
+        for mode, read in (("r", True), ("r+", True), ("c", False)):
+            mapped = np.load(tmp_path / "x.npy", mmap_mode=mode)
+            for shown in (mapped, np.asarray(mapped)[3:]):
+                assert (behind_map(shown) is not None) == read
+        mapped[0, 0] = np.nan
+        with pytest.raises(InvalidInputError, match="finite"):
+            as_rows(mapped, "X", None)
 
     def test_it_can_be_stopped(self, tmp_path: Path) -> None:
         one, seen = as_file(tmp_path, matrix("float16")[0], None), []
