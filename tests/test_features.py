@@ -196,6 +196,23 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match=r"x\.npy cannot be read: No such file"):
             next(one.blocks())
 
+    def test_a_copy_that_another_process_reads_may_be_of_another_time(self, tmp_path: Path) -> None:
+        X, _ = matrix("float32")
+        path = tmp_path / "x.npy"
+        sent = pickle.dumps(as_file(tmp_path, X, None))
+        os.utime(path, ns=(1, 1))
+        one = pickle.loads(sent)
+        np.testing.assert_array_equal(np.concatenate([block for _, block in one.blocks(rows=500)]), X)
+        os.utime(path, ns=(2, 2))
+        with pytest.raises(InvalidInputError, match="it was written since"):
+            one.check()
+        np.save(path, X[:-1])
+        with pytest.raises(InvalidInputError, match="bytes, and had"):
+            pickle.loads(sent).check()
+        path.unlink()
+        with pytest.raises(InvalidInputError, match="No such file"):
+            pickle.loads(sent).check()
+
     def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
         X, _ = matrix("float32")
         one = as_file(tmp_path, X, None)
