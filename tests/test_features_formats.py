@@ -282,6 +282,20 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match=r"features\.json cannot be read"):
             open_features(tmp_path)
 
+    def test_a_manifest_that_is_not_utf_8(self, tmp_path: Path) -> None:
+        fsspec, content = (
+            pytest.importorskip("fsspec"),
+            '{"shards": [{"file": "größe.npy", "rows": 3}]}'.encode("latin-1"),
+        )
+        (tmp_path / "features.json").write_bytes(content)
+        url = f"memory://{tmp_path.name}/manifest"
+        with fsspec.open(f"{url}/features.json", "wb") as stream:
+            stream.write(content)
+        for place in (tmp_path, url):
+            with pytest.raises(InvalidInputError, match=r"features\.json cannot be read .*; expected UTF-8") as error:
+                open_features(place)
+            assert "rows" not in str(error.value).split("; expected")[0], "the file is not shown"
+
     def test_folders_that_are_none(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"holds no \.npy"):
             open_features(tmp_path)

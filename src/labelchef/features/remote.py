@@ -139,8 +139,8 @@ def open_remote(url: str) -> Features:
         ) from None
     folder = url.rstrip("/")
     manifest = RemoteFile(f"{folder}/{MANIFEST}") if MANIFEST in names else None
-    text = None if manifest is None else manifest.read(0, manifest.facts[0]).decode("utf-8")
-    return open_shards(shard_names(names, text, url), lambda name: open_remote(f"{folder}/{name}"), url)
+    content = None if manifest is None else manifest.read(0, manifest.facts[0])
+    return open_shards(shard_names(names, content, url), lambda name: open_remote(f"{folder}/{name}"), url)
 
 
 def file_system(url: str) -> tuple[Any, str]:
