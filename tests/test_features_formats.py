@@ -3,6 +3,7 @@
 import functools
 import http.server
 import json
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -231,6 +232,41 @@ def test_at_a_web_server(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be found"):
         open_features(url)
     list(serving)
+
+
+@pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
+def test_a_file_of_the_same_size_at_a_web_server_is_another(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    np.save(tmp_path / "x.npy", matrix())
+    os.utime(tmp_path / "x.npy", (1_000_000_000, 1_000_000_000))
+    serving = ranged(tmp_path)
+    features = open_features(next(serving) + "/x.npy")
+    features.check()
+    np.save(tmp_path / "x.npy", matrix() + 1)
+    with pytest.raises(InvalidInputError, match="has changed while it is used: it was written since") as error:
+        features.check()
+    assert error.value.code == "features_changed"
+    list(serving)
+
+
+@pytest.mark.parametrize("mark", ["ETag", "md5Hash", "Last-Modified", "last_modified", "LastModified", "updated"])
+def test_a_store_that_keeps_listings_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    version, listed, look = ["first"], {}, memory.info
+
+    def info(self: Any, path: str, **_: Any) -> dict[str, Any]:
+        if path not in listed:
+            found = look(self, path)
+            listed[path] = {"name": path, "size": found["size"], "type": found["type"], mark: version[0]}
+        return listed[path]
+
+    monkeypatch.setattr(memory, "info", info)
+    monkeypatch.setattr(memory, "invalidate_cache", lambda _, path=None: listed.pop(path, None))
+    features = open_features(in_memory(tmp_path, matrix()))
+    features.check()
+    version[0] = "second"
+    with pytest.raises(InvalidInputError, match="it was written since"):
+        features.check()
 
 
 @pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
