@@ -370,10 +370,25 @@ class TestErrors:
 
     def test_a_zarr_array_without_a_chunk(self, tmp_path: Path) -> None:
         path = Path(zarr_array(tmp_path, matrix("float32")))
+        features = open_features(path)
         chunk = next(one for one in sorted(path.rglob("*")) if one.is_file() and one.name != "zarr.json")
+        content = chunk.read_bytes()
         chunk.unlink()
-        with pytest.raises(InvalidInputError, match="7 of 8 chunks"):
-            list(open_features(path).blocks())
+        later = open_features(path)
+        with pytest.raises(InvalidInputError, match="has 7 chunks, and had 8 when it was opened"):
+            list(features.blocks())
+        chunk.write_bytes(content)
+        list(features.blocks())
+        with pytest.raises(InvalidInputError, match="has 8 chunks, and had 7") as error:
+            later.check()
+        assert error.value.code == "features_changed"
+
+    def test_a_zarr_array_with_a_chunk_of_zeros_is_whole(self, tmp_path: Path) -> None:
+        X = matrix("float32")
+        X[90:180] = 0.0
+        path = zarr_array(tmp_path, X)
+        assert sum(one.is_file() for one in Path(path, "c").rglob("*")) == 7, "Zarr does not write it"
+        np.testing.assert_array_equal(open_features(path).loaded().array, X)
 
     def test_urls_that_lead_nowhere(self) -> None:
         pytest.importorskip("fsspec")
