@@ -63,6 +63,25 @@ def with_test(files: Path) -> list[object]:
     return ["--test-features", files / "test.npy", "--test-labels", files / "test_y.npy"]
 
 
+def test_features_at_a_url_and_in_lists(files: Path, tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("fsspec")
+    X = np.load(files / "train.npy")
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+    pq.write_table(pa.table({"x": lists}), tmp_path / "x.parquet")
+    made = {}
+    for name, place in {
+        "path": files / "train.npy",
+        "url": (files / "train.npy").as_uri(),
+        "lists": tmp_path / "x.parquet",
+    }.items():
+        given = [*inputs(files, tmp_path / name), "--features", place, "--truth", files / "truth.csv", "--budget", 10]
+        labelchef("clean", *given)
+        made[name] = (tmp_path / name / "cleaned_labels.csv").read_text()
+    assert made["url"] == made["path"]
+    assert made["lists"] == made["path"]
+
+
 def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     done = labelchef("clean", *inputs(files, out), *with_test(files), "--truth", files / "truth.csv", "--budget", 30)

@@ -1,5 +1,6 @@
 """Features wherever they are: values, parts, blocks, identity, errors."""
 
+import functools
 import os
 import pickle
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelchef.campaign.data import as_rows
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.features import ArrayFeatures, Features, check_finite, open_features
-from labelchef.features.npy import NpyFeatures
+from labelchef.features.npy import NpyFeatures, behind_map
 from labelchef.features.reading import Buffers, LocalFile
 
 N, D = 1037, 37
@@ -96,6 +98,15 @@ class TestValues:
         assert file.part(0, 5).identity != file.identity
         assert ArrayFeatures(values[::-1]).identity != ArrayFeatures(values).identity
 
+    def test_scales_keep_their_kind_where_there_are_as_many_rows_as_columns(self, tmp_path: Path) -> None:
+        for kind in ("int8 rows", "int8 columns"):
+            X, scales = matrix(kind)
+            features, values = as_file(tmp_path, X, scales), expected(X, scales)
+            for start in (0, 70):
+                part = features.part(start, start + D)
+                for one in (part, part.loaded(), pickle.loads(pickle.dumps(part.loaded())).loaded()):
+                    np.testing.assert_array_equal(one.take(np.arange(D)), values[start : start + D])
+
     def test_it_is_never_made_an_array_by_accident(self, both: tuple[Features, Features, np.ndarray]) -> None:
         with pytest.raises(InvalidInputError, match="take"):
             np.asarray(both[0])
@@ -127,6 +138,17 @@ class TestReading:
                     content[offset : offset + length],
                     err_msg=f"{offset} {direct}",
                 )
+
+    def test_a_map_that_was_changed_in_memory_only_is_not_read_from_its_file(self, tmp_path: Path) -> None:
+        X, _ = matrix("float32")
+        np.save(tmp_path / "x.npy", X)
+        kept, mapped = (np.load(tmp_path / "x.npy", mmap_mode="r+"), np.load(tmp_path / "x.npy", mmap_mode="c"))
+        for one, read in ((kept, True), (mapped, False)):
+            for shown in (one, np.asarray(one)[3:]):
+                assert (behind_map(shown) is not None) == read
+        mapped[0, 0] = np.nan
+        with pytest.raises(InvalidInputError, match="finite"):
+            as_rows(mapped, "X", None)
 
     def test_it_can_be_stopped(self, tmp_path: Path) -> None:
         one, seen = as_file(tmp_path, matrix("float16")[0], None), []
@@ -174,6 +196,23 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match=r"x\.npy cannot be read: No such file"):
             next(one.blocks())
 
+    def test_a_copy_that_another_process_reads_may_be_of_another_time(self, tmp_path: Path) -> None:
+        X, _ = matrix("float32")
+        path = tmp_path / "x.npy"
+        sent = pickle.dumps(as_file(tmp_path, X, None))
+        os.utime(path, ns=(1, 1))
+        one = pickle.loads(sent)
+        np.testing.assert_array_equal(np.concatenate([block for _, block in one.blocks(rows=500)]), X)
+        os.utime(path, ns=(2, 2))
+        with pytest.raises(InvalidInputError, match="it was written since"):
+            one.check()
+        np.save(path, X[:-1])
+        with pytest.raises(InvalidInputError, match="bytes, and had"):
+            pickle.loads(sent).check()
+        path.unlink()
+        with pytest.raises(InvalidInputError, match="No such file"):
+            pickle.loads(sent).check()
+
     def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
         X, _ = matrix("float32")
         one = as_file(tmp_path, X, None)
@@ -207,6 +246,16 @@ class TestErrors:
             ArrayFeatures(X.astype(np.float32), np.ones(D, dtype=np.float32))
         with pytest.raises(InvalidInputError, match="holds scales"):
             open_features(tmp_path / "x.scales.npy")
+
+    def test_scales_of_a_square_matrix_say_by_their_shape_what_they_are_of(self, tmp_path: Path) -> None:
+        X, scales = matrix("int8")[0][:D], np.linspace(0.5, 2.0, D, dtype=np.float32)
+        for read in (functools.partial(as_file, tmp_path), ArrayFeatures):
+            with pytest.raises(
+                InvalidInputError, match=r"may be of either; expected scales of shape \(37, 1\) for rows or"
+            ):
+                read(X, scales)
+            for shaped in (scales[:, None], scales[None]):
+                np.testing.assert_array_equal(read(X, shaped).take(np.arange(D)), X.astype(np.float32) * shaped)
 
     def test_rows_that_are_not_there(self, tmp_path: Path) -> None:
         one = as_file(tmp_path, matrix("float16")[0], None)

@@ -3,6 +3,7 @@
 import functools
 import http.server
 import json
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -179,6 +180,16 @@ def test_int8_shards_with_scales(tmp_path: Path) -> None:
         open_features(tmp_path)
 
 
+def test_int8_shards_with_scales_of_columns_and_as_many_rows_in_all(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X, scales = rng.integers(-100, 100, (D, D)).astype(np.int8), rng.random(D).astype(np.float32)
+    for k, rows in enumerate((X[:4], X[4:])):
+        np.save(tmp_path / f"{k}.npy", rows)
+        np.save(tmp_path / f"{k}.scales.npy", scales)
+    for features in (open_features(tmp_path), open_features(tmp_path).loaded()):
+        np.testing.assert_array_equal(features.take(np.arange(D)), X * scales)
+
+
 def ranged(folder: Path, *, ranges: bool = True) -> Iterator[str]:
     """A web server of a folder that knows ranges, or not."""
 
@@ -221,6 +232,41 @@ def test_at_a_web_server(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be found"):
         open_features(url)
     list(serving)
+
+
+@pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
+def test_a_file_of_the_same_size_at_a_web_server_is_another(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    np.save(tmp_path / "x.npy", matrix())
+    os.utime(tmp_path / "x.npy", (1_000_000_000, 1_000_000_000))
+    serving = ranged(tmp_path)
+    features = open_features(next(serving) + "/x.npy")
+    features.check()
+    np.save(tmp_path / "x.npy", matrix() + 1)
+    with pytest.raises(InvalidInputError, match="has changed while it is used: it was written since") as error:
+        features.check()
+    assert error.value.code == "features_changed"
+    list(serving)
+
+
+@pytest.mark.parametrize("mark", ["ETag", "md5Hash", "Last-Modified", "last_modified", "LastModified", "updated"])
+def test_a_store_that_keeps_listings_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    version, listed, look = ["first"], {}, memory.info
+
+    def info(self: Any, path: str, **_: Any) -> dict[str, Any]:
+        if path not in listed:
+            found = look(self, path)
+            listed[path] = {"name": path, "size": found["size"], "type": found["type"], mark: version[0]}
+        return listed[path]
+
+    monkeypatch.setattr(memory, "info", info)
+    monkeypatch.setattr(memory, "invalidate_cache", lambda _, path=None: listed.pop(path, None))
+    features = open_features(in_memory(tmp_path, matrix()))
+    features.check()
+    version[0] = "second"
+    with pytest.raises(InvalidInputError, match="it was written since"):
+        features.check()
 
 
 @pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
@@ -272,6 +318,20 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match=r"features\.json cannot be read"):
             open_features(tmp_path)
 
+    def test_a_manifest_that_is_not_utf_8(self, tmp_path: Path) -> None:
+        fsspec, content = (
+            pytest.importorskip("fsspec"),
+            '{"shards": [{"file": "größe.npy", "rows": 3}]}'.encode("latin-1"),
+        )
+        (tmp_path / "features.json").write_bytes(content)
+        url = f"memory://{tmp_path.name}/manifest"
+        with fsspec.open(f"{url}/features.json", "wb") as stream:
+            stream.write(content)
+        for place in (tmp_path, url):
+            with pytest.raises(InvalidInputError, match=r"features\.json cannot be read .*; expected UTF-8") as error:
+                open_features(place)
+            assert "rows" not in str(error.value).split("; expected")[0], "the file is not shown"
+
     def test_folders_that_are_none(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"holds no \.npy"):
             open_features(tmp_path)
@@ -310,10 +370,25 @@ class TestErrors:
 
     def test_a_zarr_array_without_a_chunk(self, tmp_path: Path) -> None:
         path = Path(zarr_array(tmp_path, matrix("float32")))
+        features = open_features(path)
         chunk = next(one for one in sorted(path.rglob("*")) if one.is_file() and one.name != "zarr.json")
+        content = chunk.read_bytes()
         chunk.unlink()
-        with pytest.raises(InvalidInputError, match="7 of 8 chunks"):
-            list(open_features(path).blocks())
+        later = open_features(path)
+        with pytest.raises(InvalidInputError, match="has 7 chunks, and had 8 when it was opened"):
+            list(features.blocks())
+        chunk.write_bytes(content)
+        list(features.blocks())
+        with pytest.raises(InvalidInputError, match="has 8 chunks, and had 7") as error:
+            later.check()
+        assert error.value.code == "features_changed"
+
+    def test_a_zarr_array_with_a_chunk_of_zeros_is_whole(self, tmp_path: Path) -> None:
+        X = matrix("float32")
+        X[90:180] = 0.0
+        path = zarr_array(tmp_path, X)
+        assert sum(one.is_file() for one in Path(path, "c").rglob("*")) == 7, "Zarr does not write it"
+        np.testing.assert_array_equal(open_features(path).loaded().array, X)
 
     def test_urls_that_lead_nowhere(self) -> None:
         pytest.importorskip("fsspec")

@@ -28,6 +28,7 @@ from labelchef.domain.records import UNRESOLVED
 from labelchef.features import Features, check_finite, is_streamed, open_features
 from labelchef.features.npy import behind_map
 from labelchef.io import tables
+from labelchef.io.columnar import check_groups, column_texts
 from labelchef.io.items_file import ItemsFile, open_items
 from labelchef.sources import SourceVotes
 
@@ -232,9 +233,19 @@ class _Part:
         data = read(path)
         return cls(path, data, not is_long(data) and tables.has_ids(path))
 
+    @classmethod
+    def streamed(cls, place: Path | str) -> "_Part":
+        """Features that are not loaded; of these only a Parquet file may have ids."""
+        path, named = Path(place), False
+        if isinstance(place, Path) and place.suffix == ".parquet":
+            named = "id" in check_groups(place)
+        return cls(path, open_features(place), named)
+
     @cached_property
     def ids(self) -> list[str]:
         """The ids of the rows; read only where files are joined by them."""
+        if isinstance(self.data, Features):
+            return column_texts(self.path, "id")
         return tables.read_ids(self.path) or []
 
     @property
@@ -329,10 +340,10 @@ def read_files(files: CampaignFiles) -> CampaignData:
     for split in (train, validation, (files.test_features, files.test_labels)):
         _check_counts(split)
 
-    def features(path: Path | None, what: str) -> _Part | None:
-        if path is not None and is_streamed(path):
-            return _Part(path, open_features(path), False)
-        return _Part.of(path, lambda one: tables.read_features(one, what))
+    def features(place: Path | str | None, what: str) -> _Part | None:
+        if place is not None and is_streamed(place):
+            return _Part.streamed(place)
+        return _Part.of(None if place is None else Path(place), lambda one: tables.read_features(one, what))
 
     def labels(path: Path | None, what: str) -> _Part | None:
         return _Part.of(path, lambda one: tables.read_labels(one, what))
@@ -383,9 +394,9 @@ def read_files(files: CampaignFiles) -> CampaignData:
     )
 
 
-def _check_counts(paths: Sequence[Path | None]) -> None:
+def _check_counts(paths: Sequence[Path | str | None]) -> None:
     """Refuse files of one split that have different numbers of rows, before any of them is read; long tables have their own."""
-    extents = [(path, tables.extent_of(path)) for path in paths if path is not None and path.is_file()]
+    extents = [(path, tables.extent_of(path)) for path in paths if isinstance(path, Path) and path.is_file()]
     known = [
         (path, one.n_rows)
         for path, one in extents

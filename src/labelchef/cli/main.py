@@ -72,7 +72,7 @@ _CLEAN_FILES = (*REQUIRED, *_SOURCES, "test_features", "test_labels", "clean_lab
 @app.command()
 @takes(files=file_options(_CLEAN_FILES, required=REQUIRED), settings=setting_options(CLEAN_SETTINGS))
 def clean(
-    files: dict[str, Path],
+    files: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for the results.")],
     settings: Settings,
     strategy: Annotated[str | None, typer.Option(help=_STRATEGY)] = None,

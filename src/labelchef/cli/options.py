@@ -3,7 +3,7 @@
 A command gets a group of options as one value:
 
     @takes(files=file_options(...), settings=setting_options(), ws=workspace_options())
-    def command(name: ..., files: dict[str, Path], settings: Settings, ws: "Workspace") -> None: ...
+    def command(name: ..., files: dict[str, Any], settings: Settings, ws: "Workspace") -> None: ...
 
 The options of the settings come from `domain.settings.OPTIONS`; a new setting needs no change here.
 """
@@ -24,6 +24,7 @@ from rich.table import Column, Table
 from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.cluster_address import ADDRESS, LOCAL
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import is_url
 from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _RENAMED = {"trusted": "use_trusted", "muted": "mute"}
 """Settings whose option has another name: --trusted names the file of trusted labels, and --mute is given once for each name."""
 STRATEGIES = "one: three people; two: the suggestion alone; three: the suggestion and two people."
 FILES = {
-    "features": "Training features, one row per sample: .npy, .npz, .parquet or .csv; a folder of .npy or .parquet files.",
+    "features": "Training features, one row per sample: .npy, .npz, .parquet or .csv; a folder of .npy or .parquet files; a URL.",
     "weak": "Weak labels: a probability for each sample and class; the headers name the classes.",
     "source_votes": "Votes of sources (rules, crowd workers, LLMs) on the training samples, with --weak or in its place.",
     "val_source_votes": "Votes of the same sources on the validation samples.",
@@ -78,6 +79,8 @@ FILES = {
 }
 """Name → help of every file a campaign can be made of."""
 REQUIRED = ("features", "val_features", "val_labels")
+_AT_URLS = ("features", "val_features", "test_features")
+"""Files that may be at a URL; it stays a text, as a path would lose one of its slashes."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +141,25 @@ def setting_options(names: Iterable[str] = tuple(OPTIONS)) -> Group:
 
 
 def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Group:
-    """One option per file; the command gets name → path of those that were given."""
+    """One option per file; the command gets name → path of those that were given, or the URL as it is."""
     parameters = []
     for name in names:
-        option, needed = typer.Option(help=FILES[name]), name in required
-        kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
-        parameters.append(_parameter(name, Annotated[kind, option], default))
-    return Group(tuple(parameters), lambda given: {name: path for name, path in given.items() if path is not None})
+        metavar, kind = ("<path>", str) if name in _AT_URLS else (None, Path)
+        option, needed = typer.Option(help=FILES[name], metavar=metavar), name in required
+        parameters.append(
+            _parameter(name, Annotated[kind, option])
+            if needed
+            else _parameter(name, Annotated[kind | None, option], None)
+        )
+
+    def make(given: dict[str, Any]) -> dict[str, Path | str]:
+        there = {name: place for name, place in given.items() if place is not None}
+        return {name: place if name in _AT_URLS and is_url(place) else Path(place) for name, place in there.items()}
+
+    return Group(tuple(parameters), make)
 
 
-def campaign_files(given: dict[str, Path], *, or_else: str = "", by_position: bool = False) -> CampaignFiles:
+def campaign_files(given: dict[str, Any], *, or_else: str = "", by_position: bool = False) -> CampaignFiles:
     """The files of a campaign, if those that are needed are there; `or_else` names what could be given instead."""
     missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
     if not missing and not {"weak", "source_votes"} & set(given):

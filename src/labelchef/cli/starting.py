@@ -1,7 +1,7 @@
 """`labelchef init`: a workspace, and in it a campaign from the files people have."""
 
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -75,7 +75,7 @@ def init(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made; make nothing.")] = False,
     folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
     *,
-    arrays: dict[str, Path],
+    arrays: dict[str, Any],
     settings: Settings,
     person: Person = None,
 ) -> None:
@@ -158,7 +158,7 @@ def _from_arrays(
     home: Path,
     database: str | None,
     folder: Path | None,
-    arrays: dict[str, Path],
+    arrays: dict[str, Any],
     settings: Settings,
     person: str | None,
     *,

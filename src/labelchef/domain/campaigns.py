@@ -121,18 +121,18 @@ class WaitReason(StrEnum):
 class CampaignFiles:
     """The files a campaign is made of; tables may be .csv, .jsonl or .parquet, features .npy and others.
 
-    Weak labels, votes of sources or both are needed.
+    Weak labels, votes of sources or both are needed. Features may be at a URL, which is a text: a `Path` would change it.
     """
 
-    features: Path
-    val_features: Path
+    features: Path | str
+    val_features: Path | str
     val_labels: Path
     source_votes: Path | None = None
     """What sources (rules, crowd workers, LLMs) say of the training samples; people's answers are other votes."""
     weak: Path | None = None
     val_source_votes: Path | None = None
     """What the same sources say of the validation samples."""
-    test_features: Path | None = None
+    test_features: Path | str | None = None
     test_labels: Path | None = None
     clean_labels: Path | None = None
     items: Path | None = None

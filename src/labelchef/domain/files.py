@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import IO
+from typing import IO, TypeGuard
 
 fcntl: ModuleType | None = None
 with contextlib.suppress(ImportError):  # a system without such locks: what is left behind stays
@@ -186,3 +186,12 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def is_url(location: str | Path) -> TypeGuard[str]:
+    """Whether a place is a URL, which is a text and not a `Path`.
+
+    >>> is_url("s3://bucket/x.npy"), is_url("folder/x.npy")
+    (True, False)
+    """
+    return isinstance(location, str) and "://" in location

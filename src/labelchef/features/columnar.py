@@ -62,6 +62,17 @@ def _list_column(schema: Any, what: str) -> tuple[str, int, "np.dtype[Any]"]:
     return lists[0].name, lists[0].type.list_size, np.dtype(lists[0].type.value_type.to_pandas_dtype())
 
 
+def has_lists(path: Path) -> bool:
+    """Whether a Parquet file has columns of fixed-size lists, by its footer; False for a file that cannot be read."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        return any(pa.types.is_fixed_size_list(kind) for kind in pq.read_schema(path).types)
+    except Exception:  # whoever reads the file says what is wrong with it
+        return False
+
+
 def _numbers(column: Any, what: str, columns: int) -> Stored:
     """The rows of a column of lists."""
     array = column.combine_chunks() if hasattr(column, "combine_chunks") else column

@@ -194,8 +194,7 @@ class Features(ABC):
         for first, block in self.blocks():
             X[first : first + len(block)] = block
             del block
-        scales = self.row_scales if self.column_scales is None else self.column_scales
-        return ArrayFeatures(X, scales, self.what)
+        return ArrayFeatures(X, shaped_scales(self.row_scales, self.column_scales), self.what)
 
     def _scales_of(self, rows: Any) -> Floats | None:
         scales = self.row_scales
@@ -319,17 +318,30 @@ def refuse_not_finite(block: Stored, first: int, name: str) -> None:
 def _scales(
     scales: NDArray[Any] | None, shape: tuple[int, int], dtype: "np.dtype[Any]", what: str
 ) -> tuple[Floats | None, Floats | None]:
-    """Scales of rows and of columns, one of them at most."""
+    """Scales of rows and of columns, one of them at most; (n, 1) and (1, d) say which, (n,) and (d,) where n ≠ d."""
     if scales is None:
         return None, None
     if dtype != np.int8:
         raise InvalidInputError(f"{what} holds {dtype} and has scales; expected scales for int8 only", code="features")
-    given = np.asarray(scales)
-    if given.dtype.kind != "f" or given.ndim != 1 or given.shape[0] not in shape:
+    given, (n, d) = np.asarray(scales), shape
+    if given.dtype.kind != "f" or given.shape not in ((n,), (d,), (n, 1), (1, d)):
         raise InvalidInputError(
-            f"{what}: the scales have shape {given.shape} and type {given.dtype}; expected floats, one a row ({shape[0]},) or "
-            f"one a column ({shape[1]},)",
+            f"{what}: the scales have shape {given.shape} and type {given.dtype}; expected floats, one a row ({n},) or "
+            f"one a column ({d},)",
             code="features",
         )
-    given = np.ascontiguousarray(given, dtype=np.float32)
-    return (given, None) if given.shape[0] == shape[0] else (None, given)
+    if given.ndim == 1 and n == d:
+        raise InvalidInputError(
+            f"{what} has as many rows as columns ({n}), so scales of shape {given.shape} may be of either; expected scales of "
+            f"shape ({n}, 1) for rows or (1, {d}) for columns. Reshape them: scales[:, None] or scales[None]",
+            code="features",
+        )
+    found = np.ascontiguousarray(given.ravel(), dtype=np.float32)
+    return (found, None) if given.shape in ((n,), (n, 1)) else (None, found)
+
+
+def shaped_scales(row_scales: Floats | None, column_scales: Floats | None) -> Floats | None:
+    """Scales of rows as (n, 1) or of columns as (1, d), so that no number of rows lets one be taken for the other."""
+    if row_scales is not None:
+        return row_scales[:, None]
+    return None if column_scales is None else column_scales[None]

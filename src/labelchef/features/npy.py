@@ -85,6 +85,8 @@ class NpyFeatures(RawFeatures):
 def behind_map(X: NDArray[Any]) -> RawFeatures | None:
     """The features that a memory map shows; None for an array that is none, or whose rows do not lie one after the other.
 
+    A map of mode "c" may have been changed in memory only, so it counts as an array.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "x.npy"
     >>> np.save(path, np.arange(6, dtype=np.float32).reshape(3, 2))
@@ -96,7 +98,7 @@ def behind_map(X: NDArray[Any]) -> RawFeatures | None:
     while isinstance(owner, np.ndarray) and not isinstance(owner.base, mmap.mmap):
         owner = owner.base
     name = getattr(owner, "filename", None)
-    if owner is None or name is None:
+    if owner is None or name is None or owner.mode == "c":
         return None
     if X.ndim != 2 or not X.flags.c_contiguous or X.dtype not in KINDS or 0 in X.shape:
         return None

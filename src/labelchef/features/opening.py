@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.files import is_url
 from labelchef.features.contract import Features
 from labelchef.features.npy import SCALES, NpyFeatures, scales_path
 from labelchef.features.shards import open_folder
@@ -17,7 +18,7 @@ def open_features(location: str | Path) -> Features:
     and `.feather` with one column of fixed-size lists, a Zarr array, a folder of such files, and `.npy`, `.parquet` or a folder
     of them at a URL that fsspec knows (`s3://…`, `https://…`). Shards, Parquet and others need the extra `features`, Zarr `zarr`.
     """
-    if isinstance(location, str) and "://" in location:
+    if is_url(location):
         from labelchef.features.remote import open_remote
 
         return open_remote(location)
@@ -49,7 +50,13 @@ def open_features(location: str | Path) -> Features:
 
 def is_streamed(location: str | Path) -> bool:
     """Whether a place holds features in a form that only `open_features` reads; others read the rest as arrays or tables."""
+    if is_url(location):
+        return True
     path = Path(location)
     if path.is_dir() or path.suffix in (".arrow", ".feather"):
         return True
+    if path.suffix == ".parquet":
+        from labelchef.features.columnar import has_lists
+
+        return has_lists(path)
     return path.suffix == ".npy" and scales_path(path).is_file()

@@ -130,6 +130,16 @@ class LocalFile:
             ) from None
         return found.st_size, found.st_mtime_ns
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Another process may read a copy of its own disk, which was written at another time; the size must be the same."""
+        self.__dict__.update(state)
+        try:
+            found = self.path.stat()
+        except OSError:  # `check` says so
+            return
+        if found.st_size == self.size:
+            self._changed = found.st_mtime_ns
+
     def check(self) -> None:
         """Refuse a file that is missing or was changed since it was opened."""
         size, changed = self._facts()

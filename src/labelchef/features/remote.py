@@ -18,6 +18,10 @@ from labelchef.features.reading import Buffers
 from labelchef.features.shards import MANIFEST, open_shards, shard_names
 
 _LONGEST_HEADER = 1 << 14
+_MARKS = (
+    *("ETag", "etag", "md5Hash", "Content-MD5"),  # of the content
+    *("mtime", "Last-Modified", "LastModified", "last_modified", "updated", "created"),
+)  # what stores and web servers call the version of a file; the first that is there counts
 
 
 class RemoteFile:
@@ -31,6 +35,7 @@ class RemoteFile:
         """Size, and what the store says of the version."""
         fs, path = file_system(self.url)
         try:
+            fs.invalidate_cache(path)  # a listing from before would say what was
             found = fs.info(path)
         except Exception as error:
             raise InvalidInputError(
@@ -42,16 +47,16 @@ class RemoteFile:
                 f"{self.url}: the server does not say how large it is, so it cannot be read in parts; copy the file here",
                 code="features",
             )
-        marks = (found.get(name) for name in ("ETag", "etag", "mtime", "LastModified", "updated", "created"))
-        return int(found["size"]), str(next((one for one in marks if one), ""))
+        return int(found["size"]), str(next((found[name] for name in _MARKS if found.get(name)), ""))
 
     def check(self) -> None:
         """Refuse a file that changed."""
         now = self._facts()
         if now != self.facts:
+            size = self.facts[0]
+            why = f"it has {now[0]} bytes, and had {size}" if now[0] != size else "it was written since"
             raise InvalidInputError(
-                f"{self.url} has changed while it is used: it has {now[0]} bytes, and had {self.facts[0]}. Put the file back as "
-                "it was, or begin again with the new one",
+                f"{self.url} has changed while it is used: {why}. Put the file back as it was, or begin again with the new one",
                 code="features_changed",
             )
 
@@ -139,8 +144,8 @@ def open_remote(url: str) -> Features:
         ) from None
     folder = url.rstrip("/")
     manifest = RemoteFile(f"{folder}/{MANIFEST}") if MANIFEST in names else None
-    text = None if manifest is None else manifest.read(0, manifest.facts[0]).decode("utf-8")
-    return open_shards(shard_names(names, text, url), lambda name: open_remote(f"{folder}/{name}"), url)
+    content = None if manifest is None else manifest.read(0, manifest.facts[0])
+    return open_shards(shard_names(names, content, url), lambda name: open_remote(f"{folder}/{name}"), url)
 
 
 def file_system(url: str) -> tuple[Any, str]:

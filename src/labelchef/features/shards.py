@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.features.contract import Features, Stored
+from labelchef.features.contract import Features, Stored, shaped_scales
 from labelchef.features.npy import SCALES
 from labelchef.features.reading import Buffers
 
@@ -92,10 +92,10 @@ def _scales_of_all(shards: Sequence[Features], what: str) -> NDArray[Any] | None
             code="features",
         )
     rows = [one.row_scales for one in shards if one.row_scales is not None]
-    return np.concatenate(rows) if rows else first
+    return shaped_scales(np.concatenate(rows) if rows else None, first)
 
 
-def shard_names(names: Sequence[str], manifest: str | None, what: str) -> list[tuple[str, int | None]]:
+def shard_names(names: Sequence[str], manifest: bytes | None, what: str) -> list[tuple[str, int | None]]:
     """(file, rows that a manifest says) of the shards among the files of a folder, in order.
 
     >>> shard_names(["b.npy", "a.npy", "a.scales.npy", "notes.txt"], None, "x")
@@ -127,12 +127,13 @@ def shard_names(names: Sequence[str], manifest: str | None, what: str) -> list[t
     return [(name, None) for name in shards]
 
 
-def _from_manifest(names: Sequence[str], manifest: str, what: str) -> list[tuple[str, int | None]]:
+def _from_manifest(names: Sequence[str], manifest: bytes, what: str) -> list[tuple[str, int | None]]:
     try:
-        shards = [(str(one["file"]), int(one["rows"])) for one in json.loads(manifest)["shards"]]
+        shards = [(str(one["file"]), int(one["rows"])) for one in json.loads(manifest.decode("utf-8"))["shards"]]
     except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"  # the text of a UnicodeDecodeError is short, its repr holds the file
         raise InvalidInputError(
-            f'{what}: {MANIFEST} cannot be read ({error!r}); expected {{"shards": [{{"file": "a.npy", "rows": 1000}}, …]}}',
+            f'{what}: {MANIFEST} cannot be read ({why}); expected UTF-8, {{"shards": [{{"file": "a.npy", "rows": 1000}}, …]}}',
             code="features",
         ) from None
     if not shards:
@@ -164,5 +165,5 @@ def open_shards(
 def open_folder(folder: Path, open_one: Callable[[Path], Features]) -> ShardedFeatures:
     """The shards of a folder."""
     names = [entry.name for entry in folder.iterdir() if entry.is_file()]
-    manifest = (folder / MANIFEST).read_text("utf-8") if MANIFEST in names else None
+    manifest = (folder / MANIFEST).read_bytes() if MANIFEST in names else None
     return open_shards(shard_names(names, manifest, str(folder)), lambda name: open_one(folder / name), str(folder))

@@ -21,24 +21,34 @@ class ZarrFeatures(GroupedFeatures):
             raise InvalidInputError(
                 f"{location} has shape {array.shape}; expected (samples, features)", code="features"
             )
-        self._location = location
+        self._location, self._written = location, int(array.nchunks_initialized)
         n, self._rows_a_chunk = int(array.shape[0]), max(1, int(array.chunks[0]))
         sizes = [min(self._rows_a_chunk, n - start) for start in range(0, n, self._rows_a_chunk)]
         super().__init__(sizes, int(array.shape[1]), np.dtype(array.dtype), str(location))
 
     def check(self) -> None:
-        """See `Features.check`: the shape; a chunk that is missing reads as zeros in Zarr, so they are counted."""
+        """See `Features.check`: the shape, and how many chunks are written.
+
+        Zarr does not write a chunk of zeros, and reads one that is missing as zeros: only those there at opening can be missed.
+        """
         array = _opened(self._location)
         if tuple(array.shape) != self._whole:
             raise InvalidInputError(
                 f"{self.what} has changed while it is used: its shape is {array.shape}, and was {self._whole}. Put it back",
                 code="features_changed",
             )
-        written, expected = int(array.nchunks_initialized), int(array.nchunks)
-        if written < expected:
+        written = int(array.nchunks_initialized)
+        if written < self._written:
             raise InvalidInputError(
-                f"{self.what} has {written} of {expected} chunks; the others are missing. Bring them back, or write it again",
+                f"{self.what} has {written} chunks, and had {self._written} when it was opened; the others are missing. Bring "
+                "them back, or write it again",
                 code="features",
+            )
+        if written > self._written:
+            raise InvalidInputError(
+                f"{self.what} has changed while it is used: it has {written} chunks, and had {self._written}. Put it back as it "
+                "was, or begin again with the new one",
+                code="features_changed",
             )
 
     def _group(self, number: int) -> Stored:

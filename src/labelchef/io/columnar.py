@@ -121,6 +121,33 @@ def _checked_parquet(path: Path, rows: int | None = None) -> _ParquetFacts:
         return _ParquetFacts(schema, list(dict.fromkeys(texts)), at_once)
 
 
+def check_groups(path: Path) -> list[str]:
+    """The columns of a Parquet file that is read by row groups; refused if a column of one group does not fit into memory."""
+    _pyarrow(path)
+    import pyarrow.parquet as parquet
+
+    facts = _checked_parquet(path, rows=1)
+    with parquet.ParquetFile(path) as held:
+        groups = [held.metadata.row_group(k) for k in range(held.metadata.num_row_groups)]
+    values = max((group.column(j).num_values for group in groups for j in range(group.num_columns)), default=0)
+    check_memory(path, values * _NUMBER, f"a row group of {values} values")
+    return list(facts.schema.names)
+
+
+def column_texts(path: Path, name: str) -> list[str]:
+    """One column of a Parquet file as text, "" where it is missing; the others are not read."""
+    _pyarrow(path)
+    import pyarrow.parquet as parquet
+
+    facts, found = _checked_parquet(path, rows=1), []
+    texts = [one for one in facts.texts if one == name]
+    with parquet.ParquetFile(path, read_dictionary=texts) as held:
+        check_memory(path, held.metadata.num_rows * _CELL, f"{held.metadata.num_rows} rows of a column")
+        for piece in _small(path, held.iter_batches(batch_size=facts.at_once, columns=[name])):
+            found += [text or "" for text in _texts(piece.column(0), None)]
+    return found
+
+
 def read_typed(path: Path) -> pd.DataFrame:
     """A Parquet file as a frame with numbers as numbers: columns of numbers or truth values without gaps have NumPy's types,
     all others are objects: Python's numbers and texts, None where a value is missing, and texts of everything else, as
