@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from labelchef.domain.arrays import Floats
-from labelchef.domain.errors import LabelchefError
+from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.domain.stopping_work import go_on
 from labelchef.engines.cluster.holder import Do, Holder, Load, Placing, Reply, Reset, Step, Unload, digest_of
 from labelchef.engines.cluster.parts import Cut, assigned
@@ -380,6 +380,11 @@ class Crew:
         """Which parts a worker can open, where they are files."""
         if self._X.in_memory:
             return
+        try:
+            self._X.check()  # a worker compares its file with itself only
+        except InvalidInputError as error:
+            if error.code == "features_changed":  # one that is missing here may be there
+                raise
         parts = [self._part(cut) for cut in self._cuts]
         answer: Any = self._await(name, self._there[name].holding.call("probe", parts))
         for cut, part, (digest, why) in zip(self._cuts, parts, answer, strict=True):
