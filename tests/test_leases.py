@@ -17,7 +17,7 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.domain.intake import IntakeState, Progress, Working
 from labelchef.domain.jobs import JobKind, JobState
 from labelchef.domain.settings import Settings
-from labelchef.services import jobs
+from labelchef.services import care, jobs
 from labelchef.services.campaigns import create_campaign, status, summary
 from labelchef.services.intake import jobs as intake_jobs
 from labelchef.services.intake import steps
@@ -109,6 +109,21 @@ def test_what_a_hung_worker_writes_late_is_refused(pair: tuple[Workspace, Worksp
     left = {path.name for path in one.home.glob("campaigns/*/model-*.npy")}
     assert len(left) == 1, f"of {files} the late one is gone"
     assert replay(two, campaign).agrees
+
+
+def test_a_campaign_that_is_deleted_after_it_was_listed_does_not_end_the_worker(
+    pair: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = pair[0]
+    gone, other = (create_campaign(ws, name, small_data(), SETTINGS, "lead").slug for name in ("gone", "other"))
+    worker = Worker(ws)
+    listed = worker._campaigns()
+    care.delete(ws, gone, "lead", confirm="gone")
+    monkeypatch.setattr(worker, "_campaigns", lambda: listed)
+    with worker:
+        wait_until(lambda: status(ws, other).open_round is not None)
+        assert worker.alive
+    assert worker.refusal is None
 
 
 def label_all_votes(ws: Workspace, campaign: str) -> None:

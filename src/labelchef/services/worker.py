@@ -275,7 +275,10 @@ class Worker:
             for row in sorted(rows, key=lambda row: self._served.get(row.public_id, 0)):
                 if row.public_id in others.taken:
                     continue
-                job = self._next_job(row, others)
+                try:
+                    job = self._next_job(row, others)
+                except NotFoundError:
+                    continue  # it was deleted since it was listed
                 if job is not None:
                     self._jobs[row.public_id] = job
                     self._served[row.public_id] = max(self._served.values(), default=0) + 1
