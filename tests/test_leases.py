@@ -80,6 +80,17 @@ def test_a_lease_that_ran_out_is_taken_and_its_holder_is_told(tmp_path: Path, ad
         hung.close()
 
 
+def test_a_lease_that_was_given_back_is_not_renewed(pair: tuple[Workspace, Workspace]) -> None:
+    """The heartbeat has listed it just before."""
+    one, two = pair
+    lease = one.leases.take("campaign:x")
+    assert lease is not None
+    one.leases.give_back(lease)
+    one.leases._renew([lease])
+    assert one.leases.held(CAMPAIGN) == []
+    assert two.leases.take("campaign:x") is not None
+
+
 def test_a_lease_from_a_clock_that_was_ahead_does_not_last(pair: tuple[Workspace, Workspace]) -> None:
     one, two = pair
     assert one.leases.take("campaign:x") is not None
