@@ -20,7 +20,7 @@ from labelchef.cli.main import app
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.services import backup as module
 from labelchef.services.backup import backup, check_backup, restore_backup
-from labelchef.services.campaigns import list_campaigns, status
+from labelchef.services.campaigns import list_campaigns, status, summary
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
 from labelchef.services.proof import write_ledger
@@ -191,7 +191,16 @@ def test_what_was_altered_or_cut_off_is_refused_and_nothing_is_left(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "name", ["files/campaigns/../../../evil", "/etc/evil", "files/other", "files/.x", "tables/sqlite_master/0.jsonl"]
+    "name",
+    [
+        "files/campaigns/../../../evil",
+        "/etc/evil",
+        "files/other",
+        "files/.x",
+        "files/campaigns/.x/media/y",
+        "files/campaigns/x/media/../../y",
+        "tables/sqlite_master/0.jsonl",
+    ],
 )
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     whole = packed(tmp_path)
@@ -300,6 +309,39 @@ def test_a_damaged_array_is_not_backed_up_silently(ws: Workspace, tmp_path: Path
     with pytest.raises(StoreError, match="is missing"):
         backup(ws, tmp_path / "x.tar")
     assert not (tmp_path / "x.tar").exists()
+
+
+def test_images_whose_names_begin_with_a_dot_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        campaign = campaigns_folder(ws, make(ws))
+        for name in ("plain.png", ".hidden.png", ".deep/.er/x.png"):
+            (campaign / "media" / name).parent.mkdir(parents=True, exist_ok=True)
+            (campaign / "media" / name).write_text(name)
+        (campaign / ".features.npy.abcdefgh").write_text("being written")
+        backup(ws, tmp_path / "x.tar")
+        restore_backup(tmp_path / "x.tar", tmp_path / "restored")
+        restored = tmp_path / "restored" / "campaigns" / campaign.name
+        files = {str(path.relative_to(restored)) for path in restored.rglob("*") if path.is_file()}
+        assert {"media/plain.png", "media/.hidden.png", "media/.deep/.er/x.png"} <= files
+        assert ".features.npy.abcdefgh" not in files
+        assert (restored / "media" / ".deep" / ".er" / "x.png").read_text() == ".deep/.er/x.png"
+
+        real = os.scandir
+
+        def refused(path: str) -> object:
+            if str(path).endswith("/.er"):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        with pytest.raises(StoreError, match=r"\.er cannot be read .*no whole backup"):
+            backup(ws, tmp_path / "y.tar")
+        monkeypatch.undo()
+        assert not (tmp_path / "y.tar").exists()
+
+
+def campaigns_folder(ws: Workspace, campaign: str) -> Path:
+    return ws.home / "campaigns" / summary(ws, campaign).id
 
 
 def test_rows_of_many_chunks_come_back(ws: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,8 @@ RESTORING = ".restore-"
 _MANIFEST, _END = "manifest.json", "end.json"
 _ROWS = re.compile(r"tables/([a-z_]+)/\d+\.jsonl")
 _DIGESTS = re.compile(r"digests/\d+\.json")
+_MEDIA = "media"
+"""Folder of a campaign with the images of its items."""
 _REPLACED = frozenset({"model", "map"})
 """Arrays that a later round or chart replaces."""
 _GROUP = 500
@@ -205,11 +207,13 @@ class _Writer:
 
     def _add_folder(self, name: str, arrays: dict[str, _Array]) -> int:
         """Add the files below a folder of the home that are not there yet. Those being written are left out, and arrays that no
-        row names: what the worker computes again, or a round that is later than the rows."""
-        added = 0
-        for folder, folders, names in os.walk(self._ws.home / name):
-            folders[:] = sorted(one for one in folders if not one.startswith("."))
-            for path in (Path(folder, one) for one in sorted(names) if not one.startswith(".")):
+        row names: what the worker computes again, or a round that is later than the rows. Of media nothing is left out: their
+        names are those that people gave them."""
+        added, media = 0, self._ws.home / name / _MEDIA
+        for folder, folders, names in os.walk(self._ws.home / name, onerror=_not_read):
+            hidden = () if media in (Path(folder), *Path(folder).parents) else (".",)
+            folders[:] = sorted(one for one in folders if not one.startswith(hidden))
+            for path in (Path(folder, one) for one in sorted(names) if not one.startswith(hidden)):
                 relative = path.relative_to(self._ws.home).as_posix()
                 unnamed = (
                     relative not in arrays and path.suffix == ".npy" and str(path.parent) == f"{self._ws.home}/{name}"
@@ -260,6 +264,15 @@ class _Writer:
         self._chain.update(content)
         self._add_bytes(f"digests/{self._groups:06d}.json", content, listed=False)
         self._groups += 1
+
+
+def _not_read(error: OSError) -> None:
+    """A folder that cannot be listed: without its files it would be no whole backup."""
+    if not isinstance(error, FileNotFoundError):  # removed meanwhile; arrays that rows name are missed at the end
+        raise StoreError(
+            f"{error.filename} cannot be read ({error.strerror}), so this would be no whole backup; check its rights and the disk",
+            code="folder",
+        ) from error
 
 
 def _entry(name: str, size: int) -> tarfile.TarInfo:
@@ -530,9 +543,9 @@ def _is_wanted(entry: tarfile.TarInfo) -> bool:
     if rows is not None:
         return entry.isreg() and rows[1] in {table.name for table in dump.tables()}
     parts = PurePosixPath(entry.name).parts
-    safe = (
-        entry.isreg() and ".." not in parts and "\x00" not in entry.name and not any(p.startswith(".") for p in parts)
-    )
+    below_media = parts[1:2] == (CAMPAIGNS,) and parts[3:4] == (_MEDIA,)  # people have named what is there
+    ours = parts[:3] if below_media else parts
+    safe = entry.isreg() and ".." not in parts and "\x00" not in entry.name and not any(p.startswith(".") for p in ours)
     return (
         safe
         and len(parts) > 1
