@@ -28,7 +28,9 @@ from labelchef.services.trained import replay
 from labelchef.services.verifying import verify_ledger
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import dump
-from tests.store_support import PostgresServer, gold_data, label_all, make, tasks, truth_of
+from labelchef.store.database import open_database
+from labelchef.store.schema import standing_of
+from tests.store_support import PostgresServer, as_version_0202, gold_data, label_all, make, tasks, truth_of
 from tests.test_store_files import small_disk
 
 PASSWORD = "a long enough password"
@@ -240,6 +242,19 @@ def test_only_what_is_empty_is_filled(tmp_path: Path, postgres: PostgresServer) 
     with open_workspace(tmp_path / "pg", url) as ws:
         assert list_campaigns(ws) == []
         assert accounts.has_lead(ws)
+
+
+def test_a_database_of_an_earlier_version_is_refused_and_not_changed(tmp_path: Path, postgres: PostgresServer) -> None:
+    whole, url = packed(tmp_path), postgres.new_database()
+    with open_workspace(tmp_path / "pg", url) as ws, ws.writing() as connection:
+        as_version_0202(connection)
+    with pytest.raises(ConflictError, match="not empty: .*0202_votes_needed") as refused:
+        restore_backup(whole, tmp_path / "restored", url)
+    assert refused.value.code == "not_empty"
+    assert not any((tmp_path / "restored").iterdir())
+    opened = open_database(url)
+    assert standing_of(opened).current == "0202_votes_needed"
+    opened.close()
 
 
 _KILLED = """

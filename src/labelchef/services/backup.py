@@ -355,11 +355,18 @@ class _Restore:
 
     def run(self) -> None:
         from labelchef.store.database import open_database
-        from labelchef.store.schema import migrate
+        from labelchef.store.schema import migrate, standing_of
 
         remedy = "nothing was restored. Make room or check the rights"
         opened = open_database(self._folder / DATABASE_FILE if self._url is None else self._url)
         try:
+            found = standing_of(opened)
+            if found.current not in (None, found.expected):  # which `migrate` would change for good
+                raise ConflictError(
+                    f"the database is not empty: it holds the tables of another version of labelchef (schema {found.current}). A "
+                    "backup is restored into an empty one only; make a new database and name it with --database",
+                    code="not_empty",
+                )
             migrate(opened)
             with writing_to(self._home, remedy, code="home"):
                 self._fill(opened)
