@@ -359,6 +359,23 @@ def campaigns_folder(ws: Workspace, campaign: str) -> Path:
     return ws.home / "campaigns" / summary(ws, campaign).id
 
 
+def test_nobody_else_may_read_a_backup_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    real, seen = Path.replace, list[int]()
+
+    def looked_at(self: Path, target: Path) -> Path:
+        moved = real(self, target)
+        if target.name == "x.tar":
+            seen.append(target.stat().st_mode & 0o777)
+        return moved
+
+    with open_workspace(tmp_path / "home") as ws:
+        monkeypatch.setattr(Path, "replace", looked_at)
+        backup(ws, tmp_path / "x.tar")
+    assert seen == [0o600]
+    assert (tmp_path / "x.tar").stat().st_mode & 0o777 == 0o600
+
+
 def test_rows_of_many_chunks_come_back(ws: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump, "_CHUNK", 500)
     monkeypatch.setattr(module, "_GROUP", 7)

@@ -90,10 +90,8 @@ def backup(ws: Workspace, out: Path, tell: Tell | None = None) -> BackupReport:
     remedy = "no backup was written. Make room, or name another file"
     with writing_to(out, remedy):
         remove_unfinished(out)
-        with whole_file(out) as stream, _compressed(out, stream) as packed:
-            report = _Writer(ws, packed, tell or (lambda _: None)).write()
-        out.chmod(PRIVATE_FILE)
-    return report
+        with whole_file(out, private=True) as stream, _compressed(out, stream) as packed:
+            return _Writer(ws, packed, tell or (lambda _: None)).write()
 
 
 @contextlib.contextmanager
