@@ -248,7 +248,7 @@ def test_a_database_of_an_earlier_version_is_refused_and_not_changed(tmp_path: P
     whole, url = packed(tmp_path), postgres.new_database()
     with open_workspace(tmp_path / "pg", url) as ws, ws.writing() as connection:
         as_version_0202(connection)
-    with pytest.raises(ConflictError, match="not empty: .*0202_votes_needed") as refused:
+    with pytest.raises(ConflictError, match=r"not empty: .*0202_votes_needed") as refused:
         restore_backup(whole, tmp_path / "restored", url)
     assert refused.value.code == "not_empty"
     assert not any((tmp_path / "restored").iterdir())

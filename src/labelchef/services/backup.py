@@ -268,7 +268,7 @@ def _not_read(error: OSError) -> None:
     """A folder that cannot be listed: without its files it would be no whole backup."""
     if not isinstance(error, FileNotFoundError):  # removed meanwhile; arrays that rows name are missed at the end
         raise StoreError(
-            f"{error.filename} cannot be read ({error.strerror}), so this would be no whole backup; check its rights and the disk",
+            f"{error.filename} cannot be read ({error.strerror}), so this would be no whole backup; check rights and disk",
             code="folder",
         ) from error
 

@@ -88,7 +88,7 @@ def remove_items(connection: sa.Connection, campaign_id: int) -> tuple[int, bool
 
 
 def is_marked(connection: sa.Connection, campaign_id: int) -> bool | None:
-    """Whether a campaign is being made or removed, None if there is none: its row is kept as it is until this transaction ends."""
+    """Whether a campaign is being made or removed; None if it is gone. Its row stays as it is until this transaction ends."""
     found = sa.select(Campaign.c.purging).where(Campaign.c.id == campaign_id)
     if connection.dialect.name == "postgresql":
         found = found.with_for_update()
