@@ -20,7 +20,7 @@ from labelchef.cli.main import app
 from labelchef.domain.errors import ConflictError, InvalidInputError, StoreError
 from labelchef.services import backup as module
 from labelchef.services.backup import backup, check_backup, restore_backup
-from labelchef.services.campaigns import list_campaigns, status
+from labelchef.services.campaigns import list_campaigns, status, summary
 from labelchef.services.labelling.votes import cast_vote
 from labelchef.services.people import accounts
 from labelchef.services.proof import write_ledger
@@ -28,7 +28,9 @@ from labelchef.services.trained import replay
 from labelchef.services.verifying import verify_ledger
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import dump
-from tests.store_support import PostgresServer, gold_data, label_all, make, tasks, truth_of
+from labelchef.store.database import open_database
+from labelchef.store.schema import standing_of
+from tests.store_support import PostgresServer, as_version_0202, gold_data, label_all, make, tasks, truth_of
 from tests.test_store_files import small_disk
 
 PASSWORD = "a long enough password"
@@ -191,7 +193,16 @@ def test_what_was_altered_or_cut_off_is_refused_and_nothing_is_left(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "name", ["files/campaigns/../../../evil", "/etc/evil", "files/other", "files/.x", "tables/sqlite_master/0.jsonl"]
+    "name",
+    [
+        "files/campaigns/../../../evil",
+        "/etc/evil",
+        "files/other",
+        "files/.x",
+        "files/campaigns/.x/media/y",
+        "files/campaigns/x/media/../../y",
+        "tables/sqlite_master/0.jsonl",
+    ],
 )
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     whole = packed(tmp_path)
@@ -231,6 +242,19 @@ def test_only_what_is_empty_is_filled(tmp_path: Path, postgres: PostgresServer) 
     with open_workspace(tmp_path / "pg", url) as ws:
         assert list_campaigns(ws) == []
         assert accounts.has_lead(ws)
+
+
+def test_a_database_of_an_earlier_version_is_refused_and_not_changed(tmp_path: Path, postgres: PostgresServer) -> None:
+    whole, url = packed(tmp_path), postgres.new_database()
+    with open_workspace(tmp_path / "pg", url) as ws, ws.writing() as connection:
+        as_version_0202(connection)
+    with pytest.raises(ConflictError, match=r"not empty: .*0202_votes_needed") as refused:
+        restore_backup(whole, tmp_path / "restored", url)
+    assert refused.value.code == "not_empty"
+    assert not any((tmp_path / "restored").iterdir())
+    opened = open_database(url)
+    assert standing_of(opened).current == "0202_votes_needed"
+    opened.close()
 
 
 _KILLED = """
@@ -300,6 +324,56 @@ def test_a_damaged_array_is_not_backed_up_silently(ws: Workspace, tmp_path: Path
     with pytest.raises(StoreError, match="is missing"):
         backup(ws, tmp_path / "x.tar")
     assert not (tmp_path / "x.tar").exists()
+
+
+def test_images_whose_names_begin_with_a_dot_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        campaign = campaigns_folder(ws, make(ws))
+        for name in ("plain.png", ".hidden.png", ".deep/.er/x.png"):
+            (campaign / "media" / name).parent.mkdir(parents=True, exist_ok=True)
+            (campaign / "media" / name).write_text(name)
+        (campaign / ".features.npy.abcdefgh").write_text("being written")
+        backup(ws, tmp_path / "x.tar")
+        restore_backup(tmp_path / "x.tar", tmp_path / "restored")
+        restored = tmp_path / "restored" / "campaigns" / campaign.name
+        files = {str(path.relative_to(restored)) for path in restored.rglob("*") if path.is_file()}
+        assert {"media/plain.png", "media/.hidden.png", "media/.deep/.er/x.png"} <= files
+        assert ".features.npy.abcdefgh" not in files
+        assert (restored / "media" / ".deep" / ".er" / "x.png").read_text() == ".deep/.er/x.png"
+
+        real = os.scandir
+
+        def refused(path: str) -> object:
+            if str(path).endswith("/.er"):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        with pytest.raises(StoreError, match=r"\.er cannot be read .*no whole backup"):
+            backup(ws, tmp_path / "y.tar")
+        monkeypatch.undo()
+        assert not (tmp_path / "y.tar").exists()
+
+
+def campaigns_folder(ws: Workspace, campaign: str) -> Path:
+    return ws.home / "campaigns" / summary(ws, campaign).id
+
+
+def test_nobody_else_may_read_a_backup_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    real, seen = Path.replace, list[int]()
+
+    def looked_at(self: Path, target: Path) -> Path:
+        moved = real(self, target)
+        if target.name == "x.tar":
+            seen.append(target.stat().st_mode & 0o777)
+        return moved
+
+    with open_workspace(tmp_path / "home") as ws:
+        monkeypatch.setattr(Path, "replace", looked_at)
+        backup(ws, tmp_path / "x.tar")
+    assert seen == [0o600]
+    assert (tmp_path / "x.tar").stat().st_mode & 0o777 == 0o600
 
 
 def test_rows_of_many_chunks_come_back(ws: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Care of campaigns: rename, archive, delete and restore, removal for good, copy, roles within a campaign."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,15 @@ import sqlalchemy as sa
 
 from labelchef.campaign import rebuild
 from labelchef.domain.campaigns import CampaignState, Role, Shelf, WaitReason
-from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError
+from labelchef.domain.errors import ConflictError, InvalidInputError, NameTakenError, NotFoundError, StoreError
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.services import campaigns, care, discussions, guidelines, trained
+from labelchef.services import campaigns, care, discussions, guidelines, making, trained
 from labelchef.services.labelling import decisions, votes
 from labelchef.services.people import accounts
 from labelchef.services.people.access import find
 from labelchef.services.worker import Worker, advance
 from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
-from labelchef.store import removal
+from labelchef.store import campaign_table, removal
 from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import (
     as_version_0202,
@@ -145,6 +147,39 @@ def test_a_crash_in_the_middle_of_a_removal_loses_nothing(ws: Workspace, monkeyp
         pass
     assert not folder.exists()
     assert trained.replay(ws, other).agrees
+
+
+def test_what_was_finished_meanwhile_is_not_removed(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of unfinished campaigns is older than the removal."""
+    made = campaigns.create_campaign(ws, "Finished", small_data(), Settings(), "lead")
+    before, folder, row = rows_of(ws), ws.home / CAMPAIGNS / made.id, find(ws, made.slug)
+    monkeypatch.setattr(removal, "AT_ONCE", 10)
+    monkeypatch.setattr(campaign_table, "unfinished", lambda _: [row])
+    making.clear_unfinished(ws)
+    assert rows_of(ws) == before
+    assert (folder / "features.npy").is_file()
+
+
+def test_an_error_after_the_last_transaction_leaves_the_campaign(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = ws.database.writing
+
+    @contextlib.contextmanager
+    def lost(*, lasting: bool = True) -> Iterator[sa.Connection]:
+        with writing(lasting=lasting) as connection:
+            yield connection
+        if lasting:
+            raise StoreError("the connection was lost before the answer came", code="database_down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ws, "writing", lost)
+        patched.setattr(removal, "AT_ONCE", 10)
+        with pytest.raises(StoreError, match="lost"):
+            campaigns.create_campaign(ws, "Finished", small_data(), Settings(), "lead")
+    care.purge(ws)
+    advance(ws, "finished")
+    assert label_all(ws, "finished", "ann", "bob", "cat") > 0
 
 
 def test_the_worker_removes_what_is_due_and_leaves_the_archive_alone(ws: Workspace) -> None:

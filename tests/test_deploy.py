@@ -162,6 +162,13 @@ def test_units_start_what_there_is(unit: Path) -> None:
             assert name.removeprefix("LABELCHEF_").removesuffix("_FILE").lower() in ServeOptions.model_fields
 
 
+def test_several_processes_are_ended_by_the_one_that_started_them() -> None:
+    """A web process that gets a second signal drops the requests that run."""
+    for unit in SERVICES:
+        if "--processes" in unit.read_text():
+            assert "KillMode=mixed" in unit.read_text().splitlines(), unit.name
+
+
 def test_nginx_takes_its_file(tmp_path: Path) -> None:
     nginx, openssl = tool("nginx"), tool("openssl")
     key, certificate = tmp_path / "privkey.pem", tmp_path / "fullchain.pem"

@@ -17,11 +17,12 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.domain.intake import IntakeState, Progress, Working
 from labelchef.domain.jobs import JobKind, JobState
 from labelchef.domain.settings import Settings
-from labelchef.services import jobs
+from labelchef.engines.cluster.workers import ClusterError
+from labelchef.services import care, jobs, trained
 from labelchef.services.campaigns import create_campaign, status, summary
 from labelchef.services.intake import jobs as intake_jobs
 from labelchef.services.intake import steps
-from labelchef.services.leases import CAMPAIGN, WORKER, Leases
+from labelchef.services.leases import CAMPAIGN, WORKER, Lease, Leases
 from labelchef.services.people.access import find
 from labelchef.services.trained import lease_name, replay, step
 from labelchef.services.worker import Worker, advance
@@ -79,6 +80,17 @@ def test_a_lease_that_ran_out_is_taken_and_its_holder_is_told(tmp_path: Path, ad
         hung.close()
 
 
+def test_a_lease_that_was_given_back_is_not_renewed(pair: tuple[Workspace, Workspace]) -> None:
+    """The heartbeat has listed it just before."""
+    one, two = pair
+    lease = one.leases.take("campaign:x")
+    assert lease is not None
+    one.leases.give_back(lease)
+    one.leases._renew([lease])
+    assert one.leases.held(CAMPAIGN) == []
+    assert two.leases.take("campaign:x") is not None
+
+
 def test_a_lease_from_a_clock_that_was_ahead_does_not_last(pair: tuple[Workspace, Workspace]) -> None:
     one, two = pair
     assert one.leases.take("campaign:x") is not None
@@ -109,6 +121,46 @@ def test_what_a_hung_worker_writes_late_is_refused(pair: tuple[Workspace, Worksp
     left = {path.name for path in one.home.glob("campaigns/*/model-*.npy")}
     assert len(left) == 1, f"of {files} the late one is gone"
     assert replay(two, campaign).agrees
+
+
+def test_a_campaign_that_is_deleted_after_it_was_listed_does_not_end_the_worker(
+    pair: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = pair[0]
+    gone, other = (create_campaign(ws, name, small_data(), SETTINGS, "lead").slug for name in ("gone", "other"))
+    worker = Worker(ws)
+    listed = worker._campaigns()
+    care.delete(ws, gone, "lead", confirm="gone")
+    monkeypatch.setattr(worker, "_campaigns", lambda: listed)
+    with worker:
+        wait_until(lambda: status(ws, other).open_round is not None)
+        assert worker.alive
+    assert worker.refusal is None
+
+
+def test_a_hung_worker_does_not_fail_what_another_has_taken_over(
+    pair: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair
+    campaign = make(one)
+    name = lease_name(find(one, campaign))
+    before = find(one, campaign)
+
+    def hangs(*_: object) -> bool:
+        with one.writing() as connection:
+            connection.execute(sa.text("UPDATE lease SET until = 1.0 WHERE name = :name"), {"name": name})
+        assert two.leases.take(name) is not None
+        raise errors.pop()
+
+    monkeypatch.setattr(trained, "step", hangs)
+    errors = [InvalidInputError("no model can be made of it", code="input")]
+    with pytest.raises(InvalidInputError):
+        advance(one, campaign)
+    assert find(one, campaign) == before, "a command"
+    worker, late = Worker(one), Lease(name, 1)
+    for error in (RuntimeError("late"), ClusterError("late")):
+        worker._note(campaign, error, late)
+        assert find(one, campaign) == before, "a worker"
 
 
 def label_all_votes(ws: Workspace, campaign: str) -> None:

@@ -324,3 +324,17 @@ def test_a_broken_connection_is_told_as_a_database_that_is_down(tmp_path: Path) 
         raise ConnectionResetError(104, "Connection reset by peer")
     assert caught.value.code == "database_down"
     database.close()
+
+
+def test_a_text_with_pool_in_it_is_no_database_that_is_down(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "x.db")
+    told = []
+    for error in (
+        sa.exc.IntegrityError("INSERT", {}, Exception("Key (name)=(Ann of Liverpool) is there already")),
+        sa.exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached, connection timed out"),
+    ):
+        with pytest.raises(StoreError) as caught, database.writing():
+            raise error
+        told.append(caught.value.code)
+    assert told == ["database", "database_down"]
+    database.close()

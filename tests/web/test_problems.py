@@ -13,6 +13,8 @@ from labelchef.domain.errors import StoreError
 from labelchef.services import campaigns, worker
 from labelchef.services.labelling import tasks
 from labelchef.services.people import accounts
+from labelchef.services.people.access import find
+from labelchef.services.trained import lease_name
 from labelchef.services.workspace import Workspace
 from labelchef.web.problems import STORE
 from tests.web.conftest import Person
@@ -62,7 +64,8 @@ def test_nobody_hears_of_the_store_before_it_is_known_who_asks(
 
 
 def test_why_a_campaign_failed_is_for_leads(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
-    worker._fail(ws, campaign.slug, SECRET)
+    with ws.leases.holding(lease_name(find(ws, campaign.slug))) as lease:
+        worker._fail(ws, campaign.slug, SECRET, lease)
     ann, lead = as_person("ann"), as_person("lead")
     for path in (
         "/api/campaigns",

@@ -1,5 +1,6 @@
 """`labelchef serve` as a process: the link, the refusals, a clean stop."""
 
+import contextlib
 import json
 import re
 import signal
@@ -15,9 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from labelchef.cli.main import app
-from labelchef.domain.errors import LabelchefError
+from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
+from labelchef.web.options import ServeOptions
+from labelchef.web.processes import bind
 
 
 def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -95,6 +98,17 @@ def test_what_serve_refuses(tmp_path: Path, arguments: list[str], words: str) ->
     result = CliRunner().invoke(app, ["serve", "--home", str(tmp_path / "home"), *arguments])
     assert isinstance(result.exception, LabelchefError)
     assert words in str(result.exception)
+
+
+def test_a_second_server_does_not_share_the_port_of_the_first() -> None:
+    with contextlib.closing(bind(ServeOptions(port=0), shared=True)) as first:
+        first.listen()
+        options = ServeOptions(port=first.getsockname()[1])
+        for shared in (False, True):
+            with pytest.raises(InvalidInputError, match="cannot be used") as refused:
+                bind(options, shared=shared)
+            assert refused.value.code == "port"
+        bind(options.model_copy(update={"share_port": True}), shared=True).close()  # a process of the first server
 
 
 def test_several_web_processes_need_postgresql(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ _UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}(-wal|-shm|-journal)?")  # as `temp
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Write to a neighbour of `path` and move it there at the end, so that no reader sees half a file.
 
-    In a folder that only its owner may enter, only the owner may read it.
+    In a folder that only its owner may enter, only the owner may read it; with `private`, in any folder.
     """
     descriptor, name = _neighbour(path)
     held = os.dup(descriptor) if fcntl is not None else None  # the lock stays until the file has its name
@@ -38,7 +38,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(PRIVATE_FILE if _is_private(path.parent) else _PUBLIC_FILE)
+        Path(name).chmod(PRIVATE_FILE if private or _is_private(path.parent) else _PUBLIC_FILE)
         Path(name).replace(path)
         sync_folder(path.parent)
     except BaseException:

@@ -59,6 +59,8 @@ RESTORING = ".restore-"
 _MANIFEST, _END = "manifest.json", "end.json"
 _ROWS = re.compile(r"tables/([a-z_]+)/\d+\.jsonl")
 _DIGESTS = re.compile(r"digests/\d+\.json")
+_MEDIA = "media"
+"""Folder of a campaign with the images of its items."""
 _REPLACED = frozenset({"model", "map"})
 """Arrays that a later round or chart replaces."""
 _GROUP = 500
@@ -88,10 +90,8 @@ def backup(ws: Workspace, out: Path, tell: Tell | None = None) -> BackupReport:
     remedy = "no backup was written. Make room, or name another file"
     with writing_to(out, remedy):
         remove_unfinished(out)
-        with whole_file(out) as stream, _compressed(out, stream) as packed:
-            report = _Writer(ws, packed, tell or (lambda _: None)).write()
-        out.chmod(PRIVATE_FILE)
-    return report
+        with whole_file(out, private=True) as stream, _compressed(out, stream) as packed:
+            return _Writer(ws, packed, tell or (lambda _: None)).write()
 
 
 @contextlib.contextmanager
@@ -205,11 +205,13 @@ class _Writer:
 
     def _add_folder(self, name: str, arrays: dict[str, _Array]) -> int:
         """Add the files below a folder of the home that are not there yet. Those being written are left out, and arrays that no
-        row names: what the worker computes again, or a round that is later than the rows."""
-        added = 0
-        for folder, folders, names in os.walk(self._ws.home / name):
-            folders[:] = sorted(one for one in folders if not one.startswith("."))
-            for path in (Path(folder, one) for one in sorted(names) if not one.startswith(".")):
+        row names: what the worker computes again, or a round that is later than the rows. Of media nothing is left out: their
+        names are those that people gave them."""
+        added, media = 0, self._ws.home / name / _MEDIA
+        for folder, folders, names in os.walk(self._ws.home / name, onerror=_not_read):
+            hidden = () if media in (Path(folder), *Path(folder).parents) else (".",)
+            folders[:] = sorted(one for one in folders if not one.startswith(hidden))
+            for path in (Path(folder, one) for one in sorted(names) if not one.startswith(hidden)):
                 relative = path.relative_to(self._ws.home).as_posix()
                 unnamed = (
                     relative not in arrays and path.suffix == ".npy" and str(path.parent) == f"{self._ws.home}/{name}"
@@ -260,6 +262,15 @@ class _Writer:
         self._chain.update(content)
         self._add_bytes(f"digests/{self._groups:06d}.json", content, listed=False)
         self._groups += 1
+
+
+def _not_read(error: OSError) -> None:
+    """A folder that cannot be listed: without its files it would be no whole backup."""
+    if not isinstance(error, FileNotFoundError):  # removed meanwhile; arrays that rows name are missed at the end
+        raise StoreError(
+            f"{error.filename} cannot be read ({error.strerror}), so this would be no whole backup; check rights and disk",
+            code="folder",
+        ) from error
 
 
 def _entry(name: str, size: int) -> tarfile.TarInfo:
@@ -342,11 +353,18 @@ class _Restore:
 
     def run(self) -> None:
         from labelchef.store.database import open_database
-        from labelchef.store.schema import migrate
+        from labelchef.store.schema import migrate, standing_of
 
         remedy = "nothing was restored. Make room or check the rights"
         opened = open_database(self._folder / DATABASE_FILE if self._url is None else self._url)
         try:
+            found = standing_of(opened)
+            if found.current not in (None, found.expected):  # which `migrate` would change for good
+                raise ConflictError(
+                    f"the database is not empty: it holds the tables of another version of labelchef (schema {found.current}). A "
+                    "backup is restored into an empty one only; make a new database and name it with --database",
+                    code="not_empty",
+                )
             migrate(opened)
             with writing_to(self._home, remedy, code="home"):
                 self._fill(opened)
@@ -530,9 +548,9 @@ def _is_wanted(entry: tarfile.TarInfo) -> bool:
     if rows is not None:
         return entry.isreg() and rows[1] in {table.name for table in dump.tables()}
     parts = PurePosixPath(entry.name).parts
-    safe = (
-        entry.isreg() and ".." not in parts and "\x00" not in entry.name and not any(p.startswith(".") for p in parts)
-    )
+    below_media = parts[1:2] == (CAMPAIGNS,) and parts[3:4] == (_MEDIA,)  # people have named what is there
+    ours = parts[:3] if below_media else parts
+    safe = entry.isreg() and ".." not in parts and "\x00" not in entry.name and not any(p.startswith(".") for p in ours)
     return (
         safe
         and len(parts) > 1

@@ -26,7 +26,7 @@ from labelchef.services.shared import writing_to
 from labelchef.services.workspace import CAMPAIGNS, UNFINISHED_CAMPAIGN, Workspace
 from labelchef.store import campaign_table
 from labelchef.store.arrays import ArrayFacts
-from labelchef.store.removal import remove_items
+from labelchef.store.removal import is_marked, remove_items
 from labelchef.store.rows import CampaignRow, new_public_id
 
 _AT_ONCE = 5_000
@@ -104,22 +104,30 @@ def make_campaign(
                 )
                 made = finish(connection, campaign_table.find_campaign(connection, public_id))
         except BaseException:
+            gone = campaign_id is None
             with contextlib.suppress(StoreError):  # the next worker tries again
-                if campaign_id is not None:
-                    remove_unfinished(ws, campaign_id)
-            for one in (unfinished, folder):
-                shutil.rmtree(one, ignore_errors=True)
+                gone = campaign_id is None or remove_unfinished(ws, campaign_id)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            if gone:  # else the last transaction may have ended before the error: the campaign needs its files
+                shutil.rmtree(folder, ignore_errors=True)
             raise
     ws.signal.notify()
     return made
 
 
-def remove_unfinished(ws: Workspace, campaign_id: int) -> None:
-    """Remove the items of a campaign that is marked as unfinished, and the campaign."""
+def remove_unfinished(ws: Workspace, campaign_id: int) -> bool:
+    """Remove the items of a campaign that is marked as unfinished, and the campaign.
+
+    False if it has no such mark any more: it was finished meanwhile, and nothing more of it is removed.
+    """
     over = False
     while not over:
         with ws.writing(lasting=False) as connection:
+            marked = is_marked(connection, campaign_id)
+            if not marked:
+                return marked is None
             _, over = remove_items(connection, campaign_id)
+    return True
 
 
 def clear_unfinished(ws: Workspace) -> None:
@@ -132,7 +140,8 @@ def clear_unfinished(ws: Workspace) -> None:
             continue
         here = any(folder.is_dir() for folder in folders)
         if here or row.purge_at is None or row.purge_at <= time.time():
-            remove_unfinished(ws, row.id)
+            if not remove_unfinished(ws, row.id):
+                continue
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
 

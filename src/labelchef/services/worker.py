@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from sqlalchemy import Connection
+
 from labelchef.campaign.steps import Step
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import LabelchefError, NotFoundError, StoreError
@@ -29,7 +31,7 @@ from labelchef.services.jobs import JobRunner
 from labelchef.services.leases import CAMPAIGN, WORKER, Lease
 from labelchef.services.people.access import changing, find
 from labelchef.services.workspace import Workspace, clear_leftovers, folder_of, require_folder
-from labelchef.store import campaign_table
+from labelchef.store import campaign_table, lease_table
 from labelchef.store.rows import CampaignRow
 
 _log = logging.getLogger("labelchef")
@@ -54,7 +56,7 @@ def advance(ws: Workspace, campaign: str, *, patience: float = 0.0) -> int:
                 steps += 1
         except LabelchefError as error:
             if not _passing(error):
-                _fail(ws, campaign, str(error))
+                _fail(ws, campaign, str(error), lease)
             raise
         return steps
 
@@ -66,18 +68,28 @@ def _passing(error: BaseException) -> bool:
     return isinstance(error, ClusterError) or (isinstance(error, LabelchefError) and error.code == "features_changed")
 
 
-def _wait(ws: Workspace, campaign: str, message: str) -> None:
+def _wait(ws: Workspace, campaign: str, message: str, lease: Lease) -> None:
     """Tell the leads what the campaign waits for."""
     with changing(ws, campaign) as (connection, row):
-        if row.message != message:
+        if _still_ours(connection, lease) and row.message != message:
             campaign_table.update_campaign(connection, row.id, message=message)
 
 
-def _fail(ws: Workspace, campaign: str, message: str) -> None:
+def _fail(ws: Workspace, campaign: str, message: str, lease: Lease) -> None:
     with changing(ws, campaign) as (connection, row):
         ws.forget(row.id)
+        if not _still_ours(connection, lease):
+            return
         campaign_table.note_change(connection, row.id, "worker", {"failed": message})
         campaign_table.update_campaign(connection, row.id, state=CampaignState.FAILED, message=message)
+
+
+def _still_ours(connection: Connection, lease: Lease) -> bool:
+    """Whether no other process has taken the campaign over: what this one met is of no interest any more then."""
+    if lease_table.still_holds(connection, lease.name, lease.fence):
+        return True
+    _log.warning("another process has taken over %s: an error met here is not noted in the campaign", lease.name)
+    return False
 
 
 def wait_for_change(ws: Workspace, campaign: str, since: int, timeout: float = 25.0) -> int:
@@ -275,7 +287,10 @@ class Worker:
             for row in sorted(rows, key=lambda row: self._served.get(row.public_id, 0)):
                 if row.public_id in others.taken:
                     continue
-                job = self._next_job(row, others)
+                try:
+                    job = self._next_job(row, others)
+                except NotFoundError:
+                    continue  # it was deleted since it was listed
                 if job is not None:
                     self._jobs[row.public_id] = job
                     self._served[row.public_id] = max(self._served.values(), default=0) + 1
@@ -324,7 +339,7 @@ class Worker:
             try:
                 require_folder(self._ws, row)
             except StoreError as error:
-                self._note(name, error)
+                self._note_passing(name, error)
             return None
         lease = self._ws.leases.take(trained.lease_name(row))
         if lease is not None:
@@ -390,7 +405,7 @@ class Worker:
             self._ws.forget(row.id)  # what it has computed so far belongs to no round
         except BaseException as error:
             self._not_before[job.campaign] = time.monotonic() + _POLL_SECONDS
-            self._note(job.campaign, error)
+            self._note(job.campaign, error, job.lease)
         finally:
             del self._jobs[job.campaign]
             self._threads.discard(threading.current_thread())
@@ -413,28 +428,33 @@ class Worker:
         except Exception as error:  # no round needs a map; a request for it gets the error
             _log.warning("no map of campaign %s: %s", campaign, error)
 
-    def _note(self, campaign: str, error: BaseException) -> None:
-        """What can pass is tried again; anything else leaves the campaign failed."""
+    def _note(self, campaign: str, error: BaseException, lease: Lease) -> None:
+        """What can pass is tried again; anything else leaves the campaign failed, unless its lease is lost."""
         self.last_error = message = str(error)
         if not isinstance(error, LabelchefError):
             _log.exception("a step of campaign %s failed", campaign)
             message = f"the worker met an error: {error!r}"
         if _passing(error):
-            elsewhere = isinstance(error, StoreError) and error.code == "folder"
-            if not (elsewhere and campaign in self._elsewhere):  # logged once: it stays so until the folder is there
-                _log.error("%s", error)
-            self._elsewhere |= {campaign} if elsewhere else set()
+            self._note_passing(campaign, error)
             if isinstance(error, StoreError):
                 return
         try:
             if _passing(error):
-                _wait(self._ws, campaign, f"it is tried again until it succeeds: {message}")
+                _wait(self._ws, campaign, f"it is tried again until it succeeds: {message}", lease)
             else:
-                _fail(self._ws, campaign, message)
+                _fail(self._ws, campaign, message, lease)
         except NotFoundError:
             self._ws.signal.notify()  # it was deleted meanwhile
         except Exception as again:
             _log.error("%s", again)
+
+    def _note_passing(self, campaign: str, error: BaseException) -> None:
+        """Log what is tried again."""
+        self.last_error = str(error)
+        elsewhere = isinstance(error, StoreError) and error.code == "folder"
+        if not (elsewhere and campaign in self._elsewhere):  # logged once: it stays so until the folder is there
+            _log.error("%s", error)
+        self._elsewhere |= {campaign} if elsewhere else set()
 
     def _campaigns(self) -> list[CampaignRow]:
         """Campaigns that are not in the archive."""

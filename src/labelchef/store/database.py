@@ -26,6 +26,7 @@ from sqlalchemy.exc import (
     OperationalError,
     SQLAlchemyError,
 )
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
 from labelchef.store.lease_table import LIVES
@@ -519,7 +520,7 @@ def _sentence(error: Exception, url: sa.URL) -> StoreError:
     for pattern, code, sentence in _CAUSES:
         if re.search(pattern, said, re.IGNORECASE):
             return StoreError(f"{place}: {sentence}", code=code)
-    if isinstance(error, OperationalError | InterfaceError) or "pool" in said.lower():
+    if isinstance(error, OperationalError | InterfaceError | NoConnectionError):
         return StoreError(
             f"{place} does not answer ({said.splitlines()[0][:200]}); nothing was stored. Check the database",
             code="database_down",

@@ -58,11 +58,15 @@ def _false(connection: sa.Connection) -> str:
 
 
 def renew(connection: sa.Connection, held: Mapping[str, int], seconds: float) -> dict[str, bool]:
-    """Move the end of leases (name → fence) on; name → whether its holder was asked to stop, of those that are still held."""
+    """Move the end of leases (name → fence) on; name → whether its holder was asked to stop, of those that are still held.
+
+    One that was given back meanwhile stays so: it would keep others waiting for a holder that is not there.
+    """
     if not held:
         return {}
     later = sa.literal_column(f"{_now(connection)} + {float(seconds)}", sa.Double)
-    moved = sa.update(Lease).where(_one_of(held)).values(until=later).returning(Lease.c.name, Lease.c.asked)
+    still = sa.update(Lease).where(_one_of(held), Lease.c.until > 0.0)
+    moved = still.values(until=later).returning(Lease.c.name, Lease.c.asked)
     return {str(name): bool(asked) for name, asked in connection.execute(moved)}
 
 

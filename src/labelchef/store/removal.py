@@ -87,6 +87,15 @@ def remove_items(connection: sa.Connection, campaign_id: int) -> tuple[int, bool
     return count, True
 
 
+def is_marked(connection: sa.Connection, campaign_id: int) -> bool | None:
+    """Whether a campaign is being made or removed; None if it is gone. Its row stays as it is until this transaction ends."""
+    found = sa.select(Campaign.c.purging).where(Campaign.c.id == campaign_id)
+    if connection.dialect.name == "postgresql":
+        found = found.with_for_update()
+    marked = connection.execute(found).scalar()
+    return None if marked is None else bool(marked)
+
+
 def _newest_first(connection: sa.Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
     """Delete rows of which some supersede others. PostgreSQL checks that at the end of a statement, SQLite row by row."""
     if connection.dialect.name == "postgresql":

@@ -101,7 +101,16 @@ def environment_of(options: ServeOptions) -> dict[str, str]:
 
 
 def bind(options: ServeOptions, *, shared: bool) -> socket.socket:
-    """A socket that is bound to the address; with `shared`, processes of this user may bind it too."""
+    """A socket that is bound to the address; with `shared`, processes of this user may bind it too.
+
+    Those that a server starts share its port (`share_port`). Another server must not: requests would reach either of them.
+    """
+    if shared and not options.share_port:
+        _bound(options, shared=False).close()
+    return _bound(options, shared=shared)
+
+
+def _bound(options: ServeOptions, *, shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only where TCP is named
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
