@@ -334,6 +334,32 @@ def test_several_processes_are_counted_together(tmp_path: Path, postgres: Postgr
     assert "a secret" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
+def test_a_server_that_is_terminated_ends_in_order(tmp_path: Path) -> None:
+    """As `systemctl stop` ends it: the worker is stopped, connections are closed, and what is temporary is removed."""
+    port, folder = _free_port(), tmp_path / "temporary"
+    folder.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "labelchef",
+        "serve",
+        "--metrics",
+        "--home",
+        str(tmp_path / "home"),
+    ]
+    process = subprocess.Popen([*command, "--port", str(port)], env={**os.environ, "TMPDIR": str(folder)})
+    try:
+        wait_until(lambda: _status(f"http://127.0.0.1:{port}/readyz") == 200)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert not list(folder.glob("labelchef-metrics-*"))
+        assert not list((tmp_path / "home").glob("*-wal")), "the database was closed"
+    finally:
+        process.kill()
+        process.wait()
+
+
 def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

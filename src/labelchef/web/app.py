@@ -185,7 +185,11 @@ def _serve_here(ws: Workspace, options: ServeOptions, listener: socket.socket, r
     app = create_app(ws, options, work=False)
     server = _Server(configured(app, options), app)
     processes.end_with_parent(options.parent)
-    with contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
+    with (
+        contextlib.ExitStack() as stack,
+        contextlib.suppress(KeyboardInterrupt),
+        processes.terminated_like_interrupted(),
+    ):
         if options.worker:
             app.state.worker = stack.enter_context(working.Worker(ws, options.parallel))
         listener.listen(2048)

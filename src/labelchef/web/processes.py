@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -140,6 +140,20 @@ def check_processes(options: ServeOptions, *, is_sqlite: bool) -> None:
             "this system cannot share a port between processes; start several servers with --no-worker, behind a proxy",
             code="processes",
         )
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end this process as Ctrl-C does: uvicorn raises the signal again when it has stopped, and the worker and the
+    connections are to be closed after that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def supervise(options: ServeOptions, ready: Callable[[], None]) -> None:
