@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from benchmarks.serving import free_port
 
+from labelchef.cli.options import use_cluster
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable, waited
 from labelchef.engines import MemoryEngine, RowLabels
@@ -216,3 +217,5 @@ def test_a_wait_ends_where_the_work_should_not_go_on() -> None:
 def test_what_is_no_address_is_refused_at_once(address: str) -> None:
     with pytest.raises(InvalidInputError, match=r"is no address of a cluster; expected .*tcp://HOST:8786"):
         choose_placement("dask", None, np.zeros((2, 2)), address)
+    with pytest.raises(InvalidInputError, match="is no address of a cluster"):
+        use_cluster(address)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from labelchef.domain.campaigns import CampaignFiles
-from labelchef.domain.cluster_address import ADDRESS, LOCAL
+from labelchef.domain.cluster_address import ADDRESS, LOCAL, cluster_address
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import is_url
 from labelchef.domain.settings import OPTIONS, Option, Settings, voters_of
@@ -248,7 +248,7 @@ def use_cluster(address: str | None) -> None:
     """Let all engines of this process, and of those that it starts, use a cluster; one that does not answer is an error now."""
     if address is None:
         return
-    if address != LOCAL:
+    if cluster_address(address) != LOCAL:
         from labelchef.engines.cluster.dask_workers import DaskWorkers
 
         DaskWorkers(address).close()
