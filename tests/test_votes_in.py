@@ -40,6 +40,14 @@ def as_long(table: Any, sources: Any, *, rng: Any = None) -> pd.DataFrame:
     return pd.DataFrame({name: [*none[name], *votes[name]] for name in votes})
 
 
+def test_the_rest_of_a_lone_probability_is_for_the_other_classes() -> None:
+    frame = pd.DataFrame(
+        {"item": [0, 1, 1], "source": "llm", "label": ["ham", "ham", "eggs"], "probability": [0.7, 0.4, 0.6]}
+    )
+    votes = read_votes(frame, CLASSES, 2)
+    assert np.allclose(votes.table.toarray(), [[0.7, 0.15, 0.15], [0.4, 0.0, 0.6]])
+
+
 def soft_of(table: Any) -> Any:
     return np.where(table[:, :, None] >= 0, np.eye(3)[table], np.nan)
 

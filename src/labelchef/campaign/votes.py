@@ -2,7 +2,8 @@
 
     (n, J) array, list of lists or frame    a class id or name each, −1, None, NaN or masked for no vote; columns of a frame
                                             name the sources
-    long table: item, source, label         a frame with a row a vote; with a column probability, a row a class of a soft vote
+    long table: item, source, label         a frame with a row a vote; with a column probability, a row a class of a soft vote;
+                                            the rest of one that stands alone is for the other classes, in equal parts
     (n, J) SciPy sparse matrix              class id + 1 where a source votes; nothing stored, or 0, for no vote
     (n, J, C) array                         a distribution over the classes each; all NaN or all 0 for no vote
     dict of sources                         name → (n,) labels or (n, C) probabilities; columns of a frame name the classes
@@ -116,7 +117,7 @@ class CastVotes:
         own = self._own_sources(sources)
         n, J, C = self.n_rows, len(own), len(names)
         ids = np.array([self._class_id(k, names) for k in range(len(self.values))], dtype=np.int64)
-        rows, columns, classes, weights = self._once(ids[self.labels])
+        rows, columns, classes, weights = self._once(ids[self.labels], C)
         table = csr_array((weights, (rows, columns * C + classes)), shape=(n, J * C))
         votes = SourceVotes(own, C, table)
         if sources is not None:
@@ -220,7 +221,7 @@ class CastVotes:
         except InvalidInputError as error:
             raise _unusable(f"{error}{_SOFT if _is_fraction(value) else ''}") from None
 
-    def _once(self, classes: Ints) -> tuple[Ints, Ints, Ints, Float64s]:
+    def _once(self, classes: Ints, n_classes: int) -> tuple[Ints, Ints, Ints, Float64s]:
         """Each vote once: repetitions are dropped, contradictions refused; soft votes are checked and scaled to sum to 1."""
         J, weights = len(self.sources), self.weights
         place = self.rows * J + self.columns
@@ -243,6 +244,8 @@ class CastVotes:
             self._refuse(place[1:][same & differ], came, "one", "Decide between them first")
         first = np.append(True, ~same)[: len(place)]
         place, classes, weights = place[first], classes[first], weights[first]
+        if self.width is None:
+            place, classes, weights = _completed(place, classes, weights, n_classes)
         found, vote = np.unique(place, return_inverse=True)
         total = np.bincount(vote, weights, len(found))
         right = (np.abs(total - 1.0) <= SIMPLEX) | (total == 0.0)
@@ -262,6 +265,21 @@ class CastVotes:
                 f"{self.what}: {came} from {shown} ({len(places)} such votes); expected {expected} from a source on a sample. "
                 f"{remedy}"
             )
+
+
+def _completed(place: Ints, classes: Ints, weights: Float64s, n_classes: int) -> tuple[Ints, Ints, Float64s]:
+    """Votes of which one class alone was given a probability below 1, with the rest for the other classes in equal parts."""
+    _, vote, times = np.unique(place, return_inverse=True, return_counts=True)
+    alone = np.flatnonzero((times[vote] == 1) & (weights > 0.0) & (weights < 1.0 - SIMPLEX))
+    others = np.array(
+        [[c for c in range(n_classes) if c != chosen] for chosen in classes[alone].tolist()], dtype=np.int64
+    )
+    rest = np.repeat((1.0 - weights[alone]) / (n_classes - 1), n_classes - 1)
+    return (
+        np.concatenate([place, np.repeat(place[alone], n_classes - 1)]),
+        np.concatenate([classes, others.ravel()]),
+        np.concatenate([weights, rest]),
+    )
 
 
 class _Ballots:

@@ -61,7 +61,7 @@ def _as_numbers(X: Any, name: str) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "fiub":
         raise InvalidInputError(
             f"{name} cannot be read as a table of real numbers; expected numeric features, rows of equal length. "
-            "Encode text, categories and dates into numbers first",
+            "Encode text, categories and dates into numbers first; labelchef init NAME data.csv does it for files",
             code="features",
         )
     return array
