@@ -65,7 +65,9 @@ def rebuild(
     if on_first is not None:
         on_first(session)
     session.resume(rounds)
-    session.fresh = first is not None or len(rounds) > 0  # also before round 1: a selection had taught the solvers something
+    session.fresh = (
+        first is not None or len(rounds) > 0
+    )  # also before round 1: a selection had taught the solvers something
     return session
 
 

@@ -95,7 +95,7 @@ class Session:
     """How the model's logits become probabilities and classes; None for the plain way."""
     rounds: list[RoundRecord] = field(default_factory=list)
     fresh: bool = False
-    """Whether it was rebuilt for a campaign that had begun, and has not moved since: what its solvers had learned is not there."""
+    """Whether it was rebuilt for a campaign that had begun and has not moved since: what its solvers learned is not there."""
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
