@@ -67,7 +67,11 @@ class CleaningResult:
 
 
 class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
-    """What every cleaner can do once it is fitted. Its parameters are settings, and objects in place of names."""
+    """What every cleaner can do once it is fitted. Its parameters are settings, and objects in place of names.
+
+    It is for one thread at a time: with several, hold a lock of your own around every call. The server of `labelchef serve` is
+    for many people at once.
+    """
 
     selector: Any
     constructor: Any
@@ -282,7 +286,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
         """Class names (n,), by the decision rule that suits `target_metric` (`ruling_`)."""
-        return np.asarray(self.classes_[self._decided(X)])
+        decided = self._decided(X)  # first: it refuses a cleaner that is not fitted
+        return np.asarray(self.classes_[decided])
 
     def _decided(self, X: Any) -> Ints:
         """Class ids (n,)."""
