@@ -7,7 +7,7 @@ import textwrap
 from typing import Any
 
 import numpy as np
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
@@ -54,7 +54,7 @@ class FittingConsole(Console):
         """Print, with tables in the form that fits."""
         super().print(*map(self._fitting, objects), **options)
 
-    def _fitting(self, shown: Any) -> RenderableType:
+    def _fitting(self, shown: object) -> object:
         if not isinstance(shown, Table):
             return shown
         needed = Measurement.get(self, self.options.update(max_width=_FILE), shown).maximum
