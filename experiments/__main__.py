@@ -14,7 +14,6 @@ from experiments import (
     comparisons,
     defaults,
     exp1,
-    forecast,
     routing,
     scoreboard,
     selectors,
@@ -33,7 +32,7 @@ EXPERIMENTS = {
 }
 
 
-BY_THEMSELVES = {"certified": certified.main, "forecast": forecast.main}
+BY_THEMSELVES = {"certified": certified.main}
 """Commands with options of their own, which print tables."""
 
 

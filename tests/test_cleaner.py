@@ -4,6 +4,8 @@ import operator
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import tracemalloc
 from typing import Any
 
@@ -19,6 +21,7 @@ import labelchef
 from labelchef import InvalidInputError, LabelchefError, LabelCleaner, MissingClassWarning
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
 from labelchef.campaign.learning import ROWS
+from labelchef.domain.errors import NotFittedError
 from labelchef.selectors import InflSelector
 from tests.oracles import STEERED
 
@@ -320,7 +323,17 @@ def test_before_fit_there_is_a_clear_error(name: str) -> None:
     assert isinstance(caught.value, ValueError | AttributeError)
 
 
+@pytest.mark.parametrize(("name", "arguments"), [("predict", 1), ("predict_proba", 1), ("score", 2)])
+def test_before_fit_nothing_is_predicted(name: str, arguments: int) -> None:
+    with pytest.raises(NotFittedError, match=r"call fit\(X, Y_weak"):
+        operator.methodcaller(name, *[np.eye(3)] * arguments)(LabelCleaner())
+
+
 def test_the_package_lists_what_it_has() -> None:
+    listed = subprocess.run(  # in a new process, which has imported nothing of it yet
+        [sys.executable, "-c", "import labelchef; print(*dir(labelchef))"], capture_output=True, text=True, check=True
+    )
+    assert set(labelchef.__all__) <= set(listed.stdout.split())
     for name in labelchef.__all__:
         assert getattr(labelchef, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

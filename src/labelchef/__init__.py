@@ -41,6 +41,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """What is imported on first use is there too."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Import the heavy half on first use, so that `import labelchef` and `labelchef --help` stay quick."""
     if name in {"LabelCleaner", "CleaningResult"}:

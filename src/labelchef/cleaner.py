@@ -22,7 +22,6 @@ from labelchef.campaign.audit import AuditTrail
 from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.final import final_classifier
-from labelchef.campaign.forecast import LABELS, WORTH
 from labelchef.campaign.gain import LEVEL, Judged
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
@@ -46,7 +45,7 @@ from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, Settings
-from labelchef.domain.validation import Certificate, Forecast, Gain
+from labelchef.domain.validation import Certificate, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
@@ -68,7 +67,11 @@ class CleaningResult:
 
 
 class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
-    """What every cleaner can do once it is fitted. Its parameters are settings, and objects in place of names."""
+    """What every cleaner can do once it is fitted. Its parameters are settings, and objects in place of names.
+
+    It is for one thread at a time: with several, hold a lock of your own around every call. The server of `labelchef serve` is
+    for many people at once.
+    """
 
     selector: Any
     constructor: Any
@@ -248,15 +251,6 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
         return session.gains_by_split().get(split)
 
-    def forecast(self, labels: int = LABELS, *, metric: str | None = None, worth: float = WORTH) -> Forecast:
-        """The gain that the next labels are expected to bring, with a 95 % interval, from the rounds so far.
-
-        `worth` is the gain that would be worth these labels; `advice` is 'don't ask' if the whole interval is below it, 'ask' if
-        the whole interval is not, else 'cannot say'. The metric is `target_metric` if none is named; of the loss,
-        a gain is a fall.
-        """
-        return self._fitted().forecast(labels, worth, metric)
-
     def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
 
@@ -292,7 +286,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def predict(self, X: Any) -> "np.ndarray[Any, Any]":
         """Class names (n,), by the decision rule that suits `target_metric` (`ruling_`)."""
-        return np.asarray(self.classes_[self._decided(X)])
+        decided = self._decided(X)  # first: it refuses a cleaner that is not fitted
+        return np.asarray(self.classes_[decided])
 
     def _decided(self, X: Any) -> Ints:
         """Class ids (n,)."""

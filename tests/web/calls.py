@@ -336,7 +336,6 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/mine"): _of(f"{C}/mine"),
     ("GET", f"{C}/duties"): _of(f"{C}/duties"),
     ("PUT", f"{C}/duties/{{name:path}}"): _of(f"{C}/duties/ann", ok=(204,), json={"classes": []}),
-    ("GET", f"{C}/forecast"): _of(f"{C}/forecast"),
     ("GET", f"{C}/changes"): _of(f"{C}/changes", query={"since": -1, "timeout": 0}),
     ("GET", f"{C}/charts/{{chart}}.svg"): _of(f"{C}/charts/metric.svg"),
     ("GET", "/api/intakes"): lambda w, p: Sent("/api/intakes"),

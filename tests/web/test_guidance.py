@@ -261,10 +261,17 @@ def test_a_thread_by_the_api(ws: Workspace, campaign: CampaignSummary, as_person
     assert [one["item"] for one in open_ones] == [task["item"]]
     answer = lead.post(path, {"text": "A cow."}).json()["comments"][-1]
     assert ann.get(f"{API}/news").json()["answers"] == [{"item": task["item"], "count": 1}]
+    assert ann.client.put(f"{API}/seen", json={"item": task["item"], "comment": answer["id"]}).status_code == 204
+    assert ann.get(f"{API}/news").json()["answers"] == []
+    lead.post(path, {"text": "Or an ox."})
+    assert ann.client.put(f"{API}/seen", json={"item": task["item"], "comment": answer["id"]}).status_code == 204
+    assert ann.get(f"{API}/news").json()["answers"] == [{"item": task["item"], "count": 1}], (
+        "it came after she had read"
+    )
     assert ann.client.put(f"{API}/seen", json={"item": task["item"]}).status_code == 204
     assert ann.get(f"{API}/news").json()["answers"] == []
     hidden = lead.client.patch(f"{API}/comments/{answer['id']}", json={"hidden": True})
-    assert hidden.json()["comments"][-1]["hidden"] is True
+    assert hidden.json()["comments"][-2]["hidden"] is True
     assert "A cow." not in ann.get(path).text
     assert lead.client.patch(path, json={"resolved": True}).json()["resolved"] is True
     assert ann.client.patch(path, json={"resolved": True}).status_code == 403

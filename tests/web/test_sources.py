@@ -96,20 +96,6 @@ def test_audit_and_baselines(ws: Workspace, as_person: Sign, slug: str) -> None:
     assert "Without weak" in overview
     assert "accuracy in the audit" in overview
     assert "certified accuracy of the present model" in overview
-    assert "annot say: the next 100 labels bring" in overview
-
-
-def test_what_the_next_labels_are_worth(ws: Workspace, as_person: Sign, slug: str) -> None:
-    label_all(ws, slug, "lead", rounds=4)
-    lead, path = as_person("lead"), f"/api/campaigns/{slug}/forecast"
-    found = lead.get(path, params={"labels": 8, "worth": 9.0, "metric": "loss"}).json()
-    assert (found["labels"], found["rounds"], found["advice"]) == (8, 4, "don't ask")
-    assert found["low"] <= found["gain"] <= found["high"]
-    assert lead.get(f"/api/campaigns/{slug}/status").json()["forecast"] == lead.get(path).json()
-    refused = lead.get(path, params={"metric": "speed"})
-    assert (refused.status_code, refused.json()["code"]) == (422, "metric")
-    assert lead.get(path, params={"labels": 0}).status_code == 422
-    assert as_person("ann").get(path).status_code == 403
 
 
 def test_muting_and_editing_through_the_api(ws: Workspace, as_person: Sign, people: Any, tmp_path: Path) -> None:

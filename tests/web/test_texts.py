@@ -73,9 +73,6 @@ def test_sentences_of_the_server_are_translated_where_they_are_shown() -> None:
     assert told("the lead has paused the campaign") == text("the lead has paused the campaign") != ""
     assert told("a sentence that nobody knows") == "a sentence that nobody knows"
     assert told_for("en")("round 12 is open") == "round 12 is open"
-    found = "+0.018 f1_macro (95 %: -0.05 to +0.09)"
-    forecast = f"cannot say: the next 100 labels bring {found}, perhaps more than +0.01, perhaps less"
-    assert told(forecast).startswith("nicht zu sagen: Die nächsten 100 Labels bringen +0.018")
     assert fill(text("{n} of {all} asked"), {"n": 3, "all": 9}) == "3 von 9 gefragt"
 
 

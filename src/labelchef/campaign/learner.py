@@ -292,7 +292,7 @@ class Learner:
         """Weak rows that stand for all of them, of which the model says something."""
         if self.probe is None:
             order = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items)
-            self.probe = np.sort(order[~labels.cleaned[order]][:PROBED])
+            self.probe = np.sort(order[self.known[order] < 0][:PROBED])  # the same after a restart
         assert self.belief is not None, "believe() comes first"
         return self.probe[~labels.cleaned[self.probe] & self.belief.spoken[self.probe]]
 

@@ -65,6 +65,9 @@ def rebuild(
     if on_first is not None:
         on_first(session)
     session.resume(rounds)
+    session.fresh = (
+        first is not None or len(rounds) > 0
+    )  # also before round 1: a selection had taught the solvers something
     return session
 
 
@@ -98,18 +101,19 @@ def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) ->
     says (`rebuilt`), along with the settings of that time.
     """
     first = next((then.opened_with for then in past), None)
-    begun = past[0].record.heard if past and past[0].record is not None else None
-    session, records = rebuild(data, first or settings, [], heard=begun), list[RoundRecord]()
+    begun = past[0].record if past else None
+    session = rebuild(data, first or settings, [], heard=None if begun is None else begun.heard)
+    records = list[RoundRecord]()
     for then in past:
         selection, asked, answered = None, then.selected, then.answered
         if asked is not None:
             if asked.rebuilt:
-                session = rebuild(data, then.opened_with or settings, records, heard=begun)
+                session = rebuild(data, then.opened_with or settings, records, first=begun)
             selection = _selection(session, asked, then.selection_hash, (then.opened_with or settings).tol)
         record = session.rounds[0] if then.kind is RoundKind.INITIAL else None
         if answered is not None:
             if answered.rebuilt:
-                session = rebuild(data, then.closed_with or settings, records, heard=begun)
+                session = rebuild(data, then.closed_with or settings, records, first=begun)
             heard = None if then.record is None else then.record.heard
             record = session.decide(answered.batch, answered.votes, answered.decisions, heard=heard)
         if then.record is not None and then.number > 0:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from labelchef.campaign.audit import audit_report
-from labelchef.campaign.forecast import forecast
 from labelchef.campaign.metrics import history_frame, value_of
 from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
@@ -25,7 +24,6 @@ from labelchef.domain.validation import (
     AuditReport,
     CalibrationError,
     Figure,
-    Forecast,
     Gain,
     note_on,
 )
@@ -83,13 +81,6 @@ class Outcome:
         """What the audit has found."""
         return audit_report(self.rounds, self.settings.audit, n_classes)
 
-    @property
-    def forecast(self) -> Forecast:
-        """What the next labels are worth."""
-        judged = self.gains.get("validation")
-        trusted = judged.samples if judged is not None and judged.cross_fitted else 0
-        return forecast(self.rounds, self.settings.target_metric, self.rounds[0].cleaned + trusted)
-
 
 def report_data(outcome: Outcome, items: Items) -> ReportData:
     """Everything the HTML report shows."""
@@ -102,7 +93,6 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
     audit = outcome.audit(len(items.names))
     if settings.audit:
         notes.append(sentence(str(audit)))
-    notes.append(sentence(str(outcome.forecast)))
     if outcome.in_use is not None:
         notes.append(sentence(f"in use: {outcome.in_use}"))
     if outcome.calibration is not None:

@@ -20,7 +20,6 @@ from labelchef.campaign.certify import certificate, first_answers, next_state, p
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
-from labelchef.campaign.forecast import forecast
 from labelchef.campaign.gain import LEVEL, Judged, gains
 from labelchef.campaign.hearing import AllVotes
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
@@ -49,7 +48,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.settings import TRUTH
-from labelchef.domain.validation import CalibrationError, Certificate, Figure, Forecast, Gain
+from labelchef.domain.validation import CalibrationError, Certificate, Figure, Gain
 from labelchef.engines import RowArray
 from labelchef.selectors import InflSelector, SelectionContext, Selector
 from labelchef.selectors.skipping import settled
@@ -96,7 +95,7 @@ class Session:
     """How the model's logits become probabilities and classes; None for the plain way."""
     rounds: list[RoundRecord] = field(default_factory=list)
     fresh: bool = False
-    """Whether it was resumed from records and has not moved since: what its solvers learned in the rounds is not there."""
+    """Whether it was rebuilt for a campaign that had begun and has not moved since: what its solvers learned is not there."""
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
@@ -177,12 +176,6 @@ class Session:
         """A model of the labels as they stand, which depends on nothing else; the session stays as it is."""
         start = None if self.learner is None else self.learner.first_parameters(self.objective, self.labels)
         return self.constructor.initialise(self.objective, self.steering.losses, on_step, start)
-
-    def forecast(self, labels: int, worth: float, metric: str | None = None) -> Forecast:
-        """The gain that the next labels are expected to bring."""
-        trusted = len(self.steering.y) if isinstance(self.steering, CrossFitted) else 0
-        clean = self.rounds[0].cleaned + trusted
-        return forecast(self.rounds, metric or self.metric, clean, labels=labels, worth=worth)
 
     @property
     def judges(self) -> dict[str, Split]:
@@ -488,7 +481,6 @@ class Session:
         self.rounds.extend(records)
         if self.learner is not None:
             self.learner.look_ahead(self.objective, self.labels)
-        self.fresh = len(records) > 0
 
     @contextmanager
     def _as_one(self, decisions: Decisions) -> Iterator[LabelChange]:

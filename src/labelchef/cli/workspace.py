@@ -377,27 +377,6 @@ def _other_sources(
 
 
 @takes(ws=workspace_options())
-def forecast(
-    campaign: Campaign,
-    ws: "Workspace",
-    labels: Annotated[int, typer.Option(help="How many labels to look ahead.")] = 100,
-    worth: Annotated[float, typer.Option(help="The gain of the metric that would be worth these labels.")] = 0.01,
-    metric: Annotated[
-        str | None, typer.Option(help="The metric; the campaign's own if none is named. A gain of loss is a fall.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say what the next labels are worth: the expected gain with an interval, and whether to ask."""
-    from labelchef.services import campaigns as service
-
-    found = service.forecast(ws, campaign, metric, labels, worth)
-    if as_json:
-        _print_json({**asdict(found), "advice": found.advice})
-    else:
-        console.print(str(found))
-
-
-@takes(ws=workspace_options())
 def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> None:
     """Show how often people err, and the answers that are worth a second look: a lead may decide or reopen them."""
     from labelchef.services.doubts import doubts
@@ -416,7 +395,7 @@ def doubtful(campaign: Campaign, ws: "Workspace", as_json: AsJson = False) -> No
 
 
 COMMANDS = (
-    status, sources, forecast, doubtful, next_items, vote, export, key, verify, import_votes, replay, report, compare,
+    status, sources, doubtful, next_items, vote, export, key, verify, import_votes, replay, report, compare,
 )  # fmt: skip
 
 
@@ -576,7 +555,6 @@ def _show_status(seen: CampaignStatus) -> None:
         _show_last(closed[-1], metric)
     if seen.settings.audit:
         console.print(str(seen.audit))
-    console.print(str(seen.forecast))
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from labelchef.domain.learning import InUse
 from labelchef.domain.records import AskedCount
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
 
 SUGGESTION = "suggestion"
 """The name under which the selector's own suggestion votes."""
@@ -416,8 +416,6 @@ class CampaignStatus:
     """Decisions that wait for the next model."""
     audit: AuditReport
     """Items drawn by chance and predicted before they were answered."""
-    forecast: Forecast
-    """What the next 100 labels are worth."""
     asked: AskedCount
     """Samples asked, and decisions without asking."""
 

@@ -298,35 +298,3 @@ class Comparison:
             if gain is not None:
                 one["difference"] |= {"change": gain.change, "doubt": gain.doubt}
         return found
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """The gain that the next labels are expected to bring, with a 95 % interval. For 'loss', a gain is a fall.
-
-    >>> print(Forecast("accuracy", 100, worth=0.01, rounds=8, gain=0.002, low=-0.004, high=0.008))
-    don't ask: the next 100 labels bring +0.002 accuracy (95 %: -0.004 to +0.008), less than +0.01
-    >>> print(Forecast("accuracy", 100, worth=0.01, rounds=0, gain=0.012, low=-0.04, high=0.064))
-    cannot say: the next 100 labels bring +0.012 accuracy (95 %: -0.040 to +0.064), perhaps more than +0.01, perhaps less
-    """
-
-    metric: str
-    labels: int
-    worth: float
-    """The gain that would be worth these labels."""
-    rounds: int
-    """Rounds with labels so far; with few of them it rests on what labels brought on other data sets."""
-    gain: float
-    low: float
-    high: float
-
-    @property
-    def advice(self) -> str:
-        """'ask', 'don't ask' or 'cannot say'."""
-        return "don't ask" if self.high < self.worth else "ask" if self.low >= self.worth else "cannot say"
-
-    def __str__(self) -> str:
-        found = f"{self.gain:+.3f} {self.metric} (95 %: {self.low:+.3f} to {self.high:+.3f})"
-        sides = {"ask": "at least {}", "don't ask": "less than {}", "cannot say": "perhaps more than {}, perhaps less"}
-        worth = sides[self.advice].format(f"{self.worth:+g}")
-        return f"{self.advice}: the next {self.labels} labels bring {found}, {worth}"

@@ -33,14 +33,14 @@ from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputErr
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
 from labelchef.domain.intake import Progress, no_progress
 from labelchef.domain.settings import TRAIN, Settings
-from labelchef.domain.validation import AuditReport, Forecast
+from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
 from labelchef.services.labelling import duties
 from labelchef.services.making import NewCampaign, make_campaign
 from labelchef.services.naming import check_name
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
-from labelchef.services.progress import asked_of, audit_of, facts_of, forecast_of, gains_of, in_steps, stats_of
+from labelchef.services.progress import asked_of, audit_of, facts_of, gains_of, in_steps, stats_of
 from labelchef.services.shared import common, moment
 from labelchef.services.trained import source_names
 from labelchef.services.workspace import Workspace, require_folder
@@ -180,7 +180,6 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
             conflicts=len(decision_table.unresolved_items(connection, row.id)),
             pending=len(decision_table.pending_decisions(connection, row.id)),
             audit=audit_of(turns, row.settings.audit, len(classes)),
-            forecast=forecast_of(turns, row.settings.target_metric),
             asked=asked_of(turns),
         )
 
@@ -197,13 +196,6 @@ def audit(ws: Workspace, campaign: str, *, person: str | None = None) -> AuditRe
         classes = campaign_table.classes_of(connection, row.id)
         found = audit_of(round_table.rounds_of(connection, row.id), row.settings.audit, len(classes))
     return found if person is None else in_steps(found)
-
-
-def forecast(ws: Workspace, campaign: str, metric: str | None, labels: int, worth: float) -> Forecast:
-    """What the next labels are worth."""
-    with looking(ws, campaign) as (connection, row):
-        turns = round_table.rounds_of(connection, row.id)
-    return forecast_of(turns, metric or row.settings.target_metric, labels=labels, worth=worth)
 
 
 def settings(ws: Workspace, campaign: str) -> Settings:

@@ -53,10 +53,10 @@ def add(ws: Workspace, campaign: str, person: str, item: str, text: str, *, lead
     return found
 
 
-def see(ws: Workspace, campaign: str, person: str, item: str, *, lead: bool) -> None:
-    """A person has seen what was said of an item up to now."""
+def see(ws: Workspace, campaign: str, person: str, item: str, last: str | None = None, *, lead: bool) -> None:
+    """A person has seen what was said of an item up to the comment `last`, else up to now."""
     with taking_part(ws, campaign, person, lasting=False) as (connection, row, *_):
-        _see(connection, _seen(connection, row, person, item, lead=lead), person)
+        _see(connection, _seen(connection, row, person, item, lead=lead), person, last)
 
 
 def resolve(ws: Workspace, campaign: str, by: str, item: str, *, resolved: bool) -> Thread:
@@ -124,10 +124,10 @@ def _seen(connection: Connection, campaign: CampaignRow, person: str, item: str,
     return sample
 
 
-def _see(connection: Connection, sample: ItemRow, person: str) -> None:
-    rows = guidance_table.thread_of(connection, sample.id)
+def _see(connection: Connection, sample: ItemRow, person: str, last: str | None = None) -> None:
+    rows = [row.id for row in guidance_table.thread_of(connection, sample.id) if last in (None, row.public_id)]
     if rows:
-        guidance_table.see_thread(connection, sample.id, person, rows[-1].id)
+        guidance_table.see_thread(connection, sample.id, person, rows[-1])
 
 
 def _thread(connection: Connection, sample: ItemRow, person: str, *, lead: bool) -> Thread:

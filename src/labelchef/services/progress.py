@@ -18,11 +18,10 @@ from typing import Any, Protocol, TypeVar
 
 from labelchef.campaign.accuracy import Follows, Interval, PullEstimate, pull
 from labelchef.campaign.audit import audit_report
-from labelchef.campaign.forecast import LABELS, WORTH, forecast
 from labelchef.domain.campaigns import SUGGESTION, DecisionKind, Origin, PersonStats
 from labelchef.domain.learning import Choice, InUse, Ruling
 from labelchef.domain.records import AskedCount, SelectionDiagnostics
-from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Forecast, Gain, note_on
+from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain, note_on
 from labelchef.ledger.conversion import diagnostics_from_json, record_from_json
 from labelchef.services.people.access import looking
 from labelchef.services.shared import common, moment
@@ -327,14 +326,6 @@ def audit_of(rounds: Sequence[RoundRow], share: float, n_classes: int) -> AuditR
     """The audit, from the rounds as they are stored."""
     records = [record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None and share]
     return audit_report(records, share, n_classes)
-
-
-def forecast_of(rounds: Sequence[RoundRow], metric: str, *, labels: int = LABELS, worth: float = WORTH) -> Forecast:
-    """What the next labels are worth, from the rounds as they are stored."""
-    records = [record_from_json(turn.outcome) for turn in rounds if turn.outcome is not None]
-    judged = [gains_of(turn.outcome).get("validation", {}).get(metric) for turn in rounds if turn.outcome is not None]
-    trusted = judged[0].samples if judged and judged[0] is not None and judged[0].cross_fitted else 0
-    return forecast(records, metric, trusted + (records[0].cleaned if records else 0), labels=labels, worth=worth)
 
 
 class Answer(Protocol):

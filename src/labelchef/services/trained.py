@@ -313,7 +313,7 @@ def replay(
     near = sum(not one.exact for one in compared)
     message = f"{len(compared)} rounds came out as the ledger says: selections, labels and metrics"
     if near:
-        message += f"; {near} of them to rounding (another processor, or other versions of libraries)"
+        message += f"; {near} of them to rounding (no more apart than ten times tol, {row.settings.tol:g})"
     if wrong:
         message = f"round {wrong[0]} and {len(wrong) - 1} later ones came out otherwise than the ledger says"
     with ws.reading() as connection:

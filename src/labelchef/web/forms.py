@@ -276,6 +276,9 @@ class SeenForm(Form):
 
     guidelines: int | None = Field(None, ge=0, le=2**31, description="The version of the guidelines.")
     item: Key | None = Field(None, description="The item whose thread was read.")
+    comment: Annotated[str, StringConstraints(max_length=100)] | None = Field(
+        None, description="The id of the last comment that was read; left out: all that there are now."
+    )
 
 
 class CommentForm(Form):

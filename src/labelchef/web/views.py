@@ -40,7 +40,6 @@ from labelchef.domain.validation import (
     Certificate,
     Comparison,
     Figure,
-    Forecast,
     Gain,
     Standing,
 )
@@ -75,7 +74,6 @@ _FOUND = (
     Certificate,
     Comparison,
     Figure,
-    Forecast,
     Gain,
     InUse,
     Standing,
@@ -98,7 +96,6 @@ for _record in (*_RECORDS, *_FOUND, *_FILES, *_PEOPLE, WrongGold, ApiTokenInfo, 
 _IN_JSON = (
     (Gain, "change"),
     (Gain, "doubt"),
-    (Forecast, "advice"),
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
     (Standing, "verdict"),

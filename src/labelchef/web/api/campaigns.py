@@ -5,10 +5,9 @@ from typing import Annotated
 
 from fastapi import Form, Path, Query, Request, Response
 
-from labelchef.campaign.forecast import LABELS, WORTH
 from labelchef.domain.campaigns import CampaignFiles, CampaignStatus, CampaignSummary, Page, RoundSummary, Shelf
 from labelchef.domain.settings import Settings
-from labelchef.domain.validation import AuditReport, Forecast
+from labelchef.domain.validation import AuditReport
 from labelchef.services import campaigns as service
 from labelchef.services import charts
 from labelchef.services import receipts as receipt_service
@@ -138,22 +137,6 @@ def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
     Annotators see it after every tenth item only.
     """
     return service.audit(ws, campaign, person=None if who.may_lead else who.name)
-
-
-@routes.get("/{campaign}/forecast", (422, "metric", "no such metric"))
-def forecast(
-    campaign: CampaignPath,
-    _: Lead,
-    ws: Store,
-    labels: Annotated[int, Query(ge=1, le=1_000_000)] = LABELS,
-    worth: Annotated[float, Query(ge=-1e6, le=1e6, allow_inf_nan=False)] = WORTH,
-    metric: Annotated[str | None, Query(max_length=20)] = None,
-) -> Forecast:
-    """The gain that the next labels are expected to bring, with an interval, and whether to ask.
-
-    The metric is the campaign's own if none is named. A gain of 'loss' is a fall.
-    """
-    return service.forecast(ws, campaign, metric, labels, worth)
 
 
 @routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))

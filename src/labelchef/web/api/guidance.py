@@ -70,7 +70,7 @@ def seen(campaign: CampaignPath, form: SeenForm, who: Member, ws: Store) -> None
     if form.guidelines is not None:
         guidelines.see(ws, campaign, who.name, form.guidelines)
     if form.item is not None:
-        discussions.see(ws, campaign, who.name, form.item, lead=who.may_lead)
+        discussions.see(ws, campaign, who.name, form.item, form.comment, lead=who.may_lead)
 
 
 @routes.get("/threads")

@@ -19,9 +19,17 @@ function card(thread) {
     threadBox(campaign, thread, { lead: true }));
 }
 
-async function load(after = null) {
+const writing = () => [...list.querySelectorAll("textarea")].some((box) => box.value || box === document.activeElement);
+let behind = false;
+
+/** Show the threads; by itself, only while nobody writes, which may have begun while they were fetched. */
+async function load(after = null, { byItself = false } = {}) {
+  behind = byItself && writing();
+  if (behind) return;
   const closed = $("#closed").checked;
   const page = await call("GET", campaignPath(campaign, `/threads?limit=20&resolved=${closed}${after ? `&after=${encodeURIComponent(after)}` : ""}`));
+  behind = byItself && writing();
+  if (behind) return;
   if (after) list.append(...page.entries.map(card));
   else list.replaceChildren(...page.entries.map(card));
   cursor = page.next;
@@ -34,4 +42,5 @@ $("#more-threads").addEventListener("click", () => load(cursor));
 await load();
 list.dataset.ready = "yes";
 // What others say appears by itself, except while a comment is being written.
-watch(campaign, Number(list.dataset.version), () => { if (![...list.querySelectorAll("textarea")].some((box) => box.value || box === document.activeElement)) load(); });
+list.addEventListener("focusout", () => { if (behind) load(null, { byItself: true }).catch(() => null); });
+watch(campaign, Number(list.dataset.version), () => load(null, { byItself: true }));

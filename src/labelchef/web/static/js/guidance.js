@@ -9,17 +9,19 @@ import { threadBox, threadPath } from "./thread.js";
 export class Guidance {
   /** `told(summaries)` gets class → description in a line, when they came or changed; `talked(thread)` a thread that changed. */
   constructor(campaign, { lead, told, talked }) {
-    Object.assign(this, { campaign, lead, told, talked, version: -1, news: null });
+    Object.assign(this, { campaign, lead, told, talked, version: -1, news: null, asked: 0, shown: 0 });
     $("#news").addEventListener("click", () => { if (this.news?.answers.length) this.openThread(this.news.answers[0].item); });
     for (const dialog of [$("#guide"), $("#thread")]) dialog.addEventListener("close", () => $("#item").focus({ preventScroll: true }));
   }
 
-  /** Ask what is new; the guidelines are fetched when they changed. */
+  /** Ask what is new; the guidelines are fetched when they changed. Of two answers, the later question's counts. */
   async refresh() {
-    try {
-      this.news = await call("GET", campaignPath(this.campaign, "/news"));
-      if (this.news.guidelines !== this.version) await this.read();
-    } catch { return; } // the page asks again with the next change
+    const turn = ++this.asked;
+    const news = await call("GET", campaignPath(this.campaign, "/news"));
+    if (turn < this.shown) return;
+    this.shown = turn;
+    this.news = news;
+    if (news.guidelines !== this.version) await this.read();
     this.mark();
   }
 
@@ -64,8 +66,9 @@ export class Guidance {
       $("#thread-box").replaceChildren(threadBox(this.campaign, thread, { lead: this.lead, changed: this.talked }));
       if (!$("#thread").open) $("#thread").showModal();
       $("#thread-box textarea").focus();
-      await call("PUT", campaignPath(this.campaign, "/seen"), { item }).catch(() => null); // in the archive nothing changes
-      await this.refresh();
+      const last = thread.comments.findLast((one) => one.id);
+      if (last) await call("PUT", campaignPath(this.campaign, "/seen"), { item, comment: last.id }).catch(() => null); // in the archive nothing changes
+      await this.refresh().catch(() => null);
     } catch (problem) { toast(problem.message, { bad: true }); }
   }
 }

@@ -318,12 +318,10 @@ function wake() {
 }
 
 async function standing() {
-  try {
-    const now = await call("GET", campaignPath(campaign));
-    $("#budget").hidden = now.budget === null;
-    if (now.budget !== null) $("#budget").textContent = t("{n} of {all} asked", { n: now.spent, all: now.budget });
-    return now;
-  } catch { return null; }
+  const now = await call("GET", campaignPath(campaign));
+  $("#budget").hidden = now.budget === null;
+  if (now.budget !== null) $("#budget").textContent = t("{n} of {all} asked", { n: now.spent, all: now.budget });
+  return now;
 }
 
 /** Turn a page of an item that does not fit; whether there was something to turn. */
@@ -412,15 +410,14 @@ if (small.matches) $("#why").open = false;
 
 let round = Number(root.dataset.round);
 let score = root.dataset.score === "" ? NaN : Number(root.dataset.score);
-await Promise.all([refill(), standing(), guidance.refresh()]);
-watch(campaign, Number(root.dataset.version), async () => {
+await refill();
+watch(campaign, -1, async () => { // no version yet: it is called at once
   if (!current && !outbox.entries.length) refill();
-  guidance.refresh();
-  const now = await standing();
-  if (!now || now.round === round) return;
+  const [now] = await Promise.all([standing(), guidance.refresh()]);
+  if (now.round === round) return;
+  const rounds = await call("GET", campaignPath(campaign, "/rounds"));
   round = now.round;
-  const rounds = await call("GET", campaignPath(campaign, "/rounds")).catch(() => null);
-  const closed = rounds?.entries.find((one) => one.validation); // newest first
+  const closed = rounds.entries.find((one) => one.validation); // newest first
   if (!closed) return;
   const value = closed.validation[root.dataset.metric];
   if (value !== undefined && value !== score) {

@@ -6,17 +6,16 @@ const visible = () => new Promise((done) => {
   document.addEventListener("visibilitychange", () => done(), { once: true });
 });
 
-/** Call `changed(version)` whenever the campaign is not at `version` any more. */
+/** Call `changed(version)` whenever the campaign is not at `version` any more; again after a while, if that fails. */
 export async function watch(campaign, version, changed) {
   let pause = 500;
   while (true) {
     await visible();
     try {
       const answer = await call("GET", campaignPath(campaign, `/changes?since=${version}&timeout=25`));
+      if (answer.version !== version) await changed(answer.version);
+      version = answer.version; // only now: a page that could not be renewed is still at the old one
       pause = 500;
-      if (answer.version === version) continue;
-      version = answer.version;
-      await changed(version);
     } catch (error) {
       if (error.status === 404) document.dispatchEvent(new Event("gone"));
       if (error.status === 401 || error.status === 404) return;

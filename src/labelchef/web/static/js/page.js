@@ -1,5 +1,5 @@
 // On every page: theme, language, sign-out, forms that call the API, local times, parts that are updated.
-import { call } from "./api.js";
+import { call, Problem } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
 import { askName } from "./names.js";
@@ -200,12 +200,16 @@ function nameScrolled(root = document) {
 }
 
 /** Fetch this page again and replace the parts marked data-live, except a part in which the user is typing. */
-let renewing = null;
-export function renew() {
-  renewing ??= (async () => {
+let renewing = null, again = null;
+export const renew = () => renewed().catch(() => null);
+
+/** The same; rejected where the page could not be fetched. What is fetched now may be older than the change: then once more. */
+function renewed() {
+  if (renewing) return again ??= renewing.catch(() => null).then(() => { again = null; return renewed(); });
+  renewing = (async () => {
     try {
       const response = await fetch(location.href, { credentials: "same-origin" });
-      if (!response.ok) return;
+      if (!response.ok) throw new Problem(response.status, null);
       const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
       for (const part of $$("[data-live]")) {
         const next = fresh.getElementById(part.id);
@@ -246,7 +250,7 @@ localTimes();
 nameScrolled();
 $(".sub a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const campaign = document.body.dataset.watch;
-if (campaign) watch(campaign, Number(document.body.dataset.version), renew);
+if (campaign) watch(campaign, Number(document.body.dataset.version), renewed);
 
 function chooseWay() {
   for (const radio of $$("input[name=way]")) $(`#from-${radio.value}`).hidden = !radio.checked;
