@@ -245,19 +245,19 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     truth = [CLASSES[k] for k in truth_of(90)]
     rows: list[tuple[object, ...]] = [(k, who, truth[k]) for k in range(60) for who in ("zoe", "yan")]
     path = write(tmp_path / f"votes{suffix}", rows)
-    dry = import_votes(ws, campaign, path, dry_run=True)
+    dry = import_votes(ws, campaign, "lead", path, dry_run=True)
     assert dry.counts == {"read": 120, "decided": 116, "complete": 4}
     assert status(ws, campaign).people == ()
     assert status(ws, campaign).pending == 0
-    stored = import_votes(ws, campaign, path)
+    stored = import_votes(ws, campaign, "lead", path)
     assert (stored.counts, stored.lines) == (dry.counts, dry.lines)
-    assert import_votes(ws, campaign, path).counts == {"read": 120, "unchanged": 120}
+    assert import_votes(ws, campaign, "lead", path).counts == {"read": 120, "unchanged": 120}
     assert status(ws, campaign).pending == 58
     assert advance(ws, campaign) == 3  # count, close and select, which finds nothing left
     after = status(ws, campaign)
     assert after.summary.state == CampaignState.FINISHED
     assert after.summary.spent == 2, "labels that nobody was asked for cost nothing"
-    assert import_votes(ws, campaign, path).counts == {"read": 120, "unchanged": 120}
+    assert import_votes(ws, campaign, "lead", path).counts == {"read": 120, "unchanged": 120}
     assert replay(ws, campaign).agrees
     decided = {e.item: e.label for e in ledger(ws, campaign, kind="decision").entries}
     assert len(decided) == 60
@@ -265,7 +265,9 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     item = next(iter(decided))
     other = next(c for c in CLASSES if c != truth[int(item or 0)])
     changed = [(item, "zoe", other), (item, "yan", other), (item, "xia", "-1")]
-    found = import_votes(ws, campaign, write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed]))
+    found = import_votes(
+        ws, campaign, "lead", write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed])
+    )
     assert found.counts == {"read": 3, "corrected": 3}
     assert advance(ws, campaign) == 1
     assert ledger(ws, campaign, kind="decision", item=item).entries[0].label == CLASSES.index(other)
@@ -282,11 +284,11 @@ def test_a_file_with_one_bad_line_stores_nothing(ws: Workspace, tmp_path: Path) 
     ):
         path = write(tmp_path / "votes.csv", [(0, "zoe", "ham"), bad])
         with pytest.raises(InvalidInputError, match=message):
-            import_votes(ws, campaign, path)
+            import_votes(ws, campaign, "lead", path)
     with pytest.raises(InvalidInputError, match="expected item, annotator and label"):
-        import_votes(ws, campaign, write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
+        import_votes(ws, campaign, "lead", write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
     with pytest.raises(InvalidInputError, match="there is no file"):
-        import_votes(ws, campaign, tmp_path / "none.csv")
+        import_votes(ws, campaign, "lead", tmp_path / "none.csv")
     assert ledger(ws, campaign, kind="vote").entries == ()
 
 
@@ -333,7 +335,7 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
         np.testing.assert_allclose(frame[[f"p_{c}" for c in CLASSES]].sum(axis=1), 1.0)
         assert len(ballots) == 3
         assert ballots["counts"].all()
-    taken = import_votes(ws, campaign, tmp_path / "votes.csv")  # an export can be taken in again
+    taken = import_votes(ws, campaign, "lead", tmp_path / "votes.csv")  # an export can be taken in again
     assert taken.counts["read"] == 3
     with pytest.raises(InvalidInputError, match="format"):
         exchange.export_labels(ws, campaign, tmp_path / "labels.doc")
