@@ -102,6 +102,52 @@ def test_wrong_passwords_are_slowed_down(ws: Workspace) -> None:
     accounts.sign_in(ws, "ann", PASSWORD, address="5.6.7.8")  # others are not locked out by it
 
 
+def test_wrong_passwords_of_many_addresses_slow_down_and_lock_nobody_out(ws: Workspace) -> None:
+    accounts.create_account(ws, "ann", "annotator", PASSWORD)
+    accounts.create_account(ws, "bob", "annotator", PASSWORD)
+    known = accounts.sign_in(ws, "ann", PASSWORD, address="9.9.9.9").mark
+    other = accounts.sign_in(ws, "bob", PASSWORD, address="9.9.9.9").mark
+    assert known is not None
+    assert other is not None
+    assert accounts.slowness(ws, "ann") == 0
+    for k in range(60):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "ann", "wrong", address=f"1.2.3.{k // 2}")
+    assert 1 < accounts.slowness(ws, "ann") == accounts.slowness(ws, "ann", [other]) <= 10
+    assert accounts.sign_in(ws, "ann", PASSWORD, address="5.6.7.8").account.name == "ann"
+    assert accounts.slowness(ws, "ann", [other, known]) == 0
+    for k in range(4):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "bob", f"wrong {k}", address="9.9.9.9")
+    for _ in range(5):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "ann", "wrong", address="9.9.9.9")
+    with pytest.raises(ThrottledError):
+        accounts.sign_in(ws, "ann", PASSWORD, address="9.9.9.9")
+    assert accounts.sign_in(ws, "ann", PASSWORD, address="9.9.9.9", marks=[known]).account.name == "ann"
+    for _ in range(5):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "ann", "wrong", address="9.9.9.9", marks=[known])
+    with pytest.raises(ThrottledError):  # a stolen browser guesses no faster
+        accounts.sign_in(ws, "ann", PASSWORD, address="7.7.7.7", marks=[known])
+    accounts.set_password(ws, "bob", "another long horse")
+    assert accounts._device(None, [other]) is None
+    with ws.reading() as connection:
+        assert accounts._device(accounts.row_of(connection, "bob"), [other]) is None, "a new password ends marks"
+
+
+def test_a_person_has_a_limited_number_of_tokens(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "MOST_TOKENS", 2)
+    accounts.create_account(ws, "ann", "annotator", PASSWORD)
+    first = accounts.create_api_token(ws, "ann", "one")[1]
+    accounts.create_api_token(ws, "ann", "two")
+    with pytest.raises(ConflictError, match="revoke one") as refused:
+        accounts.create_api_token(ws, "ann", "three")
+    assert refused.value.code == "tokens"
+    accounts.revoke_api_token(ws, "ann", first.id)
+    accounts.create_api_token(ws, "ann", "three")
+
+
 def test_a_deactivated_account_is_out_at_once(ws: Workspace) -> None:
     campaign = make(ws)
     accounts.create_account(ws, "boss", "lead", PASSWORD)

@@ -95,6 +95,13 @@ def _throttled(lab: Lab) -> httpx2.Response:
     return answer
 
 
+def _tokens(lab: Lab) -> httpx2.Response:
+    for _ in range(accounts.MOST_TOKENS + 1):
+        answer = lab.lead.post("/api/tokens", json={"label": "x"})
+    accounts.revoke_api_token(lab.world.ws, "lead")
+    return answer
+
+
 def _taken(lab: Lab) -> httpx2.Response:
     item = lab.world.held("lead")
     return lab.ann.post(f"{CAMPAIGN}/votes", json={"item": item, "label": 0})
@@ -303,6 +310,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "request_id"): _request_id,
     (409, "state"): lambda lab: lab.lead.post(f"{lab.plain('State')}/resume", json={}),
     (409, "taken"): _taken,
+    (409, "tokens"): _tokens,
     (413, "size"): lambda lab: lab.nobody.post("/api/session", content=b"x" * (2**20 + 1), headers=JSON),
     (415, "image"): _no_image,
     (421, "host"): _host,

@@ -102,6 +102,7 @@ class Roles:
         if caller.by == "bad token":
             return self.revoked
         if caller.by == "token":
+            accounts.revoke_api_token(world.ws, caller.person)  # a person has a limited number of them
             return world.token(caller.person)
         if caller.by in ("nothing", "foreign nothing"):
             return foreign if caller.by == "foreign nothing" else {}
