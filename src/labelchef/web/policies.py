@@ -274,6 +274,10 @@ SETTINGS: tuple[Case, ...] = (
     (422, "stop", "a stopping rule that cannot be read"),
     (422, "audit", "a stopping rule that reads the audit, without an audit"),
     (422, "muted", "no such source, or nothing is learned about sources"),
+    (422, "ahead", "more work ahead than there are items"),
+    (422, "target", "a target that the metric cannot reach"),
+    (422, "cluster", "the engine dask on a server without a cluster"),
+    (422, "feature_dtype", "a type of the features with an engine that does not copy them"),
 )
 """Settings that do not fit each other."""
 _ALWAYS: list[Case] = [
