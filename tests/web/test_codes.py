@@ -438,6 +438,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.services.compare.comparing:compare": "the form refuses it before",
     "labelchef.services.shared:writing_to": "out, disk_full",
     "labelchef.sources.rules:Regex.__post_init__": "rule_pattern, rule_time",
+    "labelchef.sources.rules:RuleBoard.matches": "rule_pattern, rule_time",
     "labelchef.sources.rules:read_rules": "rule, rules, rule_pattern",
     "labelchef.store.arrays:write_array": "disk_full, folder",
     "labelchef.store.database:_sentence": "the codes of the store",
