@@ -16,7 +16,6 @@ text, that newline belongs to the match.
 
 import re
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -148,22 +147,17 @@ def _compiled(pattern: str, match_case: bool, characters: str) -> _Written:
             code="rule_pattern",
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = _parser.parse(pattern, 0 if match_case else re.IGNORECASE)
-    except re.error as error:
-        where = "" if error.pos is None else f" at character {error.pos + 1}"
-        why = f"the pattern {pattern!r} is no regular expression: {error.msg}{where}"
-        raise InvalidInputError(why, code="rule_pattern") from None
-    except (RecursionError, OverflowError) as error:
-        why = f"the pattern {pattern!r} cannot be used: {error}"
-        raise InvalidInputError(why, code="rule_pattern") from None
-    parts = _Parts([], {}, set())
-    try:
+        tree, parts = _parser.parse(pattern, 0 if match_case else re.IGNORECASE), _Parts([], {}, set())
         parts.add(tree, tree.state.flags)
         return parts.written(characters or " ")
+    except re.error as error:
+        where = "" if error.pos is None else f" at character {error.pos + 1}"
+        why = f"is no regular expression: {error.msg}{where}"
+    except (RecursionError, OverflowError, FutureWarning) as error:
+        why = f"cannot be used: {error}"
     except _NotSearchableError as error:
-        raise InvalidInputError(f"the pattern {pattern!r} {error}", code="rule_pattern") from None
+        why = str(error)
+    raise InvalidInputError(f"the pattern {pattern!r} {why}", code="rule_pattern")
 
 
 class _NotSearchableError(Exception):
@@ -189,11 +183,10 @@ class _Parts:
                 what, instead = _INSTEAD[name]
                 raise _NotSearchableError(f"{what}, which is not searched in bounded time; {instead}")
             if name == "AT":
-                place = value.name
-                if place in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
+                if value.name in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
                     self.borders.add(flags & re.ASCII)
-                self.pieces.append(_OF_LINES.get(place, "") if flags & re.MULTILINE else "")
-                self.pieces[-1] = f"(?:{self.pieces[-1] or _PLACES[place]})"
+                places = _PLACES | _OF_LINES if flags & re.MULTILINE else _PLACES
+                self.pieces.append(f"(?:{places[value.name]})")
             elif name == "BRANCH":
                 self._group(value[1], flags)
             elif name == "SUBPATTERN":
@@ -204,7 +197,9 @@ class _Parts:
                 most = "" if high == _parser.MAXREPEAT else int(high)
                 self.pieces.append(f"{{{int(low)},{most}}}" + "?" * (name == "MIN_REPEAT"))
             else:
-                self.pieces.append(self.sets.setdefault((_one_character(name, value), flags & _FLAGS), len(self.sets)))
+                self.pieces.append(
+                    self.sets.setdefault((_one_character(operation, value), flags & _FLAGS), len(self.sets))
+                )
 
     def _group(self, branches: Any, flags: int) -> None:
         for k, branch in enumerate(branches):
@@ -220,33 +215,20 @@ class _Parts:
         tests = [*self.sets, (r"\n", 0), *((r"\w", flags) for flags in self.borders)]
         holds = np.zeros((len(tests), len(known)), dtype=bool)
         for k, (source, flags) in enumerate(tests):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                holds[k, [found.start() for found in re.compile(source, flags).finditer(known)]] = True
+            holds[k, [found.start() for found in re.compile(source, flags).finditer(known)]] = True
         alike, kind = np.unique(holds, axis=1, return_inverse=True)  # (K, kinds)
-        words = alike[-1] if self.borders else np.zeros(alike.shape[1], dtype=bool)
-        free = {
-            True: iter(_WORD_SYMBOLS),
-            False: iter(_OTHER_SYMBOLS if self.borders else [*_OTHER_SYMBOLS, *_WORD_SYMBOLS]),
-        }
-        line = len(self.sets)
-        try:
-            symbol = [
-                _NEWLINE if one[line] else next(free[bool(word)]) for one, word in zip(alike.T, words, strict=True)
-            ]
-        except StopIteration:
-            raise _NotSearchableError(
-                "names too many different characters; use a dictionary, or several rules"
-            ) from None
-        table = np.zeros(ord(known[-1]) + 1, dtype=np.uint8)
-        table[np.frombuffer(known.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)] = np.array(symbol)[
-            kind.reshape(-1)
+        n, of_words = len(self.sets), alike[-1] & bool(self.borders)
+        free = iter(_WORD_SYMBOLS), iter(_OTHER_SYMBOLS if self.borders else [*_OTHER_SYMBOLS, *_WORD_SYMBOLS])
+        symbols = [
+            _NEWLINE if one[n] else next(free[not word], -1) for one, word in zip(alike.T, of_words, strict=True)
         ]
-        texts = ["".join(rf"\x{symbol[j]:02x}" for j in np.flatnonzero(row)) for row in alike[:line]]
-        text = "".join(
-            one if isinstance(one, str) else f"[{texts[one]}]" if texts[one] else _NOTHING for one in self.pieces
-        )
-        return _Written(table, _compile(text))
+        if -1 in symbols:
+            raise _NotSearchableError("names too many different characters; use a dictionary, or several rules")
+        table = np.zeros(ord(known[-1]) + 1, dtype=np.uint8)
+        table[list(map(ord, known))] = np.array(symbols)[kind.reshape(-1)]
+        texts = ["".join(rf"\x{symbols[j]:02x}" for j in np.flatnonzero(row)) for row in alike[:n]]
+        sets = [f"[{one}]" if one else _NOTHING for one in texts]
+        return _Written(table, _compile("".join(one if isinstance(one, str) else sets[one] for one in self.pieces)))
 
 
 def _compile(text: str) -> "re2._Regexp":
@@ -266,22 +248,18 @@ def _compile(text: str) -> "re2._Regexp":
     return searched
 
 
-def _one_character(name: str, value: Any) -> str:
+def _one_character(operation: Any, value: Any) -> str:
     """The text of a part that matches one character: LITERAL, NOT_LITERAL, ANY or IN."""
-    if name == "ANY":
+    if operation.name == "ANY":
         return "."
-    if name == "LITERAL":
-        return re.escape(chr(value))
-    if name == "NOT_LITERAL":
-        return f"[^{re.escape(chr(value))}]"
-    inside = []
-    for kind, one in value:
+    inside = "^" if operation.name == "NOT_LITERAL" else ""
+    for kind, one in value if operation.name == "IN" else [(operation, value)]:
         if kind.name == "NEGATE":
-            inside.append("^")
-        elif kind.name == "LITERAL":
-            inside.append(re.escape(chr(one)))
+            inside += "^"
         elif kind.name == "RANGE":
-            inside.append(f"{re.escape(chr(one[0]))}-{re.escape(chr(one[1]))}")
+            inside += "-".join(re.escape(chr(end)) for end in one)
+        elif kind.name == "CATEGORY":
+            inside += _CATEGORIES[one.name.removeprefix("CATEGORY_")]
         else:
-            inside.append(_CATEGORIES[one.name.removeprefix("CATEGORY_")])
-    return f"[{''.join(inside)}]"
+            inside += re.escape(chr(one))
+    return f"[{inside}]"
