@@ -65,7 +65,7 @@ def test_a_flood_of_wrong_passwords_locks_nobody_out(
     async def wait(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(sessions.asyncio, "sleep", wait)
+    monkeypatch.setattr("labelchef.web.api.sessions.asyncio.sleep", wait)
     monkeypatch.setattr(accounts, "_verified", lambda password, _: password == PASSWORD)
 
     def at(address: str) -> TestClient:

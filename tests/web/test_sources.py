@@ -184,7 +184,7 @@ def test_trying_rules_ends_with_its_client_and_few_wait(
 
     monkeypatch.setattr(source_effects, "facts_of", endless)
     path, body = f"/api/campaigns/{slug}/rules", json.dumps({"rules": []}).encode()
-    sent = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+    sent: list[dict[str, Any]] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
     headers = {"host": "testserver", "content-type": "application/json", "content-length": str(len(body))}
     headers["authorization"] = f"Bearer {accounts.create_api_token(ws, 'lead', 'rules')[0]}"
     scope = {
@@ -193,13 +193,16 @@ def test_trying_rules_ends_with_its_client_and_few_wait(
         "server": ("testserver", 80),
     }  # fmt: skip
 
-    async def receive() -> dict[str, object]:
+    async def receive() -> dict[str, Any]:
         return sent.pop(0) if len(sent) > 1 else sent[0]
 
     async def send(_: object) -> None:
         pass
 
-    asyncio.run(lead.client.app(scope, receive, send))
+    async def ask() -> None:
+        await lead.client.app(scope, receive, send)
+
+    asyncio.run(ask())
     assert ended == ["the one who asked does not wait any more"]
     monkeypatch.setattr(sharing, "TRY_SECONDS", 0.2)
     answer = lead.post(path, {"rules": []})
