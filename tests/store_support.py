@@ -168,7 +168,13 @@ def as_version_0202(connection: sa.Connection) -> None:
     run("DROP INDEX ix_item_given")
     cared = ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging", "first_item", "last_item")
     columns = [("campaign", name) for name in cared]
-    for table, column in (*columns, ("membership", "role"), ("round", "settings"), ("item", "images")):
+    for table, column in (
+        *columns,
+        ("membership", "role"),
+        ("round", "settings"),
+        ("item", "images"),
+        ("vote", "imported_by"),
+    ):
         run(f"ALTER TABLE {table} DROP COLUMN {column}")
     run("UPDATE alembic_version SET version_num = '0202_votes_needed'")
 

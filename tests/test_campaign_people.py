@@ -102,6 +102,52 @@ def test_wrong_passwords_are_slowed_down(ws: Workspace) -> None:
     accounts.sign_in(ws, "ann", PASSWORD, address="5.6.7.8")  # others are not locked out by it
 
 
+def test_wrong_passwords_of_many_addresses_slow_down_and_lock_nobody_out(ws: Workspace) -> None:
+    accounts.create_account(ws, "ann", "annotator", PASSWORD)
+    accounts.create_account(ws, "bob", "annotator", PASSWORD)
+    known = accounts.sign_in(ws, "ann", PASSWORD, address="9.9.9.9").mark
+    other = accounts.sign_in(ws, "bob", PASSWORD, address="9.9.9.9").mark
+    assert known is not None
+    assert other is not None
+    assert accounts.slowness(ws, "ann") == 0
+    for k in range(60):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "ann", "wrong", address=f"1.2.3.{k // 2}")
+    assert 1 < accounts.slowness(ws, "ann") == accounts.slowness(ws, "ann", [other]) <= 10
+    assert accounts.sign_in(ws, "ann", PASSWORD, address="5.6.7.8").account.name == "ann"
+    assert accounts.slowness(ws, "ann", [other, known]) == 0
+    for k in range(4):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "bob", f"wrong {k}", address="9.9.9.9")
+    for _ in range(5):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "ann", "wrong", address="9.9.9.9")
+    with pytest.raises(ThrottledError):
+        accounts.sign_in(ws, "ann", PASSWORD, address="9.9.9.9")
+    assert accounts.sign_in(ws, "ann", PASSWORD, address="9.9.9.9", marks=[known]).account.name == "ann"
+    for _ in range(5):
+        with pytest.raises(ForbiddenError):
+            accounts.sign_in(ws, "ann", "wrong", address="9.9.9.9", marks=[known])
+    with pytest.raises(ThrottledError):  # a stolen browser guesses no faster
+        accounts.sign_in(ws, "ann", PASSWORD, address="7.7.7.7", marks=[known])
+    accounts.set_password(ws, "bob", "another long horse")
+    assert accounts._device(None, [other]) is None
+    with ws.reading() as connection:
+        assert accounts._device(accounts.row_of(connection, "bob"), [other]) is None, "a new password ends marks"
+
+
+def test_a_person_has_a_limited_number_of_tokens(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "MOST_TOKENS", 2)
+    accounts.create_account(ws, "ann", "annotator", PASSWORD)
+    first = accounts.create_api_token(ws, "ann", "one")[1]
+    accounts.create_api_token(ws, "ann", "two")
+    with pytest.raises(ConflictError, match="revoke one") as refused:
+        accounts.create_api_token(ws, "ann", "three")
+    assert refused.value.code == "tokens"
+    accounts.revoke_api_token(ws, "ann", first.id)
+    accounts.create_api_token(ws, "ann", "three")
+
+
 def test_a_deactivated_account_is_out_at_once(ws: Workspace) -> None:
     campaign = make(ws)
     accounts.create_account(ws, "boss", "lead", PASSWORD)
@@ -245,19 +291,19 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     truth = [CLASSES[k] for k in truth_of(90)]
     rows: list[tuple[object, ...]] = [(k, who, truth[k]) for k in range(60) for who in ("zoe", "yan")]
     path = write(tmp_path / f"votes{suffix}", rows)
-    dry = import_votes(ws, campaign, path, dry_run=True)
+    dry = import_votes(ws, campaign, "lead", path, dry_run=True)
     assert dry.counts == {"read": 120, "decided": 116, "complete": 4}
     assert status(ws, campaign).people == ()
     assert status(ws, campaign).pending == 0
-    stored = import_votes(ws, campaign, path)
+    stored = import_votes(ws, campaign, "lead", path)
     assert (stored.counts, stored.lines) == (dry.counts, dry.lines)
-    assert import_votes(ws, campaign, path).counts == {"read": 120, "unchanged": 120}
+    assert import_votes(ws, campaign, "lead", path).counts == {"read": 120, "unchanged": 120}
     assert status(ws, campaign).pending == 58
     assert advance(ws, campaign) == 3  # count, close and select, which finds nothing left
     after = status(ws, campaign)
     assert after.summary.state == CampaignState.FINISHED
     assert after.summary.spent == 2, "labels that nobody was asked for cost nothing"
-    assert import_votes(ws, campaign, path).counts == {"read": 120, "unchanged": 120}
+    assert import_votes(ws, campaign, "lead", path).counts == {"read": 120, "unchanged": 120}
     assert replay(ws, campaign).agrees
     decided = {e.item: e.label for e in ledger(ws, campaign, kind="decision").entries}
     assert len(decided) == 60
@@ -265,7 +311,9 @@ def test_votes_from_outside_are_first_class(ws: Workspace, tmp_path: Path, suffi
     item = next(iter(decided))
     other = next(c for c in CLASSES if c != truth[int(item or 0)])
     changed = [(item, "zoe", other), (item, "yan", other), (item, "xia", "-1")]
-    found = import_votes(ws, campaign, write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed]))
+    found = import_votes(
+        ws, campaign, "lead", write(tmp_path / f"more{suffix}", [(str(a), b, c) for a, b, c in changed])
+    )
     assert found.counts == {"read": 3, "corrected": 3}
     assert advance(ws, campaign) == 1
     assert ledger(ws, campaign, kind="decision", item=item).entries[0].label == CLASSES.index(other)
@@ -282,11 +330,11 @@ def test_a_file_with_one_bad_line_stores_nothing(ws: Workspace, tmp_path: Path) 
     ):
         path = write(tmp_path / "votes.csv", [(0, "zoe", "ham"), bad])
         with pytest.raises(InvalidInputError, match=message):
-            import_votes(ws, campaign, path)
+            import_votes(ws, campaign, "lead", path)
     with pytest.raises(InvalidInputError, match="expected item, annotator and label"):
-        import_votes(ws, campaign, write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
+        import_votes(ws, campaign, "lead", write(tmp_path / "votes.csv", [(1, 2)], ("a", "b")))
     with pytest.raises(InvalidInputError, match="there is no file"):
-        import_votes(ws, campaign, tmp_path / "none.csv")
+        import_votes(ws, campaign, "lead", tmp_path / "none.csv")
     assert ledger(ws, campaign, kind="vote").entries == ()
 
 
@@ -333,7 +381,7 @@ def test_labels_and_votes_go_out(ws: Workspace, tmp_path: Path) -> None:
         np.testing.assert_allclose(frame[[f"p_{c}" for c in CLASSES]].sum(axis=1), 1.0)
         assert len(ballots) == 3
         assert ballots["counts"].all()
-    taken = import_votes(ws, campaign, tmp_path / "votes.csv")  # an export can be taken in again
+    taken = import_votes(ws, campaign, "lead", tmp_path / "votes.csv")  # an export can be taken in again
     assert taken.counts["read"] == 3
     with pytest.raises(InvalidInputError, match="format"):
         exchange.export_labels(ws, campaign, tmp_path / "labels.doc")

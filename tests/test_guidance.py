@@ -131,6 +131,12 @@ def test_a_hidden_comment_is_kept_and_its_text_is_for_leads_only(ws: Workspace) 
     assert discussions.thread(ws, campaign, "ann", item, lead=False).comments[-1].text == ""
     assert discussions.news(ws, campaign, "ann").answers == (), "nothing to read"
     discussions.hide(ws, campaign, "lead", str(said.id), hidden=False)
+    noted = [one.what for one in ledger(ws, campaign, kind="change", person="lead").entries][:2]
+    assert [{"comment_shown", "comment_hidden"} & one.keys() for one in noted] == [
+        {"comment_shown"},
+        {"comment_hidden"},
+    ]
+    assert all(one["member_wrote"] == said.person and one["item"] for one in noted)
     assert discussions.thread(ws, campaign, "ann", item, lead=False).comments[-1].text == "A slip"
     assert [one.count for one in discussions.news(ws, campaign, "ann").answers] == [1]
     with pytest.raises(NotFoundError, match="no comment 'x'"):

@@ -68,9 +68,9 @@ def test_exported_votes_come_back_with_nothing_changed(tmp_path: Path, suffix: s
     with open_workspace(tmp_path / "home") as ws:
         first, second = make(ws, "one", data), make(ws, "two", data)
         given = tables.write_table(votes, tmp_path / f"given.{suffix}")
-        import_votes(ws, first, given)
+        import_votes(ws, first, "lead", given)
         out = exchange.export_votes(ws, first, tmp_path / f"out.{suffix}")
-        report = import_votes(ws, second, out)
+        report = import_votes(ws, second, "lead", out)
         assert report.counts["read"] == len(TRICKY)
         again = exchange.export_votes(ws, second, tmp_path / f"again.{suffix}")
     one, other = (formats.read_table(path).frame for path in (out, again))

@@ -65,7 +65,7 @@ def test_a_message_says_what_became_of_each_line(ws: Workspace, tmp_path: Path) 
         (twice, "zoe", "spam"),
     ]
     path = write(tmp_path / "votes.csv", list(rows))
-    found = import_votes(ws, campaign, path)
+    found = import_votes(ws, campaign, "lead", path)
     assert outcomes(found) == [
         (asked, "waits for more votes"),
         (second, "complete"),
@@ -85,7 +85,7 @@ def test_a_message_says_what_became_of_each_line(ws: Workspace, tmp_path: Path) 
     assert labels == {lead: 0, ahead[0]: 1, once: 0, twice: 1}
     written = write_lines(found, tmp_path / "lines.csv").read_text().splitlines()
     assert written[1] == f"2,{asked},zoe,waits for more votes"
-    assert outcomes(import_votes(ws, campaign, write(tmp_path / "third.csv", [(tied, "xia", "ham")]))) == [
+    assert outcomes(import_votes(ws, campaign, "lead", write(tmp_path / "third.csv", [(tied, "xia", "ham")]))) == [
         (tied, "decided")
     ]
     cast_vote(ws, campaign, "ann", asked, "ham")
@@ -95,7 +95,7 @@ def test_a_message_says_what_became_of_each_line(ws: Workspace, tmp_path: Path) 
     assert replay(ws, campaign).agrees
     more = [(once, "yan", "ham"), (once, "xia", "spam"), (once, "uma", "spam"), (once, "wu", "spam")]
     agreeing, correcting = (
-        import_votes(ws, campaign, write(tmp_path / "more.csv", part)) for part in (more[:2], more[2:])
+        import_votes(ws, campaign, "lead", write(tmp_path / "more.csv", part)) for part in (more[:2], more[2:])
     )
     assert outcomes(agreeing) == [(once, "agrees"), (once, "agrees")]
     assert outcomes(correcting) == [(once, "corrected"), (once, "corrected")]
@@ -107,7 +107,7 @@ def test_labels_of_another_tool(ws: Workspace, tmp_path: Path) -> None:
     campaign = make(ws, people=2, batch_size=2)
     records = [Record(str(k), {"text": "x"}, answers={"user 2": "ham", "ben": None}) for k in range(60)]
     path = prodigy.write(RecordSet.of(records, CLASSES, texts=["text"]), tmp_path / "export.jsonl")
-    found = import_votes(ws, campaign, path, rename={"user 2": "ada"})
+    found = import_votes(ws, campaign, "lead", path, rename={"user 2": "ada"})
     assert found.format == "prodigy"
     assert found.counts == {"read": 60, "decided": 58, "waits for more votes": 2}
     assert found.notes == ("answers without a label (skipped, or ambiguous), left out: 60",)
@@ -116,19 +116,21 @@ def test_labels_of_another_tool(ws: Workspace, tmp_path: Path) -> None:
         RecordSet.of([Record("1", {"t": "x"}, answers={"ada": "tofu"})]), tmp_path / "strange.jsonl"
     )
     with pytest.raises(InvalidInputError, match="record 1: label is 'tofu'"):
-        import_votes(ws, campaign, strange)
+        import_votes(ws, campaign, "lead", strange)
     with pytest.raises(InvalidInputError, match="holds no answer of a person"):
-        import_votes(ws, campaign, prodigy.write(RecordSet.of([Record("1", {"t": "x"})]), tmp_path / "none.jsonl"))
+        import_votes(
+            ws, campaign, "lead", prodigy.write(RecordSet.of([Record("1", {"t": "x"})]), tmp_path / "none.jsonl")
+        )
     with pytest.raises(InvalidInputError, match="format is 'excel'; expected one of: label-studio"):
-        import_votes(ws, campaign, path, format="excel")
+        import_votes(ws, campaign, "lead", path, format="excel")
 
 
 def test_an_item_that_was_decided_and_tied_without_being_asked_can_be_asked(ws: Workspace, tmp_path: Path) -> None:
     campaign = make(ws, batch_size=1, budget=90)
     (asked,) = handed_out(ws, campaign)
     item = next(str(k) for k in range(60) if str(k) != asked)
-    import_votes(ws, campaign, write(tmp_path / "a.csv", [(item, "zoe", "ham")]))
-    back = import_votes(ws, campaign, write(tmp_path / "b.csv", [(item, "yan", "spam")]))
+    import_votes(ws, campaign, "lead", write(tmp_path / "a.csv", [(item, "zoe", "ham")]))
+    back = import_votes(ws, campaign, "lead", write(tmp_path / "b.csv", [(item, "yan", "spam")]))
     assert outcomes(back) == [(item, "corrected")]
     assert ledger(ws, campaign, kind="decision", item=item).entries[0].label is None
     change_settings(ws, campaign, "boss", batch_size=60)
@@ -142,7 +144,7 @@ def test_an_item_that_a_lead_took_back_is_decided_by_what_comes_in(ws: Workspace
     (item,) = handed_out(ws, campaign)
     label_all(ws, campaign, "ann")
     reopen(ws, campaign, item, "boss")
-    found = import_votes(ws, campaign, write(tmp_path / "votes.csv", [(item, "zoe", "eggs")]))
+    found = import_votes(ws, campaign, "lead", write(tmp_path / "votes.csv", [(item, "zoe", "eggs")]))
     assert outcomes(found) == [(item, "decided")]
     label_all(ws, campaign, "ann")
     assert ledger(ws, campaign, kind="decision", item=item).entries[0].label == CLASSES.index("eggs")
@@ -164,7 +166,7 @@ def test_a_campaign_is_labelled_in_label_studio(ws: Workspace, tmp_path: Path) -
         chosen["value"] = {"choices": [CLASSES[truth[int(task["data"]["labelchef_id"])]]]}  # type: ignore[assignment]
         task["annotations"] = [{"completed_by": 2, "result": [chosen], "was_cancelled": False}]
     path.write_text(json.dumps(tasks_there))
-    found = import_votes(ws, campaign, path, rename={"user 2": "ada"})
+    found = import_votes(ws, campaign, "lead", path, rename={"user 2": "ada"})
     assert found.format == "label-studio"
     assert {line.annotator for line in found.lines} == {"ada"}
     assert len(found.lines) == 10

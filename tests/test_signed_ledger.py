@@ -21,19 +21,26 @@ from labelchef.domain.canonical import canonical, digest
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
 from labelchef.domain.routing import Price, PriceList
 from labelchef.domain.settings import Settings
+from labelchef.ledger import links
 from labelchef.ledger.links import check_links
 from labelchef.ledger.proof import SigningKey, chained, fingerprint, sealed
 from labelchef.services import proof
+from labelchef.services.browsing import items
 from labelchef.services.clean import Answers, clean
+from labelchef.services.exchange import export_votes
+from labelchef.services.importing import import_votes
 from labelchef.services.keys import signing_key
 from labelchef.services.labelling import decisions
 from labelchef.services.labelling.votes import cast_vote, undo_vote
+from labelchef.services.people import accounts
 from labelchef.services.people.access import find
 from labelchef.services.take_home import export_dataset
 from labelchef.services.trained import replay
 from labelchef.services.verifying import Verdict, verify_ledger
 from labelchef.services.worker import advance
 from labelchef.services.workspace import KEY_FILE, Workspace, open_workspace
+from labelchef.store import chain_table
+from labelchef.store.tables import Vote
 from tests.store_support import CLASSES, as_version_0202, label_all, make, small_data, tasks, truth_of
 
 Line = dict[str, Any]
@@ -561,6 +568,89 @@ def test_a_history_that_was_rolled_back_is_found_with_an_earlier_ledger(tmp_path
         done = run(app, ["verify", str(new), "--since", str(old)])
         assert done.exit_code == rc, done.output
     assert isinstance(run(app, ["verify", str(long), "--since", str(tmp_path / "none")]).exception, InvalidInputError)
+
+
+def test_who_imported_a_vote_is_kept_shown_and_signed_beside_the_claimed_person(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug = make(ws, people=1)
+        for name in ("ann", "zoe"):
+            accounts.create_account(ws, name, "annotator", "a long enough password")
+        accounts.set_member(ws, slug, "ann")
+        label_all(ws, slug, "ann", rounds=1)
+        (tmp_path / "votes.csv").write_text("item,annotator,label\n59,zoe,ham\n58,ada,spam\n")
+        import_votes(ws, slug, "lead", tmp_path / "votes.csv")
+        import_votes(ws, slug, "lead", tmp_path / "votes.csv")
+        label_all(ws, slug, "ann", rounds=1)
+        frame = pd.read_csv(export_votes(ws, slug, tmp_path / "out.csv"), dtype=str, keep_default_na=False)
+        said = dict(zip(frame["annotator"] + frame["item"], frame["imported_by"], strict=True))
+        assert (said.pop("zoe59"), said.pop("ada58"), {*said.values()}) == ("lead", "lead", {""})
+        assert items.detail(ws, slug, "59").people[0].imported_by == "lead"
+        noted = [one for one in decisions.ledger(ws, slug, kind="change").entries if "imported" in one.what]
+        assert [(one.who, one.what["imported"], one.what["file"]) for one in noted] == [("lead", 2, "votes.csv")]
+        made = proof.write_ledger(ws, slug, tmp_path / "l.jsonl")
+        assert made.links.broken is None
+        assert verify_ledger(made.path, made.public).intact
+        bodies = [one["body"] for one in map(json.loads, lines_of(made.path)) if one["kind"] == "vote"]
+        known = {(one["person"], one["account"], one["imported_by"]) for one in bodies}
+        assert known == {("ann", "ann", None), ("zoe", "zoe", "lead"), ("ada", None, "lead")}
+        hidden = proof.write_ledger(ws, slug, tmp_path / "p.jsonl", pseudonyms=True)
+        assert not re.search('"(lead|zoe|ada|ann|votes.csv)"', hidden.path.read_text())
+        for altered in ("imported_by = NULL WHERE person = 'zoe'", "account_id = NULL WHERE person = 'ann'"):
+            with ws.database.writing() as connection:
+                connection.execute(sa.text("DROP TRIGGER IF EXISTS vote_no_update"))
+                connection.execute(sa.text("CREATE TEMP TABLE before AS SELECT id, imported_by, account_id FROM vote"))
+                connection.execute(sa.text(f"UPDATE vote SET {altered}"))
+                assert check_links(connection, find(ws, slug).id).broken is not None, altered
+                for name in ("imported_by", "account_id"):
+                    stored = f"(SELECT {name} FROM before WHERE before.id = vote.id)"
+                    connection.execute(sa.text(f"UPDATE vote SET {name} = {stored}"))
+                connection.execute(sa.text("DROP TABLE before"))
+                assert check_links(connection, find(ws, slug).id).broken is None
+
+
+def test_links_over_votes_of_the_first_form_still_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an earlier version wrote them: without account and importer, and without saying the form."""
+    new = ("account", "imported_by")
+    votes = chain_table.KINDS["vote"][1]
+    columns = [one for one in votes.selected_columns if one.name not in new]
+    with open_workspace(tmp_path / "home") as ws:
+        accounts.create_account(ws, "ann", "lead", "a long enough password")
+        slug = make(ws, people=1)
+        with monkeypatch.context() as earlier:
+            earlier.setitem(chain_table.KINDS, "vote", (Vote, votes.with_only_columns(*columns)))
+            earlier.setattr(links, "FORM", 1)
+            label_all(ws, slug, "ann", rounds=2)
+            cast_vote(ws, slug, "ann", tasks(ws, slug, "ann", 1)[0].item, "ham")
+            old = proof.write_ledger(ws, slug, tmp_path / "old.jsonl").path
+        assert not any(name in old.read_text() for name in new)
+        label_all(ws, slug, "ann", rounds=1)
+        made = proof.write_ledger(ws, slug, tmp_path / "new.jsonl")
+        assert made.links.broken is None
+        assert replay(ws, slug).agrees
+        found = verify_ledger(made.path, made.public, since=old)
+        assert found.intact, found
+        forms = ["account" in one["body"] for one in map(json.loads, lines_of(made.path)) if one["kind"] == "vote"]
+        assert forms == sorted(forms)
+        assert {*forms} == {False, True}
+
+
+def test_a_ledger_signed_with_another_key_than_an_earlier_one_is_told(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "home") as ws:
+        slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+        old = proof.write_ledger(ws, slug, tmp_path / "old.jsonl").path
+    key = SigningKey(bytes(range(32)))
+    bare, other = tmp_path / "bare.jsonl", tmp_path / "other.jsonl"
+    bare.write_bytes(b"".join(rechained(lines_of(old), None, lambda _: None)))
+    other.write_bytes(b"".join(rechained(lines_of(old), key, lambda _: None)))
+    assert "the same key as old.jsonl" in " ".join(verify_ledger(old, since=old).checked)
+    assert "old.jsonl is" in verify_ledger(bare, since=old).why
+    found = verify_ledger(other, since=old)
+    assert (found.intact, found.other_key) == (False, True)
+    assert "--key" in found.why
+    known = verify_ledger(other, key.public, since=old)
+    assert known.intact
+    assert "the new key is the one that was given" in " ".join(known.checked)
 
 
 def test_without_the_extra_it_is_named(told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

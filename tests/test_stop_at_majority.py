@@ -90,7 +90,7 @@ def test_imported_votes_settle_an_item_too(ws: Workspace, tmp_path: Path) -> Non
     path = tmp_path / "votes.csv"
     name = tasks(ws, campaign, "ann", 1)[0].classes[0]
     path.write_text("item,annotator,label\n" + "".join(f"{item},{who},{name}\n" for who in ("bob", "cy")))
-    import_votes(ws, campaign, path)
+    import_votes(ws, campaign, "lead", path)
     assert isinstance(next_tasks(ws, campaign, "dan", 1), Waiting)
     advance(ws, campaign)
     assert status(ws, campaign).open_round is None

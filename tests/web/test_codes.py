@@ -95,6 +95,13 @@ def _throttled(lab: Lab) -> httpx2.Response:
     return answer
 
 
+def _tokens(lab: Lab) -> httpx2.Response:
+    for _ in range(accounts.MOST_TOKENS + 1):
+        answer = lab.lead.post("/api/tokens", json={"label": "x"})
+    accounts.revoke_api_token(lab.world.ws, "lead")
+    return answer
+
+
 def _taken(lab: Lab) -> httpx2.Response:
     item = lab.world.held("lead")
     return lab.ann.post(f"{CAMPAIGN}/votes", json={"item": item, "label": 0})
@@ -303,6 +310,7 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (409, "request_id"): _request_id,
     (409, "state"): lambda lab: lab.lead.post(f"{lab.plain('State')}/resume", json={}),
     (409, "taken"): _taken,
+    (409, "tokens"): _tokens,
     (413, "size"): lambda lab: lab.nobody.post("/api/session", content=b"x" * (2**20 + 1), headers=JSON),
     (415, "image"): _no_image,
     (421, "host"): _host,
@@ -334,6 +342,10 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (422, "duty"): lambda lab: lab.lead.put(f"{CAMPAIGN}/duties/ann", json={"classes": ["horse"]}),
     (422, "stop"): lambda lab: lab.settings('{"stop": "Nothing(1)"}'),
     (422, "audit"): lambda lab: lab.settings('{"stop": "Audited(0.9)", "audit": 0}'),
+    (422, "ahead"): lambda lab: lab.settings('{"ahead": 1000000000000}'),
+    (422, "target"): lambda lab: lab.settings('{"target": 1.5}'),
+    (422, "cluster"): lambda lab: lab.settings('{"engine": "dask"}'),
+    (422, "feature_dtype"): lambda lab: lab.settings('{"engine": "memory", "feature_dtype": "float32"}'),
     (422, "metric"): lambda lab: lab.settings('{"target": 0.9, "target_metric": "f1"}'),
     (422, "name"): lambda lab: lab.lead.post(
         "/api/campaigns/from-folder", json={"name": "\u202e", "folder": f"{lab.world.options.import_root}/arrays"}
@@ -388,7 +400,7 @@ ELSEWHERE: dict[str, set[str]] = {
         "column", "columns", "encoder", "files", "functions", "images", "llm", "tables", "text", "weights",
     },
     "the form of the request refuses it before, with `input`": {
-        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "target", "engine", "strategy",
+        "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy",
         "worth",
     },
     "labelling functions are code, and code is never taken by requests": {
@@ -402,7 +414,7 @@ ELSEWHERE: dict[str, set[str]] = {
     },
     "the final model is used by the command line and Python": {"coef", "feature_names", "rows", "split"},
     "the worker trains: the campaign fails and its message says why": {
-        "cluster", "cluster_versions", "epochs", "feature_dtype", "features_changed", "indices", "learning_rate", "memory_limit",
+        "cluster_versions", "epochs", "features_changed", "indices", "learning_rate", "memory_limit",
     },
     "a query is for the command line": {"sql"},
     "a page, not the API": {"link", "static"},
@@ -426,6 +438,7 @@ COMPUTED: dict[str, str] = {
     "labelchef.services.compare.comparing:compare": "the form refuses it before",
     "labelchef.services.shared:writing_to": "out, disk_full",
     "labelchef.sources.rules:Regex.__post_init__": "rule_pattern, rule_time",
+    "labelchef.sources.rules:RuleBoard.matches": "rule_pattern, rule_time",
     "labelchef.sources.rules:read_rules": "rule, rules, rule_pattern",
     "labelchef.store.arrays:write_array": "disk_full, folder",
     "labelchef.store.database:_sentence": "the codes of the store",

@@ -102,6 +102,9 @@ class Roles:
         if caller.by == "bad token":
             return self.revoked
         if caller.by == "token":
+            for one in accounts.list_api_tokens(world.ws, caller.person):  # a person has a limited number of them
+                if one.label == "program":
+                    accounts.revoke_api_token(world.ws, caller.person, one.id)
             return world.token(caller.person)
         if caller.by in ("nothing", "foreign nothing"):
             return foreign if caller.by == "foreign nothing" else {}

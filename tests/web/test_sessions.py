@@ -1,5 +1,6 @@
 """Signing in, staying signed in, and what another site cannot do."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.errors import InvalidInputError
 from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace
+from labelchef.web.api import sessions
 from labelchef.web.app import create_app
 from labelchef.web.options import ServeOptions, check_binding
 from tests.web.conftest import PASSWORD, Person
@@ -53,6 +55,42 @@ def test_guessing_passwords_is_throttled(client: TestClient, people: dict[str, R
     assert answers[-1].status_code == 429
     assert int(answers[-1].headers["retry-after"]) >= 1
     assert Person(client).sign_in("ann").status_code == 429, "the right password is not tried either"
+
+
+def test_a_flood_of_wrong_passwords_locks_nobody_out(
+    app: FastAPI, people: dict[str, Role], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("labelchef.web.api.sessions.asyncio.sleep", wait)
+    monkeypatch.setattr(accounts, "_verified", lambda password, _: password == PASSWORD)
+
+    def at(address: str) -> TestClient:
+        return TestClient(app, client=(address, 5))
+
+    known = at("2001:db8::1")
+    answer = Person(known).sign_in("ann")
+    said = answer.headers["set-cookie"].lower()
+    assert "-known=" in said
+    assert "samesite=strict" in said
+    for k in range(60):
+        assert Person(at(f"10.0.0.{k}")).sign_in("ann", "not the password").status_code == 401
+    assert Person(at("10.0.1.1")).sign_in("ann").status_code == 200, "slowly, but in"
+    assert waited[-1] > 1
+    assert Person(known).sign_in("ann").status_code == 200
+    assert waited[-1] == 0
+    full = threading.BoundedSemaphore(1)
+    full.acquire()
+    monkeypatch.setattr(sessions, "_slowed", full)
+    refused = Person(at("10.0.1.2")).sign_in("ann")
+    assert (refused.status_code, refused.json()["code"]) == (429, "throttled")
+    assert int(refused.headers["retry-after"]) <= 10
+    for k in range(5):
+        assert Person(at(f"2001:db8:0:1::{k}")).sign_in("bob", "not the password").status_code == 401
+    assert Person(at("2001:db8:0:1::9")).sign_in("bob").status_code == 429, "one network, as one address"
 
 
 def test_signing_out_ends_the_session_everywhere(client: TestClient, as_person: Sign, people: dict[str, Role]) -> None:

@@ -1,5 +1,8 @@
 """Sources, baselines and the audit in the API and on the pages."""
 
+import asyncio
+import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from labelchef.domain.errors import ThrottledError
 from labelchef.domain.settings import Settings
-from labelchef.services import campaigns, worker
+from labelchef.services import campaigns, sharing, source_effects, worker
 from labelchef.services.people import accounts
+from labelchef.services.sharing import Turn
 from labelchef.services.workspace import Workspace
 from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data
@@ -147,3 +152,71 @@ def test_muting_and_editing_through_the_api(ws: Workspace, as_person: Sign, peop
         assert ann.get(f"{path}/{closed}").status_code == 403
     tasks = ann.post(f"{path}/next", {"n": 2}).json()["tasks"]
     assert all("highlights" in one for one in tasks)
+
+
+def test_trying_rules_ends_with_its_client_and_few_wait(
+    ws: Workspace, people: Any, as_person: Sign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead, slug = as_person("lead"), make_with_rules(ws, tmp_path / "files", sources="naive_bayes", gamma=0.5, l2=0.001)
+    ended: list[str] = []
+
+    def endless(*_: object, check: Callable[[], None], **__: object) -> None:
+        try:
+            while True:
+                check()
+        except ThrottledError as error:
+            ended.append(str(error))
+            raise
+
+    monkeypatch.setattr(source_effects, "facts_of", endless)
+    path, body = f"/api/campaigns/{slug}/rules", json.dumps({"rules": []}).encode()
+    sent: list[dict[str, Any]] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+    headers = {"host": "testserver", "content-type": "application/json", "content-length": str(len(body))}
+    headers["authorization"] = f"Bearer {accounts.create_api_token(ws, 'lead', 'rules')[0]}"
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "headers": [(a.encode(), b.encode()) for a, b in headers.items()], "client": ("1.2.3.4", 5),
+        "server": ("testserver", 80),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        return sent.pop(0) if len(sent) > 1 else sent[0]
+
+    async def send(_: object) -> None:
+        pass
+
+    async def ask() -> None:
+        await lead.client.app(scope, receive, send)
+
+    asyncio.run(ask())
+    assert ended == ["the one who asked does not wait any more"]
+    monkeypatch.setattr(sharing, "TRY_SECONDS", 0.2)
+    answer = lead.post(path, {"rules": []})
+    assert (answer.status_code, answer.json()["code"]) == (429, "busy")
+    assert "try fewer at a time" in answer.json()["detail"]
+
+
+def test_few_requests_wait_for_their_turn_to_try_rules() -> None:
+    turn, waits, done = Turn(), threading.Semaphore(0), threading.Event()
+
+    def gone() -> bool:
+        waits.release()
+        return done.is_set()
+
+    def attempt() -> None:
+        with pytest.raises(ThrottledError, match="does not wait any more"), turn.taken(gone):
+            pass
+
+    with turn.lock:
+        others = [threading.Thread(target=attempt) for _ in range(sharing.MOST_TRIES)]
+        for one in others:
+            one.start()
+        for _ in range(2 * len(others)):
+            waits.acquire()
+        with pytest.raises(ThrottledError, match="try again in a moment"), turn.taken(lambda: False):
+            pass
+        done.set()
+        for one in others:
+            one.join()
+    with turn.taken(lambda: False) as check:
+        check()

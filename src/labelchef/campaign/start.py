@@ -28,6 +28,7 @@ from labelchef.domain.records import UNRESOLVED, Heard
 from labelchef.domain.settings import AUTO, TRAIN, Settings, fixed
 from labelchef.domain.validation import FEWEST, FEWEST_OF_A_CLASS
 from labelchef.engines import choose_placement
+from labelchef.engines.choice import check_engine
 from labelchef.selectors import Selector
 from labelchef.sources import SourceVotes
 
@@ -49,14 +50,24 @@ class Parts:
 def check(data: CampaignData, settings: Settings, parts: Parts | None = None) -> None:
     """Everything that would make the first model fail or a figure mislead, said before any work is done."""
     parts = parts or Parts()
-    check_choices(settings, parts)
+    check_choices(settings, parts, n_items=len(data.X))
     check_muted(data, settings)
     check_figures(data, settings, parts.rules or Rules.of(settings))
 
 
-def check_choices(settings: Settings, parts: Parts | None = None) -> None:
-    """The part of `check` that needs no data: selector, suggestions, rules."""
+def check_choices(settings: Settings, parts: Parts | None = None, *, n_items: int) -> None:
+    """The part of `check` that needs no data but their number: what can never work, selector, suggestions, rules."""
     parts = parts or Parts()
+    check_engine(settings.engine, settings.feature_dtype, parts.cluster)
+    if settings.ahead > n_items:
+        raise InvalidInputError(
+            f"ahead is {settings.ahead}, and there are {n_items} items to label; expected a whole number from 0 to {n_items}",
+            code="ahead",
+        )
+    if settings.target is not None and settings.target_metric != "loss" and not 0 <= settings.target <= 1:
+        raise InvalidInputError(
+            f"target is {settings.target:g}; expected a number from 0 to 1 for {settings.target_metric}", code="target"
+        )
     selector = parts.selector or make_selector(settings.selector, look_ahead=settings.look_ahead)
     if settings.suggestion_votes:
         require_suggestions(selector)

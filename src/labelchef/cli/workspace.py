@@ -230,6 +230,7 @@ def import_votes(
         list[str] | None, typer.Option(help="OLD=NEW: another name for an annotator; repeatable.")
     ] = None,
     lines: Annotated[Path | None, typer.Option(help="Table to write: what became of each line.")] = None,
+    person: Person = None,
 ) -> None:
     """Import labels by people from another tool, and say what became of each line. If one cannot be used, nothing is stored."""
     from labelchef.services.importing import import_votes as service
@@ -239,7 +240,7 @@ def import_votes(
     names = {old: new for old, _, new in parts}
     if "" in {*names, *names.values()}:
         raise InvalidInputError(f"--rename is {rename}; expected OLD=NEW", code="rename")
-    found = service(ws, campaign, file, dry_run=dry_run, format=format, rename=names)
+    found = service(ws, campaign, who_is(person), file, dry_run=dry_run, format=format, rename=names)
     said = ", ".join(f"{value} {key}" for key, value in found.counts.items())
     console.print(f"{'would be: ' if dry_run else ''}{said}")
     for note in found.notes:

@@ -170,6 +170,8 @@ class PersonSaid:
     round: int | None
     blind: bool
     at: datetime
+    imported_by: str | None
+    """Who brought it in, in this person's name; None where the person gave it here."""
 
 
 @dataclass(frozen=True)

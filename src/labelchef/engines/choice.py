@@ -80,6 +80,20 @@ def _host_array(X: Any) -> Any:
     return widen(X.loaded().array, X.row_scales, X.column_scales)
 
 
+def check_engine(engine: str, feature_dtype: str | None, cluster: str | None = None) -> str | None:
+    """Refuse what cannot work with any X; gives the address of the cluster that is known here."""
+    address = cluster_address(cluster)
+    if engine == "dask":
+        required(address)
+    if engine in ("memory", DISK) and feature_dtype is not None:
+        raise InvalidInputError(
+            f"feature_dtype is {feature_dtype!r} with engine {engine!r}, which does not copy X; expected None. "
+            "Convert X yourself, or take engine='auto'",
+            code="feature_dtype",
+        )
+    return address
+
+
 def choose_placement(engine: str, feature_dtype: str | None, X: Any, cluster: str | None = None) -> Placement:
     """The placement for X, an array or `Features`, by the settings `engine` and `feature_dtype`.
 
@@ -88,16 +102,10 @@ def choose_placement(engine: str, feature_dtype: str | None, X: Any, cluster: st
     >>> choose_placement("auto", None, np.zeros((10, 100)))
     Placement(device=None, dtype=None, streamed=False, cluster=None)
     """
-    address = cluster_address(cluster)
+    address = check_engine(engine, feature_dtype, cluster)
     if engine == "dask" or (engine == "auto" and address is not None and (cluster or X.size >= WORTH_A_CLUSTER)):
         return Placement(dtype=feature_dtype, cluster=required(address))
     if engine in ("memory", DISK):
-        if feature_dtype is not None:
-            raise InvalidInputError(
-                f"feature_dtype is {feature_dtype!r} with engine {engine!r}, which does not copy X; expected None. "
-                "Convert X yourself, or take engine='auto'",
-                code="feature_dtype",
-            )
         return Placement(streamed=engine == DISK)
     streamed = engine == "auto" and X.nbytes > MEMORY_SHARE * free_memory() and in_files(X) is not None
     if engine == "auto" and X.size < WORTH_A_DEVICE:  # before torch is imported, which takes seconds

@@ -5,7 +5,8 @@ decision and change by a lead since then, and over the round itself, is stored w
     link        = SHA-256 of canonical {previous, vote: rows(vote), decision: …, change: …, round: SHA-256 of the round's body,
                   in the first link also ground: what the campaign is about (`proof.GroundDigest`)}
 
-The body of the round holds the settings at that time and the version of labelchef too. A link covers exactly the rows of its
+A link says in which form (`proof.FORM`) the bodies of rows are. The body of the round holds the settings at that time and the
+version of labelchef too. A link covers exactly the rows of its
 campaign with an inner id above that of the link before and up to its own (`upto`), of each kind. No row can appear among them
 later: whoever inserts a row holds the campaign's lock from before the id is given until the transaction ends, and so does the
 step that closes a round. Rounds that were closed by an earlier version have no link; the first link covers all rows before it.
@@ -22,7 +23,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from labelchef.domain.settings import Settings
-from labelchef.ledger.proof import GroundDigest, RowDigest, content_digest, link_hash, shown_content, unproven
+from labelchef.ledger.proof import (
+    FORM,
+    GroundDigest,
+    RowDigest,
+    content_digest,
+    in_form,
+    link_hash,
+    shown_content,
+    unproven,
+)
 from labelchef.store import campaign_table, chain_table, round_table
 from labelchef.store.chain_table import Body
 from labelchef.store.rows import RoundRow
@@ -34,6 +44,11 @@ Sign = Callable[[str], str | None]
 def proven_round(body: Body, link: dict[str, Any]) -> Body:
     """The body of a round that its link covers: with the settings and the version of that time."""
     return {**body, "settings": link["settings"], "version": link["version"]}
+
+
+def form_of(link: dict[str, Any]) -> int:
+    """The form of the bodies of rows that a link is over."""
+    return int(link.get("form", 1))
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,8 @@ class LinkMaker:
         )
         signature = None if by.sign is None else by.sign(made)
         under = {} if self.ground is None else {"ground": self.ground}
-        return {"sha256": made, "previous": self.previous, "upto": self.upto, "signature": signature, **facts, **under}
+        stored = {"sha256": made, "previous": self.previous, "upto": self.upto, "signature": signature}
+        return {**stored, "form": FORM, **facts, **under}
 
 
 def ground_of(connection: sa.Connection, campaign_id: int) -> str:
@@ -138,7 +154,7 @@ def check_links(connection: sa.Connection, campaign_id: int) -> LinkState:
                 return LinkState(linked, unlinked, row.number, ground)  # links once made do not end
             continue
         body, told = proven_round(chain_table.round_body(connection, row), row.link), row.link.get("ground")
-        made = link_hash(previous, rows.upto(row.link["upto"]), body, told)
+        made = link_hash(previous, rows.upto(row.link["upto"], form_of(row.link)), body, told)
         if row.link["previous"] != previous or made != row.link["sha256"]:
             return LinkState(linked, unlinked, row.number, ground)
         if not linked and told is not None:
@@ -169,10 +185,10 @@ class _Rows:
         }
         self._at = dict.fromkeys(chain_table.KINDS, 0)
 
-    def upto(self, ends: dict[str, int]) -> dict[str, RowDigest]:
+    def upto(self, ends: dict[str, int], form: int) -> dict[str, RowDigest]:
         found = {kind: RowDigest() for kind in chain_table.KINDS}
         for kind, rows in self._rows.items():
             while self._at[kind] < len(rows) and rows[self._at[kind]][0] <= ends[kind]:
-                found[kind].add(rows[self._at[kind]][1])
+                found[kind].add(in_form(rows[self._at[kind]][1], form))
                 self._at[kind] += 1
         return found

@@ -27,6 +27,9 @@ from labelchef.domain.canonical import canonical, digest
 from labelchef.domain.errors import MissingExtraError
 
 FORMAT, VERSION = "labelchef ledger", 1
+FORM = 2
+"""Form of the bodies of votes. The first one had neither account nor importer; links of that time are over bodies without."""
+_SINCE_SECOND = ("account", "imported_by")
 RULE = "majority of the live votes on an attempt; unresolved if classes tie or 'ambiguous' has the most votes"
 ROUTED = (
     "most probable class by all answers and the estimated errors of those who gave them; its probability is the support"
@@ -156,6 +159,11 @@ class RowDigest:
     def hex(self) -> str:
         """As text."""
         return self._digest.hexdigest()
+
+
+def in_form(body: dict[str, Any], form: int) -> dict[str, Any]:
+    """The body of a row as an earlier form has it."""
+    return body if form >= FORM else {name: value for name, value in body.items() if name not in _SINCE_SECOND}
 
 
 def link_hash(previous: str, rows: dict[str, RowDigest], body: dict[str, Any], ground: str | None = None) -> str:

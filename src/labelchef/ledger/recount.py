@@ -35,6 +35,7 @@ from labelchef.ledger.proof import (
     GroundDigest,
     Line,
     RowDigest,
+    in_form,
     link_hash,
     signed_by,
     unpacked,
@@ -85,6 +86,8 @@ class Recount:
     """The links, the first one first."""
     bodies: set[str] = field(default_factory=set)
     """Digests of all votes, decisions and changes."""
+    first_forms: set[str] = field(default_factory=set)
+    """The same in the first form, which an earlier ledger may have."""
     ground: bool = False
     """Whether the first link covers classes, items and arrays."""
     _ground: GroundDigest | None = None
@@ -108,6 +111,7 @@ class Recount:
         if line.kind in _ROW_KINDS:
             self._rows[line.kind].add(line.body)
             self.bodies.add(digest(line.body))
+            self.first_forms.add(digest(in_form(line.body, 1)))
 
     def finish(self) -> None:
         """Check what only the end shows: the last decisions fit all votes."""

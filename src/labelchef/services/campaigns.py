@@ -215,7 +215,7 @@ def change_settings(
         before = row.settings
         _check_seen(connection, row, seen or {}, changes)
         after = before.changed(**changes)
-        check_choices(after)  # a selector or rule that cannot be used is refused here
+        check_choices(after, n_items=row.n_items)  # a selector or rule that cannot be used is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
         if "muted" in changes:
             _check_muted(ws, connection, row, after)

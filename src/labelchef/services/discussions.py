@@ -76,11 +76,13 @@ def hide(ws: Workspace, campaign: str, by: str, comment: str, *, hidden: bool) -
         said = guidance_table.comment_by_id(connection, row.id, comment) if storable(comment) else None
         if said is None:
             raise NotFoundError(f"there is no comment {comment!r} in this campaign", code="comment")
+        sample = campaign_table.items_by_id(connection, [said.item_id])[said.item_id]
         if (said.id in _hidden(guidance_table.thread_of(connection, said.item_id))) != hidden:
             kind = CommentKind.HIDDEN if hidden else CommentKind.SHOWN
             guidance_table.insert_comment(connection, row.id, said.item_id, kind, by, comment_id=said.id)
+            noted = {f"comment_{kind.value}": said.public_id, "item": sample.key, "member_wrote": said.person}
+            campaign_table.note_change(connection, row.id, by, noted)
             campaign_table.update_campaign(connection, row.id)
-        sample = campaign_table.items_by_id(connection, [said.item_id])[said.item_id]
         return _thread(connection, sample, by, lead=True)
 
 

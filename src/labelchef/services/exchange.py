@@ -102,7 +102,10 @@ def export_votes(ws: Workspace, campaign: str, path: Path, format: str | None = 
             "round": [v.number for v in votes],
             "attempt": [v.attempt for v in votes],
             "suggested": [None if v.suggested is None else classes[v.suggested] for v in votes],
-            **{name: [getattr(v, name) for v in votes] for name in ("blind", "seconds", "note", "source")},
+            **{
+                name: [getattr(v, name) for v in votes]
+                for name in ("blind", "seconds", "note", "source", "imported_by")
+            },
             "at": [moment(v.created_at).isoformat() for v in votes],
             "id": [v.public_id for v in votes],
         }

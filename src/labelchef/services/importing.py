@@ -9,6 +9,7 @@ A vote on an item of the open batch counts there. On all other items the votes d
 The model follows with the next round. Such labels cost no budget, which counts samples that were put to people.
 """
 
+import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,7 @@ _REMARKABLE = (LineOutcome.DECIDED, LineOutcome.CORRECTED)
 def import_votes(
     ws: Workspace,
     campaign: str,
+    by: str,
     path: Path,
     *,
     dry_run: bool = False,
@@ -58,12 +60,20 @@ def import_votes(
 
     A table of item, annotator, label (and note, if there is such a column), where an empty label or −1 means ambiguous; or a
     file of another tool, recognised by its content unless `format` names it, of which answers of people are taken. `rename`
-    gives annotators other names. Imported again, the same file changes nothing.
+    gives annotators other names. Imported again, the same file changes nothing. The ledger says of each vote
+    that `by` brought it in, and keeps the name and the digest of the file.
     """
     lines, found, notes = _lines(path, format)
     lines = [replace(line, annotator=(rename or {}).get(line.annotator, line.annotator)) for line in lines]
     with changing(ws, campaign) as (connection, row), connection.begin_nested() as written:
-        became = _Import(connection, row, "line" if found == TABLE else "record").take(lines)
+        importing = _Import(connection, row, "line" if found == TABLE else "record", by)
+        became = importing.take(lines)
+        if importing.n_stored:
+            what: dict[str, object] = {"imported": importing.n_stored, "file": path.name}
+            if path.is_file():
+                with path.open("rb") as stream:
+                    what["sha256"] = hashlib.file_digest(stream, "sha256").hexdigest()
+            campaign_table.note_change(connection, row.id, by, what)
         if dry_run:
             written.rollback()
     counts = Counter(one.outcome for one in became)
@@ -130,8 +140,9 @@ class _At:
 class _Import:
     """One import, in its transaction."""
 
-    def __init__(self, connection: Connection, campaign: CampaignRow, unit: str) -> None:
-        self.connection, self.campaign, self.unit = connection, campaign, unit
+    def __init__(self, connection: Connection, campaign: CampaignRow, unit: str, by: str) -> None:
+        self.connection, self.campaign, self.unit, self.by = connection, campaign, unit, by
+        self.n_stored = 0
         self.classes = campaign_table.classes_of(connection, campaign.id)
 
     def take(self, lines: Sequence[tables.VoteLine]) -> list[ImportedLine]:
@@ -218,6 +229,7 @@ class _Import:
                 blind=True,
                 suggested=None if at.selection is None else at.selection.suggested,
                 source="import",
+                imported_by=self.by,
             )
             rows.append((prior, new))
             if at.is_open and at.selection is not None:
@@ -226,6 +238,7 @@ class _Import:
                 vote_table.assign(self.connection, at.selection, vote.person, AssignmentState.VOTED, time.time())
         if rows:
             vote_table.insert_votes(self.connection, rows)
+            self.n_stored = len(rows)
         return unchanged
 
     def _decide(self, samples: Mapping[int, ItemRow], places: Mapping[int, _At]) -> dict[int, LineOutcome]:

@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 from labelchef.domain.campaigns import SUGGESTION, SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import whole_file
-from labelchef.ledger.links import LinkState, check_links, proven_round
-from labelchef.ledger.proof import SigningKey, chained, sealed, shown_content
+from labelchef.ledger.links import LinkState, check_links, form_of, proven_round
+from labelchef.ledger.proof import FORM, SigningKey, chained, in_form, sealed, shown_content
 from labelchef.services.keys import signing_key
 from labelchef.services.ledger_lines import header, item_lines
 from labelchef.services.people.access import find, looking
@@ -87,10 +87,10 @@ def _records(ws: Workspace, connection: Connection, row: CampaignRow, *, pseudon
     ends = {kind: chain_table.rows_after(connection, row.id, kind, 0) for kind in chain_table.KINDS}
     waiting = {kind: next(rows, None) for kind, rows in ends.items()}
 
-    def until(upto: dict[str, int] | None) -> Iterator[tuple[str, Any]]:
+    def until(upto: dict[str, int] | None, form: int) -> Iterator[tuple[str, Any]]:
         for kind, rows in ends.items():
             while (at := waiting[kind]) is not None and (upto is None or at[0] <= upto[kind]):
-                yield kind, at[1]
+                yield kind, in_form(at[1], form)
                 waiting[kind] = next(rows, None)
 
     rounds = round_table.rounds_of(connection, row.id)
@@ -99,13 +99,16 @@ def _records(ws: Workspace, connection: Connection, row: CampaignRow, *, pseudon
     """It covers all rows of rounds that an earlier version closed, too."""
     for one in rounds:
         covering = one.link or first
-        yield from until(None if covering is None or one.number > linked[-1] else covering["upto"])
+        if covering is None or one.number > linked[-1]:
+            yield from until(None, FORM)
+        else:
+            yield from until(covering["upto"], form_of(covering))
         body = chain_table.round_body(connection, one)
         if one.link is not None:
             shown = {name: one.link[name] for name in ("sha256", "previous", "signature", "ground") if name in one.link}
             body = {**proven_round(body, one.link), "link": shown}
         yield "round", body
-    yield from until(None)
+    yield from until(None, FORM)
 
 
 def _facts(facts: dict[str, Any]) -> dict[str, Any]:
@@ -124,17 +127,19 @@ def _pseudonym_of(key: SigningKey) -> Callable[[str], str]:
 
 
 def _renamed(records: Iterator[tuple[str, Any]], pseudonym: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
-    """The same lines with pseudonyms in the place of names, without notes and request ids, which may hold names too."""
+    """The same lines with pseudonyms in the place of names, without notes, request ids and files, which may hold names."""
     for kind, body in records:
         if kind == "header":
             about = {**body["campaign"], "created_by": pseudonym(body["campaign"]["created_by"])}
             yield kind, {**body, "campaign": about}
         elif kind == "vote":
-            yield kind, {**body, "person": pseudonym(body["person"]), "note": None, "request_id": None}
+            names = {name: pseudonym(one) for name in ("person", "account", "imported_by") if (one := body.get(name))}
+            yield kind, {**body, **names, "note": None, "request_id": None}
         elif kind == "decision":
             yield kind, {**body, "by": pseudonym(body["by"])}
         elif kind == "change":
-            what = {name: pseudonym(one) if name.startswith("member_") else one for name, one in body["what"].items()}
+            kept = {name: one for name, one in body["what"].items() if name != "file"}
+            what = {name: pseudonym(one) if name.startswith("member_") else one for name, one in kept.items()}
             yield kind, {**body, "who": pseudonym(body["who"]), "what": what}
         elif kind == "round" and body["outcome"] is not None:
             votes = [[item, pseudonym(who), label] for item, who, label in body["outcome"]["votes"]]

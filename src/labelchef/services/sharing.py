@@ -3,11 +3,13 @@
 Twenty people who open the progress of a large campaign cause one computation, not twenty: `Shared.get` lets the first one
 compute and gives its result to the others, and to those who come later as long as the key, which holds the campaign's version,
 is the same. Files to take home are written by two requests at a time (`few_at_a_time`); some wait, more are told to come back:
-each one that waits holds a thread that votes need too.
+each one that waits holds a thread that votes need too. Rules that people type are tried one request at a time for each campaign
+(`Turn`), in bounded time, and only for as long as the one who asked waits.
 """
 
 import contextlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
@@ -20,6 +22,10 @@ AT_ONCE = 2
 """Heavy computations at one time, of each kind."""
 MOST_WAITING = 8
 """Requests for files that may wait for their turn."""
+MOST_TRIES = 3
+"""Requests that try rules of one campaign: one at work, the others wait."""
+TRY_SECONDS = 10.0
+"""Time of all rules of one request; what was searched is kept for the next."""
 _files = threading.BoundedSemaphore(AT_ONCE)
 _waiting = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
 
@@ -73,3 +79,36 @@ def few_at_a_time() -> Iterator[None]:
             yield
     finally:
         _waiting.release()
+
+
+class Turn:
+    """Whose turn it is to use something: one at a time, and few wait."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(MOST_TRIES)
+
+    @contextlib.contextmanager
+    def taken(self, gone: Callable[[], bool]) -> Iterator[Callable[[], None]]:
+        """Have one's turn; gives a function to be called again and again, which ends the work when its time is over."""
+        ends = time.monotonic() + TRY_SECONDS
+
+        def check() -> None:
+            if gone():
+                raise ThrottledError("the one who asked does not wait any more", retry_after=1.0, code="busy")
+            if time.monotonic() > ends:
+                why = f"these rules take more than {TRY_SECONDS:g} seconds together; try fewer at a time"
+                raise ThrottledError(why, retry_after=1.0, code="busy")
+
+        if not self._places.acquire(blocking=False):
+            why = f"{MOST_TRIES} requests try rules of this campaign already; try again in a moment"
+            raise ThrottledError(why, retry_after=2.0, code="busy")
+        try:
+            while not self.lock.acquire(timeout=0.1):
+                check()
+            try:
+                yield check
+            finally:
+                self.lock.release()
+        finally:
+            self._places.release()

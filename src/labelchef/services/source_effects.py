@@ -36,6 +36,7 @@ from labelchef.services.campaign_rules import Edited, Kept, checked, kept_rules
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, find, looking
 from labelchef.services.shared import writing_to
+from labelchef.services.sharing import Turn
 from labelchef.services.trained import data_of, source_names
 from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.sources import SourceVotes
@@ -364,31 +365,37 @@ def rules_now(ws: Workspace, campaign: str) -> RulesNow:
     return RulesNow(values, version, columns, texts, _classes(ws, campaign), row.settings.muted)
 
 
-_boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], threading.Lock]] = {}
+_boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], Turn]] = {}
 
 
-def try_rules(ws: Workspace, campaign: str, rules: Sequence[RuleValues]) -> RuleSetFacts:
-    """Where rules would vote, how often they are right on clean items, and where they differ; nothing is kept."""
+def try_rules(
+    ws: Workspace, campaign: str, rules: Sequence[RuleValues], gone: Callable[[], bool] = lambda: False
+) -> RuleSetFacts:
+    """Where rules would vote, how often they are right on clean items, and where they differ; nothing is kept.
+
+    `gone` says whether nobody waits for the answer any more.
+    """
     row = find(ws, campaign)
     kept, version = kept_rules(ws, row)
     classes, names = _classes(ws, campaign), _names(ws, row, version)
     made = checked(rules, classes, sorted(set(names) - {one.name for one in kept.rules}))
-    board, given, lock = _board(ws, row, kept)
+    board, given, turn = _board(ws, row, kept)
     with ws.reading() as connection:
         decided = {one.position: one.label for one in decision_table.last_decisions(connection, row.id).values()}
     labels = [decided.get(k, one) if k < row.n_items else one for k, one in enumerate(given)]
-    with lock:
-        return facts_of(made, board.frame, [None if one is None else classes[one] for one in labels], board=board)
+    known = [None if one is None else classes[one] for one in labels]
+    with turn.taken(gone) as check:
+        return facts_of(made, board.frame, known, board=board, check=check)
 
 
-def _board(ws: Workspace, row: CampaignRow, kept: Kept) -> tuple[RuleBoard, list[int | None], threading.Lock]:
+def _board(ws: Workspace, row: CampaignRow, kept: Kept) -> tuple[RuleBoard, list[int | None], Turn]:
     key = (str(ws.home), row.public_id)
     with _turn:
         found = _boards.get(key)
     if found is None:
         parts = list(campaign_rules.rows_of(ws, row, kept))
         frame = pd.concat([one.frame for one in parts], ignore_index=True)
-        found = RuleBoard(frame), [label for one in parts for label in one.labels], threading.Lock()
+        found = RuleBoard(frame), [label for one in parts for label in one.labels], Turn()
         with _turn:
             _boards.clear()  # one campaign at a time: its texts are in memory
             _boards[key] = found

@@ -17,6 +17,7 @@ from labelchef.ledger.proof import (
     Seal,
     check_seal,
     content_digest,
+    fingerprint_or_text,
     is_ledger,
     plain_field,
     read_chain,
@@ -56,7 +57,7 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None, 
     """
     wanted = None if key is None else _public_key(key)
     content = _read(path)
-    before = None if since is None else _earlier(since)
+    before, key_before = (None, None) if since is None else _earlier(since)
     checked, notes = list[str](), list[str]()
     try:
         lines, seal = read_chain(content)
@@ -70,6 +71,7 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None, 
         _tell(state, checked, notes)
         if before is not None and since is not None:
             checked.append(_check_since(state, before, since))
+            checked.append(_check_key_since(seal, key_before, since, wanted))
         if data is not None:
             checked.append(_check_data(state, data))
     except AlteredError as error:
@@ -91,11 +93,13 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _earlier(path: Path) -> Recount:
-    """What an earlier ledger leads to; it must be whole itself."""
+def _earlier(path: Path) -> tuple[Recount, str | None]:
+    """What an earlier ledger leads to, and the key that signed it; it must be whole itself."""
     state = Recount()
     try:
-        for line in read_chain(_read(path))[0]:
+        lines, seal = read_chain(_read(path))
+        check_seal(seal, None)
+        for line in lines:
             state.add(line)
     except AlteredError as error:
         why = (
@@ -104,7 +108,7 @@ def _earlier(path: Path) -> Recount:
         raise InvalidInputError(why, code="since") from None
     if not state.links:
         raise InvalidInputError(f"--since: {path} has no links, so nothing can be compared with it", code="since")
-    return state
+    return state, seal.key
 
 
 def _check_since(state: Recount, before: Recount, path: Path) -> str:
@@ -116,9 +120,26 @@ def _check_since(state: Recount, before: Recount, path: Path) -> str:
     told = f"{len(before.links)} links of {path.name} are the first ones here: no round was taken back since"
     if state.pseudonyms != before.pseudonyms:
         return f"{told}. Rows behind the last link cannot be compared: only one of the files has pseudonyms"
-    if missing := len(before.bodies - state.bodies):
+    if missing := len(before.bodies - state.bodies - state.first_forms):
         raise AlteredError(0, f"{missing} votes, decisions or changes of {path.name} are missing here, or were changed")
     return f"{told}; all its votes, decisions and changes are here"
+
+
+def _check_key_since(seal: Seal, before: str | None, path: Path, wanted: str | None) -> str:
+    """Compare the signing key with that of an earlier ledger; what was found, in words."""
+    if seal.key == before:
+        return f"it is signed with the same key as {path.name}" if before else f"{path.name} is not signed either"
+    if before is None or seal.key is None:
+        if seal.key is None:
+            raise AlteredError(seal.line, f"it is not signed, and {path.name} is")
+        return f"{path.name} is not signed, so the keys cannot be compared"
+    told = (
+        f"it is signed with the key {fingerprint_or_text(seal.key)}, and {path.name} with {fingerprint_or_text(before)}"
+    )
+    if wanted is None:
+        why = f"{told}. If `labelchef key --new` replaced the key, say so with --key and the new one"
+        raise OtherKeyError(seal.line, why)
+    return f"{told}; the new key is the one that was given"
 
 
 def _when(seal: Seal) -> str:

@@ -16,7 +16,7 @@ A rules file is TOML or JSON: a list `rules` of tables.
     threshold    at_least, at_most, above, below                   the number in the column is within all given bounds
     model        map, probability, at_least; no label              the column holds a label (of another model)
 
-What a word is, and how patterns are kept from running for ever, is said in `sources.searching`.
+What a word is, is said in `sources.searching`; how patterns are kept from running for ever, in `sources.patterns`.
 
 **Facts.** Rule j votes y_j(i) on the rows M_j of n. With the trusted rows G, whose labels g(i) are known,
 
@@ -35,7 +35,7 @@ import json
 import math
 import tomllib
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -48,7 +48,8 @@ from numpy.typing import NDArray
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import wilson
-from labelchef.sources.searching import PatternTimeError, TextColumn, check_pattern, fold, search_patterns
+from labelchef.sources.patterns import check_pattern, search_patterns
+from labelchef.sources.searching import TextColumn, fold
 
 ID = "id"
 """The column of a frame that names the rows."""
@@ -407,7 +408,7 @@ class RuleBoard:
     """Rules on one frame of rows. It keeps what is costly, so that a rule that is typed, changed or renamed costs only itself.
 
     The frame has the column `id` and the columns that the rules name; it must not change. `seconds` is the time limit of one
-    pattern, see `sources.searching`.
+    pattern, see `sources.patterns`.
     """
 
     def __init__(self, frame: pd.DataFrame, *, seconds: float | None = None) -> None:
@@ -418,7 +419,7 @@ class RuleBoard:
         self._texts: dict[str, TextColumn] = {}
         self._numbers: dict[str, tuple[Float64s, int]] = {}
         self._matches: OrderedDict[Rule, Matches] = OrderedDict()
-        self._too_slow: dict[Rule, str] = {}
+        self._refused: dict[Rule, InvalidInputError] = {}
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -429,8 +430,8 @@ class RuleBoard:
             self._texts[column] = TextColumn(self.frame[column].tolist())
         return self._texts[column]
 
-    def prepare(self, rules: Iterable[Rule]) -> None:
-        """Search all patterns of a column at once, which is quicker than one by one."""
+    def prepare(self, rules: Iterable[Rule], check: Callable[[], None] = lambda: None) -> None:
+        """Search all patterns of a column at once, which is quicker than one by one; what `check` raises ends it."""
         waiting: dict[str, list[Regex]] = {}
         for rule in rules:
             if isinstance(rule, Regex) and not self._is_known(rule) and rule.column in self.frame.columns:
@@ -439,11 +440,13 @@ class RuleBoard:
             while left:
                 patterns = [(rule.pattern, rule.match_case) for rule in left]
                 try:
-                    for spans in search_patterns(patterns, self.texts(column).texts, seconds=self._seconds):
+                    for spans in search_patterns(
+                        patterns, self.texts(column).texts, seconds=self._seconds, check=check
+                    ):
                         self._keep(left[0], self._of_spans(left[0], spans))
                         left.pop(0)
-                except PatternTimeError as error:
-                    self._too_slow[_nameless(left.pop(0))] = str(error)
+                except InvalidInputError as error:
+                    self._refused[_nameless(left.pop(0))] = error
 
     def matches(self, rule: Rule) -> Matches:
         """Where the rule votes, and what."""
@@ -454,13 +457,14 @@ class RuleBoard:
             else:
                 self._keep(rule, self._find(rule))
         key = _nameless(rule)
-        if key in self._too_slow:
-            raise PatternTimeError(f"rule {rule.name!r}: {self._too_slow[key]}", code="rule_time")
+        if key in self._refused:
+            error = self._refused[key]
+            raise type(error)(f"rule {rule.name!r}: {error}", code=error.code)
         self._matches.move_to_end(key)
         return self._matches[key]
 
     def _is_known(self, rule: Rule) -> bool:
-        return _nameless(rule) in self._matches or _nameless(rule) in self._too_slow
+        return _nameless(rule) in self._matches or _nameless(rule) in self._refused
 
     def _check_column(self, rule: Rule, column: str) -> None:
         if column not in self.frame.columns:
@@ -652,6 +656,7 @@ def facts_of(
     *,
     board: RuleBoard | None = None,
     n_examples: int = 5,
+    check: Callable[[], None] = lambda: None,
 ) -> RuleSetFacts:
     """Coverage, conflicts, accuracy and examples of rules, for use while they are typed.
 
@@ -667,10 +672,11 @@ def facts_of(
     board = board or RuleBoard(frame)
     if len(labels) != len(board):
         raise InvalidInputError(f"{len(labels)} labels for {len(board)} rows", code="rules")
-    board.prepare(rules)
+    board.prepare(rules, check)
     matched: dict[int, Matches] = {}
     problems: dict[int, str] = {}
     for j, rule in enumerate(rules):
+        check()
         try:
             matched[j] = board.matches(rule)
         except InvalidInputError as error:

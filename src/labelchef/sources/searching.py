@@ -1,6 +1,6 @@
-"""Words and patterns in a column of n texts.
+"""Words in a column of n texts. Patterns: `sources.patterns`.
 
-**Words.** A text is compared after casefolding (unless `match_case`) and in the Unicode form NFC. A *word character* is a letter,
+A text is compared after casefolding (unless `match_case`) and in the Unicode form NFC. A *word character* is a letter,
 a digit or the underscore. A word w occurs as a whole word where neither neighbour of the occurrence is a word character; an end
 of w that is itself no word character, as in ":)", needs no such boundary. Words of word characters only are looked up among the T
 tokens of the column, which are found once,
@@ -9,149 +9,24 @@ tokens of the column, which are found once,
 
 so a dictionary of thousands of words takes one pass over T small numbers. Everything else is searched in one string that holds
 all texts.
-
-**Patterns** are regular expressions of Python's `re`. Some take time that is exponential in the length of a text ("(a+)+$"), and
-a search cannot be interrupted inside a process. So patterns are searched by a child process, which is ended when its time is up.
-It gets the texts and gives back where each pattern first matches; it runs nothing but `re`.
 """
 
-import contextlib
-import pickle
 import re
-import subprocess
-import sys
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from queue import Empty, Queue
-from threading import Thread
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Bools
-from labelchef.domain.errors import InvalidInputError
 
-LONGEST_PATTERN = 1000
-"""Characters of a pattern."""
-PATTERN_SECONDS = 5.0
-"""Time of one pattern on a column, to which a second is added for every million characters of the column."""
-_START_SECONDS = 20.0
-"""Time in which the child process starts and reads the texts."""
 _TOKEN = re.compile(r"\w+")
 _BETWEEN = "\0"
-
-_CHILD = r"""
-import array, pickle, re, sys
-patterns, texts = pickle.load(sys.stdin.buffer)
-out = sys.stdout.buffer
-out.write(b"r"); out.flush()
-for pattern, match_case in patterns:
-    search = re.compile(pattern, 0 if match_case else re.IGNORECASE).search
-    spans = array.array("i")
-    for text in texts:
-        found = search(text)
-        spans.extend(found.span() if found else (-1, -1))
-    out.write(spans.tobytes()); out.flush()
-"""
-
-
-class PatternTimeError(InvalidInputError):
-    """A pattern that takes too long on the texts it is used on."""
-
-
-def check_pattern(pattern: str) -> None:
-    """Refuse what is no regular expression, with the position of the error.
-
-    >>> check_pattern(r"\\b(free|win)\\b")
-    >>> check_pattern("free(")
-    Traceback (most recent call last):
-    labelchef.domain.errors.InvalidInputError: the pattern 'free(' is no regular expression: missing ), unterminated subpattern
-    at character 5
-    """
-    if len(pattern) > LONGEST_PATTERN:
-        raise InvalidInputError(
-            f"the pattern has {len(pattern)} characters; at most {LONGEST_PATTERN} are allowed. Use a dictionary for many words",
-            code="rule_pattern",
-        )
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        where = "" if error.pos is None else f" at character {error.pos + 1}"
-        why = f"the pattern {pattern!r} is no regular expression: {error.msg}{where}"
-        raise InvalidInputError(why, code="rule_pattern") from None
-    except (RecursionError, OverflowError, FutureWarning) as error:
-        why = f"the pattern {pattern!r} cannot be used: {error}"
-        raise InvalidInputError(why, code="rule_pattern") from None
-
-
-def search_patterns(
-    patterns: Sequence[tuple[str, bool]], texts: Sequence[str], *, seconds: float | None = None
-) -> Iterator[NDArray[np.int32]]:
-    """For each pattern in turn (n, 2): where its first match begins and ends in each text, −1 where there is none.
-
-    A pattern comes with whether it minds upper and lower case. `seconds` is the time for one pattern; None for a time that grows
-    with the texts. A pattern that takes longer raises `PatternTimeError`.
-
-    >>> [spans.tolist() for spans in search_patterns([("w[io]n", True)], ["you won", "Win"])]
-    [[[4, 7], [-1, -1]]]
-    """
-    if not texts:
-        yield from (np.empty((0, 2), dtype=np.int32) for _ in patterns)
-        return
-    if seconds is None:
-        seconds = PATTERN_SECONDS + sum(map(len, texts)) / 1e6
-    command = [sys.executable, "-I", "-S", "-W", "ignore", "-c", _CHILD]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        answers: Queue[bytes] = Queue()
-        workers = [
-            Thread(target=_tell, args=(child, patterns, texts), daemon=True),
-            Thread(target=_hear, args=(child, 8 * len(texts), answers), daemon=True),
-        ]
-        for worker in workers:
-            worker.start()
-        try:
-            for pattern in (None, *(pattern for pattern, _ in patterns)):
-                said = answers.get(timeout=_START_SECONDS if pattern is None else seconds)
-                if not said:
-                    raise InvalidInputError(
-                        f"the pattern {pattern!r} could not be searched in {len(texts)} texts: the process ended early",
-                        code="rule_pattern",
-                    )
-                if pattern is not None:
-                    yield np.frombuffer(said, dtype=np.int32).reshape(-1, 2)
-        except Empty:
-            raise PatternTimeError(
-                f"the pattern {pattern!r} takes more than {seconds:.3g} seconds on {len(texts)} texts; "
-                "avoid repetitions inside of repetitions, as in (a+)+, and .* in several places",
-                code="rule_time",
-            ) from None
-        finally:
-            child.kill()
-            for worker in workers:
-                worker.join()
-
-
-def _tell(child: "subprocess.Popen[bytes]", patterns: Sequence[tuple[str, bool]], texts: Sequence[str]) -> None:
-    """Give the child its work."""
-    assert child.stdin is not None
-    with contextlib.suppress(OSError), child.stdin as stream:  # OSError: the child was ended meanwhile
-        pickle.dump((list(patterns), list(texts)), stream, protocol=5)
-
-
-def _hear(child: "subprocess.Popen[bytes]", size: int, answers: "Queue[bytes]") -> None:
-    """Hand over the sign of life of the child and then every answer, each of this many bytes; nothing at its end."""
-    assert child.stdout is not None
-    said = child.stdout.read(1)
-    while said:
-        answers.put(said)
-        said = child.stdout.read(size)
-        said = said if len(said) == size else b""
-    answers.put(b"")
 
 
 def is_word_character(character: str) -> bool:

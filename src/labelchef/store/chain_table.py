@@ -1,8 +1,9 @@
 """The rows of a campaign as they are proven: votes, decisions, changes by leads and rounds, each as a body in JSON's types.
 
-A body has no inner ids: items are named by key, votes and decisions by their public id, rounds by number. So the same facts give
-the same bytes in every database. Rows of one campaign become visible in the order of their inner ids: who inserts one holds the
-campaign's lock until the transaction ends. So "all rows up to this id" names the same rows whenever it is asked.
+A body has no inner ids: items are named by key, votes and decisions by their public id, rounds by number, accounts by name. So
+the same facts give the same bytes in every database. Rows of one campaign become visible in the order of their inner ids: who
+inserts one holds the campaign's lock until the transaction ends. So "all rows up to this id" names the same rows whenever it is
+asked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 
 from labelchef.domain.campaigns import SplitName
 from labelchef.store.rows import RoundRow
-from labelchef.store.tables import Application, Decision, Item, Round, Selection, SettingChange, Vote
+from labelchef.store.tables import Account, Application, Decision, Item, Round, Selection, SettingChange, Vote
 
 Body = dict[str, Any]
 _AT_ONCE = 5000
@@ -35,11 +36,13 @@ _VOTES = (
     sa.select(
         *Vote.c["id", "public_id", "attempt", "person", "seq", "label", "retracted", "note", "blind", "suggested"]
     )
-    .add_columns(*Vote.c["seconds", "source", "request_id", "created_at"], Item.c.key.label("item"))
+    .add_columns(*Vote.c["seconds", "source", "request_id", "created_at", "imported_by"], Item.c.key.label("item"))
+    .add_columns(Account.c.name.label("account"))
     .add_columns(Round.c.number.label("round"), _old_vote.c.public_id.label("supersedes"))
     .select_from(Vote)
     .join(Item)
     .outerjoin(Round)
+    .outerjoin(Account, Account.c.id == Vote.c.account_id)
     .outerjoin(_old_vote, _old_vote.c.id == Vote.c.supersedes)
 )
 _DECISIONS = (

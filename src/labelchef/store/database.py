@@ -3,11 +3,14 @@
 `reading` and `writing` give a connection with a transaction around it. On SQLite a writer holds a lock of the process
 and begins with BEGIN IMMEDIATE, so that it never fails half-way because of another one; on PostgreSQL `lock_campaign`
 makes writers of one campaign wait for each other. Errors of the driver become a `StoreError` that says what to do.
+
+A SQLite file where nothing can be written is only read. A log beside it is read with it, if its index is there too.
 """
 
 import contextlib
 import getpass
 import logging
+import os
 import re
 import sqlite3
 import threading
@@ -15,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -35,6 +39,7 @@ from labelchef.store.tables import Campaign
 
 _log = logging.getLogger("labelchef")
 
+_PRAGMAS = ("foreign_keys=ON", "cache_size=-32768")
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process to finish its own."""
 _QUEUES = 64
@@ -44,8 +49,10 @@ _LOST = (SQLAlchemyError, OSError)  # the driver lets a broken socket through as
 class Database:
     """An open database; `close` gives its connections back."""
 
-    def __init__(self, url: sa.URL, path: Path | None) -> None:
+    def __init__(self, url: sa.URL, path: Path | None, *, read_only: bool = False) -> None:
         self.path = path
+        self.read_only = read_only
+        """Whether nothing can be written where the file is."""
         self._writer = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self._files: OpenFiles | None = None
@@ -54,7 +61,7 @@ class Database:
         self._abandoned = False
         self._may_group: bool | None = None
         self._queues = [threading.Lock() for _ in range(_QUEUES)]
-        self.engine = _sqlite(url) if path is not None else _postgres(url)
+        self.engine = _postgres(url) if path is None else _sqlite(_to_read(url, path) if read_only else url, read_only)
         event.listen(self.engine, "before_cursor_execute", _refuse_null)
         self._read_options: dict[str, Any] = {} if self.is_sqlite else {"labelchef_read": True}
 
@@ -71,7 +78,7 @@ class Database:
 
     def remember_file(self) -> None:
         """Remember which file this is, so that its loss is noticed before a vote is lost."""
-        if self.path is not None:
+        if self.path is not None and not self.read_only:
             self._identity = identity(self.path)
 
     @contextlib.contextmanager
@@ -93,6 +100,9 @@ class Database:
         written in this way, since their loss costs nothing; votes never are. Threads of this process that name the same `queue`
         take turns.
         """
+        if self.read_only:
+            why = f"{self.path} is where nothing can be written, so it is only read; for changes, give rights to its folder"
+            raise StoreError(f"{why}, or copy it", code="database_rights")
         with self._translated(), self._one_writer(), self._files_there(), self._turn(queue) as over:
             grouped = lasting and queue is not None and self._groups()
             kind = "grouped" if grouped else "lasting" if lasting else "passing"
@@ -382,8 +392,7 @@ def open_database(url: str | Path) -> Database:
     >>> database.close()
     """
     if isinstance(url, Path):
-        make_database(url)
-        return Database(sa.URL.create("sqlite", database=str(url)), url)
+        return _of_file(sa.URL.create("sqlite", database=str(url)), url)
     try:
         parsed = sa.make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -393,8 +402,7 @@ def open_database(url: str | Path) -> Database:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
-        make_database(Path(str(parsed.database)))
-        return Database(parsed, Path(str(parsed.database)))
+        return _of_file(parsed, Path(str(parsed.database)))
     if backend != "postgresql":
         raise StoreError(
             f"databases of kind {backend!r} are not supported; expected postgresql://… or sqlite:///file",
@@ -407,7 +415,21 @@ def open_database(url: str | Path) -> Database:
     return Database(parsed, None)
 
 
-def _sqlite(url: sa.URL) -> sa.Engine:
+def _of_file(url: sa.URL, path: Path) -> Database:
+    read_only = path.is_file() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    if not read_only:
+        make_database(path)
+    return Database(url, path, read_only=read_only)
+
+
+def _to_read(url: sa.URL, path: Path) -> sa.URL:
+    """The address of a file that is only read. Without a log nobody writes to it, so SQLite needs no index of one."""
+    log = path.with_name(path.name + LOG)
+    mode = "mode=ro" if log.is_file() and log.stat().st_size else "immutable=1"
+    return url.set(database=f"file:{quote(str(path.absolute()))}?{mode}", query={"uri": "true"})
+
+
+def _sqlite(url: sa.URL, read_only: bool) -> sa.Engine:
     engine = sa.create_engine(
         url,
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
@@ -420,7 +442,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions begin when `_begin` says so, not when the driver guesses
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-32768"):
+        for pragma in (() if read_only else ("journal_mode=WAL", "synchronous=FULL")) + _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")

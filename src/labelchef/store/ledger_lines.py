@@ -28,7 +28,9 @@ _SHARED = ("id", "public_id", "created_at", "who", "item", "round", "label")
 _old_vote, _old_decision, _made, _used = Vote.alias(), Decision.alias(), Round.alias(), Round.alias()
 _VOTES = (
     sa.select(*Vote.c["id", "public_id", "created_at", "label", "retracted", "note", "blind", "suggested"])
-    .add_columns(Vote.c.seconds, Vote.c.source, Vote.c.person.label("who"), Item.c.key.label("item"))
+    .add_columns(
+        Vote.c.seconds, Vote.c.source, Vote.c.imported_by, Vote.c.person.label("who"), Item.c.key.label("item")
+    )
     .add_columns(Round.c.number.label("round"), _old_vote.c.public_id.label("supersedes"))
     .select_from(Vote)
     .join(Item)

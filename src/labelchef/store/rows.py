@@ -354,6 +354,8 @@ class VoteRow:
     source: str
     request_id: str | None
     created_at: float
+    imported_by: str | None
+    """Who brought it in, in the name of `person`; None for a vote that `person` gave here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +390,7 @@ class NewVote:
     note: str | None = None
     seconds: float | None = None
     request_id: str | None = None
+    imported_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

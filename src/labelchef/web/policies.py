@@ -3,6 +3,7 @@
 Every route has one policy; a test fails on a route without one.
 """
 
+import asyncio
 import base64
 import functools
 import hashlib
@@ -10,7 +11,8 @@ import hmac
 import ipaddress
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -230,6 +232,23 @@ def _state(name: str) -> Callable[[Request], Awaitable[Any]]:
     return found
 
 
+async def _gone(request: Request) -> AsyncIterator[Callable[[], bool]]:
+    """Whether the client has gone, for work that should end with it; the body was read before."""
+    left = threading.Event()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        left.set()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield left.is_set
+    finally:
+        watcher.cancel()
+
+
+Gone = Annotated[Callable[[], bool], Depends(_gone)]
 Store = Annotated[Workspace, Depends(_state("workspace"))]
 Options = Annotated[ServeOptions, Depends(_state("options"))]
 Changes = Annotated[Hub, Depends(_state("hub"))]
@@ -238,6 +257,11 @@ ITEM = (404, "item", "no such item in this campaign")
 NAME_TAKEN = (409, "name_taken", "a campaign of this name exists: `campaign`; `suggestion` is a name that is free")
 ACCOUNT = (404, "account", "no such account")
 GUIDELINES = (422, "guidelines", "a text of the guidelines that is too long")
+BUSY_RULES: Case = (
+    429,
+    "busy",
+    "rules of this campaign are being tried, or take too long together; Retry-After says when",
+)
 SETTINGS: tuple[Case, ...] = (
     (422, "selector", "no such selector"),
     (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
@@ -250,6 +274,10 @@ SETTINGS: tuple[Case, ...] = (
     (422, "stop", "a stopping rule that cannot be read"),
     (422, "audit", "a stopping rule that reads the audit, without an audit"),
     (422, "muted", "no such source, or nothing is learned about sources"),
+    (422, "ahead", "more work ahead than there are items"),
+    (422, "target", "a target that the metric cannot reach"),
+    (422, "cluster", "the engine dask on a server without a cluster"),
+    (422, "feature_dtype", "a type of the features with an engine that does not copy them"),
 )
 """Settings that do not fit each other."""
 _ALWAYS: list[Case] = [

@@ -123,7 +123,14 @@ def detail(ws: Workspace, campaign: str, item: str, split: SplitName = SplitName
             sources=said,
             people=tuple(
                 PersonSaid(
-                    v.person, v.label, v.note, v.attempt, _number(turns, v.round_id), v.blind, moment(v.created_at)
+                    v.person,
+                    v.label,
+                    v.note,
+                    v.attempt,
+                    _number(turns, v.round_id),
+                    v.blind,
+                    moment(v.created_at),
+                    v.imported_by,
                 )
                 for v in sorted(votes, key=lambda v: v.id)
                 if not v.retracted

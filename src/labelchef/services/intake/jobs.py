@@ -21,6 +21,7 @@ from labelchef.intake.raw import Raw
 from labelchef.services.background import problem_of
 from labelchef.services.intake import folders
 from labelchef.services.leases import INTAKE, Lease
+from labelchef.services.sharing import Turn
 from labelchef.services.workspace import Workspace
 from labelchef.sources.interactive import Proposals
 from labelchef.sources.rules import RuleBoard
@@ -39,9 +40,9 @@ class SupersededError(Exception):
 
 @dataclass
 class Bench:
-    """What is kept to try rules on the rows quickly; `lock` is held meanwhile."""
+    """What is kept to try rules on the rows quickly; whoever uses it has its turn."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    turn: Turn = field(default_factory=Turn)
     board: RuleBoard | None = None
     proposals: dict[str, Proposals] = field(default_factory=dict)
     """Column of text → the rules that are proposed for it."""

@@ -3,7 +3,7 @@
 Rules are tried on training and trusted rows together: n rows, of which the trusted ones have a label.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from labelchef.domain.errors import ConflictError, InvalidInputError
@@ -28,20 +28,25 @@ RuleValues = Mapping[str, object]
 """A rule as plain values, see `sources.rules.rule_of`."""
 
 
-def try_rules(ws: Workspace, intake: str, rules: Sequence[RuleValues]) -> RuleSetFacts:
-    """Where rules would vote, how often they are right on trusted rows, and where they differ; nothing is kept."""
+def try_rules(
+    ws: Workspace, intake: str, rules: Sequence[RuleValues], gone: Callable[[], bool] = lambda: False
+) -> RuleSetFacts:
+    """Where rules would vote, how often they are right on trusted rows, and where they differ; nothing is kept.
+
+    `gone` says whether nobody waits for the answer any more.
+    """
     read, raw = read_rows(ws, intake)
     made = rules_of(rules, raw.classes)
-    with read.bench.lock:
+    with read.bench.turn.taken(gone) as check:
         board = _board(read, raw)
-        return facts_of(made, board.frame, labels_of(raw), board=board)
+        return facts_of(made, board.frame, labels_of(raw), board=board, check=check)
 
 
 def with_rules(read: Read, raw: Raw, rules: Sequence[Rule]) -> Raw:
     """The rows with the votes of rules beside those that came with the files."""
     if not rules:
         return raw
-    with read.bench.lock:
+    with read.bench.turn.lock:
         board = _board(read, raw)
         votes = apply_rules(rules, board.frame, board=board)
     return replace(with_votes(raw, votes, [rule.name for rule in rules]), rules=(*raw.rules, *rules))

@@ -195,7 +195,6 @@ def create(
 ) -> Intake:
     """Begin to make the campaign. `look` says how far it is and, at last, the campaign's slug."""
     _changeable(ws, intake)
-    check_choices(settings)
     with ws.reading() as connection:
         check_name(connection, name)
     ensure_read(ws, intake)
@@ -203,6 +202,7 @@ def create(
     shown = None if job is None or job.state is not IntakeState.READY or job.read is None else job.read.preview
     if shown is None:
         raise ConflictError("the files are not read, or cannot be; look at the preview first", code="not_ready")
+    check_choices(settings, n_items=shown.n_train)
     if not shown.usable:
         first = next(one.message for one in shown.findings if one.severity is Severity.ERROR)
         raise ConflictError(f"no campaign can be made of these files yet: {first}", code="not_ready")

@@ -39,14 +39,14 @@ class Suggestion:
 def suggest(ws: Workspace, intake: str, column: str) -> Suggestion:
     """The rule on a column of text that is most probably useful, after the answers so far."""
     read, raw = read_rows(ws, intake)
-    with read.bench.lock:
+    with read.bench.turn.lock:
         return _shown(_proposals(ws, intake, read, raw, column), raw, column)
 
 
 def answer(ws: Workspace, intake: str, column: str, word: str, label: str, useful: bool | None) -> Suggestion:
     """Say of a proposed rule whether it is useful (None: not known), and get the next one."""
     read, raw = read_rows(ws, intake)
-    with read.bench.lock:
+    with read.bench.turn.lock:
         proposals = _proposals(ws, intake, read, raw, column)
         proposals.tell(Keyword("", column, label, (word,)), useful)
         with folders.changing(ws, intake):

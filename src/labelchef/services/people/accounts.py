@@ -1,13 +1,20 @@
 """Accounts, passwords, sessions and tokens; and the accounts that take part in a campaign.
 
 Only digests of secrets are stored. Passwords are hashed by argon2 (pwdlib), outside of any transaction.
+
+**Guessed passwords.** Wrong passwords count by name and address, and by address: of too many, one has to wait. Those of a name
+from anywhere only make it slower (`slowness`): whoever knows a name could lock the person out otherwise. A browser in which a
+person signed in before keeps a mark. It counts by itself, and what others do neither slows it down nor stops it. A mark is a
+nonce and an HMAC of name and nonce by the digest of the password: nothing is stored, and a new password ends all marks.
 """
 
 import functools
 import hashlib
+import hmac
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -38,8 +45,14 @@ LINK_MINUTES = 60.0
 _WINDOW = 15 * 60.0
 _AHEAD = 60.0
 """An attempt that is noted for a time further ahead than this was noted by a clock that was wrong, and does not count."""
-_TRIES = {"pair": 5, "address": 30, "name": 50}
-"""Failed attempts within a quarter of an hour: of one name from one address, from one address, of one name."""
+_TRIES = {"pair": 5, "address": 30}
+"""Failed attempts within a quarter of an hour: of one name from one address or device, and from one address."""
+_SLOW_FROM, _STEP, _SLOWEST = 50, 0.2, 10.0
+"""From so many failed attempts of one name on, each one makes the next slower by so many seconds, up to the last number."""
+MOST_MARKS = 5
+"""People who sign in from one browser and are remembered there."""
+MOST_TOKENS = 50
+"""API tokens of a person that work at a time."""
 _SHORTEST, _LONGEST = 10, 1000
 
 
@@ -50,6 +63,8 @@ class SignedIn:
     token: str
     account: Account
     expires_at: datetime
+    mark: str | None = None
+    """For the browser: that this person signed in there with a password."""
 
 
 @dataclass(frozen=True)
@@ -127,15 +142,29 @@ def _free_leases(connection: Connection, campaign_id: int, name: str) -> None:
         campaign_table.update_campaign(connection, campaign_id)
 
 
-def check_password(ws: Workspace, name: str, password: str, *, address: str = "local") -> Account:
-    """The account whose password this is. Attempts are counted; too many have to wait.
+def slowness(ws: Workspace, name: str, marks: Sequence[str] = ()) -> float:
+    """Seconds that an attempt to sign in has to wait first, since too many have failed; 0 from a browser that is known."""
+    now = time.time()
+    with ws.reading() as connection:
+        if _device(account_table.account_by_name(connection, name), marks) is not None:
+            return 0.0
+        failed = account_table.failures(connection, name, "", now - _WINDOW, now + _AHEAD)["name"]
+    return min(_SLOWEST, _STEP * max(0, len(failed) - _SLOW_FROM + 1))
+
+
+def check_password(
+    ws: Workspace, name: str, password: str, *, address: str = "local", marks: Sequence[str] = ()
+) -> Account:
+    """The account whose password this is. Attempts are counted; too many have to wait. `marks` are those of the browser.
 
     An attempt counts as failed before the password is checked: many at once do not get around the count.
     """
     with ws.writing() as connection:
         account_table.lock_attempts(connection)
-        _throttle(connection, name, address)
         row = account_table.account_by_name(connection, name)
+        device = _device(row, marks)
+        address = address if device is None else f"device {device}"
+        _throttle(connection, name, address)
         account_table.note_attempt(connection, name, address, ok=False, forget_before=time.time() - 2 * _WINDOW)
     stored = None if row is None or not row.active else row.password_hash
     if not _verified(password, stored) or row is None:
@@ -145,11 +174,25 @@ def check_password(ws: Workspace, name: str, password: str, *, address: str = "l
     return account_of(row)
 
 
-def sign_in(ws: Workspace, name: str, password: str, *, address: str = "local") -> SignedIn:
+def sign_in(ws: Workspace, name: str, password: str, *, address: str = "local", marks: Sequence[str] = ()) -> SignedIn:
     """Begin a session by name and password."""
-    account = check_password(ws, name, password, address=address)
+    account = check_password(ws, name, password, address=address, marks=marks)
     with ws.writing() as connection:
-        return _begin(connection, row_of(connection, account.name))
+        row = row_of(connection, account.name)
+        return replace(_begin(connection, row), mark=_mark(row, secrets.token_urlsafe(12)))
+
+
+def _mark(row: AccountRow, nonce: str) -> str:
+    key, told = str(row.password_hash).encode(), f"labelchef device\0{row.name}\0{nonce}"
+    return f"{nonce}.{hmac.new(key, told.encode(), hashlib.sha256).hexdigest()}"
+
+
+def _device(row: AccountRow | None, marks: Sequence[str]) -> str | None:
+    """The nonce of the mark by which a browser is known to this person; None where there is none."""
+    if row is None or row.password_hash is None:
+        return None
+    nonces = ((one, one.partition(".")[0]) for one in marks[:MOST_MARKS])
+    return next((nonce for one, nonce in nonces if hmac.compare_digest(one.encode(), _mark(row, nonce).encode())), None)
 
 
 def sign_out(ws: Workspace, token: str) -> None:
@@ -187,6 +230,9 @@ def create_api_token(ws: Workspace, name: str, label: str) -> tuple[str, ApiToke
     secret = f"lc_{secrets.token_urlsafe(32)}"
     with ws.writing() as connection:
         row = row_of(connection, name)
+        if len(account_table.tokens_of(connection, row.id)) >= MOST_TOKENS:
+            why = f"{name!r} has {MOST_TOKENS} API tokens, and no more are given; revoke one that is not used"
+            raise ConflictError(why, code="tokens")
         account_table.insert_token(connection, row.id, _digest(secret), label, once=False, expires_at=None)
     return secret, next(token for token in list_api_tokens(ws, name) if token.id == _digest(secret)[:16])
 
@@ -270,9 +316,10 @@ def _begin(connection: Connection, row: AccountRow) -> SignedIn:
 
 def _throttle(connection: Connection, name: str, address: str) -> None:
     now = time.time()
-    for kind, times in account_table.failures(connection, name, address, now - _WINDOW, now + _AHEAD).items():
-        if len(times) >= _TRIES[kind]:
-            wait = min(times[-_TRIES[kind]] + _WINDOW - now, _WINDOW)
+    failed = account_table.failures(connection, name, address, now - _WINDOW, now + _AHEAD)
+    for kind, most in _TRIES.items():
+        if len(failed[kind]) >= most:
+            wait = min(failed[kind][-most] + _WINDOW - now, _WINDOW)
             why = f"too many failed attempts; wait {max(1, round(wait / 60))} min and try again"
             raise ThrottledError(why, retry_after=max(1.0, wait))
 

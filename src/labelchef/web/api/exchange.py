@@ -229,14 +229,18 @@ def _file(
 )
 def import_votes(
     campaign: CampaignPath,
-    _: Lead,
+    who: Lead,
     ws: Store,
     file: Annotated[UploadFile, File(description=_VOTES_FILE)],
     dry_run: Annotated[bool, Form(description="Check the file; store nothing.")] = False,
 ) -> ImportReport:
-    """Import votes of another tool: what became of each line, of at most 1,000. If one cannot be used, nothing is stored."""
+    """Import votes of another tool: what became of each line, of at most 1,000. If one cannot be used, nothing is stored.
+
+    The ledger says of each vote who has imported it.
+    """
     with upload_folder() as folder, told_below(folder):
-        report = importing.import_votes(ws, campaign, _unpacked(saved(folder, file)), dry_run=dry_run)
+        path = _unpacked(saved(folder, file))
+        report = importing.import_votes(ws, campaign, who.name, path, dry_run=dry_run)
     return replace(report, lines=report.lines[:MOST_LINES])
 
 

@@ -12,7 +12,7 @@ from labelchef.services.intake import rules, steps, suggesting
 from labelchef.web.forms import CorrectionForm, CreateForm, IntakeFolderForm, RulesForm, UsefulForm
 from labelchef.web.images import SAFE_TYPES, image_response
 from labelchef.web.paging import Cursor, Limit, part_of
-from labelchef.web.policies import GUIDELINES, NAME_TAKEN, SETTINGS, Api, Lead, Options, Store
+from labelchef.web.policies import BUSY_RULES, GUIDELINES, NAME_TAKEN, SETTINGS, Api, Gone, Lead, Options, Store
 from labelchef.web.problems import Case
 from labelchef.web.uploads import UploadRoute, told_as_store_errors
 from labelchef.web.views import IntakeView, RulesView, SuggestionView
@@ -33,7 +33,7 @@ _NOT_READ: Case = (409, "not_ready", "the files are not read just now")
 _RULE: tuple[Case, ...] = (
     (422, "rule", "a rule lacks something, or votes for a class that is not there"),
     (422, "rules", "two rules of one name, or too many"),
-    (422, "rule_pattern", "a pattern that is no regular expression"),
+    (422, "rule_pattern", "a pattern that is no regular expression, or cannot be searched in bounded time"),
     (422, "rule_time", "a pattern that takes too long"),
 )
 
@@ -97,10 +97,10 @@ def correct(intake: IntakePath, form: CorrectionForm, _: Lead, ws: Store) -> Int
     return IntakeView.of(steps.correct(ws, intake, form.correction()))
 
 
-@routes.post("/{intake}/rules", _NO_INTAKE, _NOT_READ, *_RULE)
-def try_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store) -> RulesView:
+@routes.post("/{intake}/rules", _NO_INTAKE, _NOT_READ, *_RULE, BUSY_RULES)
+def try_rules(intake: IntakePath, form: RulesForm, _: Lead, ws: Store, gone: Gone) -> RulesView:
     """Try rules without code while they are typed: where they vote, how often they are right, where they differ."""
-    return RulesView.of(rules.try_rules(ws, intake, form.values()))
+    return RulesView.of(rules.try_rules(ws, intake, form.values(), gone))
 
 
 @routes.put("/{intake}/rules", _NO_INTAKE, _STATE, _NOT_READ, *_RULE)

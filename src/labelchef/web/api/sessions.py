@@ -1,11 +1,16 @@
 """Whether the server works; signing in and out, accounts, API tokens."""
 
+import asyncio
+import ipaddress
+import threading
 from dataclasses import asdict
 
 from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
 
 import labelchef
 from labelchef.domain.campaigns import Account, Page, Role
+from labelchef.domain.errors import ThrottledError
 from labelchef.services.people import accounts
 from labelchef.services.people.accounts import ApiTokenInfo
 from labelchef.services.workspace import check_writable
@@ -19,6 +24,10 @@ server = Api("server")
 routes = Api("session")
 people = Api("people", "/accounts")
 _THROTTLED = (429, "throttled", "too many wrong passwords; Retry-After says when to try again")
+MARK_SECONDS = 180 * 86400
+"""How long a browser is known in which somebody signed in."""
+_slowed = threading.BoundedSemaphore(20)
+"""Places of those who wait before their password is looked at; more are told to come back."""
 _ENDED = "the worker has ended, so rounds do not continue"
 _NO_TOKEN = "API tokens set no passwords and make no leads"
 
@@ -40,11 +49,26 @@ def health(request: Request, _: Anyone, ws: Store) -> HealthView:
     (403, "laptop", "this server has no accounts: open the link it printed"),
     _THROTTLED,
 )
-def sign_in(form: SignInForm, request: Request, response: Response, options: Options, _: Anyone) -> SessionView:
-    """Sign in with name and password; the session comes as a cookie."""
+async def sign_in(
+    form: SignInForm, request: Request, response: Response, options: Options, ws: Store, _: Anyone
+) -> SessionView:
+    """Sign in with name and password; the session comes as a cookie.
+
+    After many wrong passwords for the name the answer takes up to 10 s, but not where the person signed in before.
+    """
     if not options.team:
         raise WebError(403, "this server has no accounts; open the link it printed when it started", code="laptop")
-    return _begin(form.name, form.password, request, response)
+    wait = await run_in_threadpool(accounts.slowness, ws, form.name, _marks(request))
+    if wait and not _slowed.acquire(blocking=False):
+        told = f"try again in {wait:.0f} s, or from a browser in which you signed in before"
+        why = f"many wrong passwords come for this name; {told}"
+        raise ThrottledError(why, retry_after=wait)
+    try:
+        await asyncio.sleep(wait)
+    finally:
+        if wait:
+            _slowed.release()
+    return await run_in_threadpool(_begin, form.name, form.password, request, response)
 
 
 @routes.get("/session")
@@ -71,7 +95,7 @@ def change_password(form: PasswordForm, who: SignedIn, request: Request, respons
     """Change your own password; needs the current one. All sessions and API tokens end, and a new session starts."""
     if who.session is None:
         raise WebError(403, "sign in to change a password; an API token is not enough", code="token_session")
-    accounts.check_password(ws, who.name, form.current, address=_address(request))
+    accounts.check_password(ws, who.name, form.current, address=_address(request), marks=_marks(request))
     accounts.set_password(ws, who.name, form.password)
     return _begin(who.name, form.password, request, response)
 
@@ -79,13 +103,40 @@ def change_password(form: PasswordForm, who: SignedIn, request: Request, respons
 def _begin(name: str, password: str, request: Request, response: Response) -> SessionView:
     """Begin a session and set its cookie."""
     state = request.app.state
-    signed = accounts.sign_in(state.workspace, name, password, address=_address(request))
+    marks = _marks(request)
+    signed = accounts.sign_in(state.workspace, name, password, address=_address(request), marks=marks)
     set_cookie(response, state.options, signed)
+    kept = "~".join([str(signed.mark), *marks][: accounts.MOST_MARKS])
+    response.set_cookie(
+        f"{state.options.cookie}-known",
+        kept,
+        MARK_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=state.options.https,
+    )
     return SessionView(account=signed.account, csrf=csrf_token(signed.token))
 
 
+def _marks(request: Request) -> list[str]:
+    """The marks of those who signed in from this browser."""
+    kept = request.cookies.get(f"{request.app.state.options.cookie}-known", "")
+    return [one for one in kept.split("~") if one][: accounts.MOST_MARKS]
+
+
 def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
+    """Where a request comes from: an IPv4 address, or the network of an IPv6 address, of which one machine has many.
+
+    Other texts, as a proxy may send them, stay as they are.
+    """
+    host = request.client.host if request.client else "unknown"
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(found, ipaddress.IPv4Address) or found.ipv4_mapped is not None:
+        return host
+    return str(ipaddress.ip_network((int(found), 64), strict=False))
 
 
 @routes.get("/tokens")
@@ -98,6 +149,7 @@ def list_tokens(who: SignedIn, ws: Store, after: Cursor = None, limit: Limit = 5
 @routes.post(
     "/tokens",
     (403, "token_session", "API tokens cannot make API tokens"),
+    (409, "tokens", "as many API tokens as a person may have; revoke one"),
     (422, "label", "a label with characters that cannot be printed"),
     status_code=201,
 )

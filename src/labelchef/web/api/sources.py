@@ -7,7 +7,7 @@ from fastapi import Query
 from labelchef.services import source_effects, sources
 from labelchef.services.source_effects import Proposal
 from labelchef.web.forms import CampaignPath, ProposalForm, RulesForm
-from labelchef.web.policies import Api, Lead, Store
+from labelchef.web.policies import BUSY_RULES, Api, Gone, Lead, Store
 from labelchef.web.problems import Case
 from labelchef.web.views import AppliedView, CampaignRulesView, EffectView, RulesView, SourceDetailView, SourcesView
 
@@ -17,7 +17,7 @@ _NOTHING: Case = (409, "sources", "nothing is learned about sources: trusted sam
 _RULE: tuple[Case, ...] = (
     (422, "rule", "a rule lacks something, votes for a class that is not there, or has the name of another source"),
     (422, "rules", "two rules of one name, or too many"),
-    (422, "rule_pattern", "a pattern that is no regular expression"),
+    (422, "rule_pattern", "a pattern that is no regular expression, or cannot be searched in bounded time"),
     (422, "rule_column", "no such column"),
     (422, "rule_time", "a pattern that takes too long"),
 )
@@ -91,10 +91,10 @@ def rules(campaign: CampaignPath, _: Lead, ws: Store) -> CampaignRulesView:
     return CampaignRulesView.model_validate(source_effects.rules_now(ws, campaign), from_attributes=True)
 
 
-@routes.post("/rules", *_RULE)
-def try_rules(campaign: CampaignPath, form: RulesForm, _: Lead, ws: Store) -> RulesView:
+@routes.post("/rules", *_RULE, BUSY_RULES)
+def try_rules(campaign: CampaignPath, form: RulesForm, _: Lead, ws: Store, gone: Gone) -> RulesView:
     """Try rules while they are typed: where they vote, how often they are right on clean items, where they differ."""
-    return RulesView.of(source_effects.try_rules(ws, campaign, form.values()))
+    return RulesView.of(source_effects.try_rules(ws, campaign, form.values(), gone))
 
 
 def _proposal(form: ProposalForm) -> Proposal:
