@@ -33,14 +33,14 @@ from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.campaign.tuning import Tuned
-from labelchef.classifier import LinearClassifier, feature_names_of
+from labelchef.classifier import LinearClassifier
 from labelchef.constructors import Constructor, make_constructor
 from labelchef.constructors.protocol import OnStep
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
-from labelchef.domain.features import as_features
+from labelchef.domain.features import as_features, check_columns, columns_of, feature_names_of
 from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
@@ -85,8 +85,10 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     _ledger: MemoryLedger
     _names: ClassNames
     _last_query: tuple[Batch, float] | None = None
+    _columns: list[Hashable]
+    """The columns of X, if it was a frame."""
     _feature_names: list[str] | None
-    """The columns of X, if it was a frame with names."""
+    """The same, if all of them are named by strings."""
 
     def fit(
         self,
@@ -132,7 +134,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             y_judge=y_judge, X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
         )  # fmt: skip
         self._begin(data, on_step)
-        self._feature_names = feature_names_of(X)
+        self._columns, self._feature_names = columns_of(X), feature_names_of(X)
         return self
 
     @abstractmethod
@@ -565,6 +567,7 @@ class LabelCleaner(Cleaner):
         """Class probabilities (n, C)."""
         W = self.W_  # first: it refuses a cleaner that is not fitted
         ruling = self._fitted().ruling
+        check_columns(X, self._columns)
         T = 1.0 if ruling is None else ruling.temperature
         return linear_probabilities(as_features(X, columns=self._n_features), W / T, bias=self._bias)
 

@@ -23,7 +23,7 @@ from labelchef.campaign.votes import CastVotes, is_long, read_votes, with_weak_s
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.features import as_features
+from labelchef.domain.features import as_features, check_columns, columns_of
 from labelchef.domain.records import UNRESOLVED
 from labelchef.features import Features, check_finite, is_streamed, open_features
 from labelchef.features.npy import behind_map
@@ -109,7 +109,9 @@ class CampaignData:
         `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers.
         """
         contents = contents or Contents()
-        rows = read(X, "X", None)
+        rows, columns = read(X, "X", None), columns_of(X)
+        for one, what in ((X_val, "X_val"), (X_judge, "X_judge"), (X_test, "X_test")):
+            check_columns(one, columns, what)
         keys = ids_of(contents.items) if is_long(votes) else None
         cast = None if votes is None else CastVotes.of(votes, len(rows), "votes", keys)
         weak = None if Y_weak is None else as_weak_labels(Y_weak, len(rows))
