@@ -11,10 +11,17 @@ import pytest
 from labelchef import LabelCleaner
 from labelchef.campaign.data import find_files, read_files
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.settings import Settings
+from labelchef.services.campaigns import create_from_folder
+from labelchef.services.clean import Answers, clean
+from labelchef.services.exchange import export_model
+from labelchef.services.predicting import predict
+from labelchef.services.worker import advance
+from labelchef.services.workspace import open_workspace
 
 NAMES = ["age", "income", "visits"]
 OTHER = ["visits", "age", "income"]
-QUICK = {"sources": "shares", "gamma": 0.5, "l2": 0.01}
+QUICK: dict[str, Any] = {"sources": "shares", "gamma": 0.5, "l2": 0.01}
 Frame = Any
 
 
@@ -106,3 +113,26 @@ def test_files_of_a_campaign_have_the_columns_of_features(tmp_path: Path) -> Non
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     with pytest.raises(InvalidInputError, match="column 0 of X_val is 'visits'; expected 'age'"):
         read_files(find_files(tmp_path))
+
+
+def test_a_model_of_files_reads_columns_by_name(tmp_path: Path) -> None:
+    X, y, X_val, y_val = _frames(_pandas)
+    files, names = tmp_path / "files", np.array(["no", "yes"])
+    files.mkdir()
+    for name, frame in {
+        "features": X,
+        "val_features": X_val,
+        "val_labels": pd.DataFrame({"label": names[y_val]}),
+        "source_votes": pd.DataFrame({"one": names[y]}),
+    }.items():
+        frame.to_csv(files / f"{name}.csv", index=False)
+    X_val[OTHER].to_csv(tmp_path / "new.csv", index=False)
+    settings = Settings(budget=10, **QUICK)
+    clean(read_files(find_files(files)), Answers(truth=names[y].tolist()), settings, tmp_path / "out", report=False)
+    with open_workspace(tmp_path / "home") as ws:
+        create_from_folder(ws, "Some", files, settings, "lead")
+        advance(ws, "some")
+        exported = export_model(ws, "some", tmp_path / "exported.npz")
+    for model in (tmp_path / "out" / "model.npz", exported):
+        table = pd.read_csv(predict(model, tmp_path / "new.csv", tmp_path / "predicted.csv").path)
+        assert np.mean(table["label"] == names[y_val]) > 0.8
