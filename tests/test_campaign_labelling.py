@@ -4,16 +4,29 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from labelchef.domain.campaigns import CampaignState, Origin, PersonVote, RoundKind, RoundState, Waiting, WaitReason
+from labelchef.domain.campaigns import (
+    Awaited,
+    CampaignState,
+    Origin,
+    PersonVote,
+    Role,
+    RoundKind,
+    RoundState,
+    Waiting,
+    WaitReason,
+)
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.services.campaigns import change_settings, pause, resume, rounds, status
+from labelchef.services.importing import import_votes
 from labelchef.services.labelling.decisions import conflicts, ledger, resolve
 from labelchef.services.labelling.tasks import next_tasks, skip, task
 from labelchef.services.labelling.votes import cast_vote, undo_vote
+from labelchef.services.people import accounts
 from labelchef.services.trained import replay
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
@@ -215,7 +228,7 @@ def test_ties_are_conflicts_that_a_lead_resolves(ws: Workspace) -> None:
     cast_vote(ws, campaign, "bob", item, 1)
     advance(ws, campaign)
     (found,) = conflicts(ws, campaign)
-    assert (found.item, found.round, found.asked_again) == (item, 1, False)
+    assert (found.item, found.round, found.awaits) == (item, 1, "again")
     assert found.votes == (PersonVote("ann", 0, "sure"), PersonVote("bob", 1, None))
     resolve(ws, campaign, item, "spam", "lead")
     assert conflicts(ws, campaign) == []
@@ -417,3 +430,37 @@ def test_late_work_ahead_does_not_exceed_the_people_asked(ws: Workspace) -> None
         cast_vote(ws, campaign, "ann", ahead[0], 0)
     advance(ws, campaign)
     assert replay(ws, campaign).agrees
+
+
+def test_conflicts_say_what_each_waits_for_and_a_batch_with_a_tie_is_not_said_to_be_answered(
+    ws: Workspace, tmp_path: Path
+) -> None:
+    campaign = make(ws, people=2, batch_size=2, budget=None)
+    for name in ("ann", "bob", "cat"):
+        accounts.create_account(ws, name, Role.ANNOTATOR, None)
+        accounts.set_member(ws, campaign, name, "lead")
+    first, second = (task.item for task in tasks(ws, campaign, "ann"))
+    tasks(ws, campaign, "bob")
+    for item, other in ((first, 1), (second, 0)):
+        cast_vote(ws, campaign, "ann", item, 0)
+        cast_vote(ws, campaign, "bob", item, other)
+    advance(ws, campaign)  # the tie asks for one more vote
+    (found,) = conflicts(ws, campaign)
+    assert (found.item, found.awaits) == (first, Awaited.FURTHER)
+    (task,) = tasks(ws, campaign, "cat")
+    assert task.batch is not None
+    assert (task.batch.answered, task.batch.wanted) == (4, 5)
+    others = [str(k) for k in range(60) if str(k) not in (first, second)]
+    lines = [f"{others[0]},xia,ham", f"{others[0]},yan,spam", f"{others[1]},xia,ham"]
+    path = tmp_path / "votes.csv"
+    path.write_text("\n".join(["item,annotator,label", *lines]))
+    report = import_votes(ws, campaign, "lead", path)
+    assert report.notes == (
+        "items whose label the import decides: 1; the model follows when round 1, which is open, is complete: 1 of its items "
+        "lack votes",
+    )
+    assert {one.item: one.awaits for one in conflicts(ws, campaign)} == {others[0]: "batch", first: "further"}
+    assert status(ws, campaign).conflicts == 2
+    cast_vote(ws, campaign, "cat", first, 2)
+    advance(ws, campaign)
+    assert {one.item: one.awaits for one in conflicts(ws, campaign)}[first] is Awaited.AGAIN

@@ -110,7 +110,7 @@ def test_labels_of_another_tool(ws: Workspace, tmp_path: Path) -> None:
     found = import_votes(ws, campaign, "lead", path, rename={"user 2": "ada"})
     assert found.format == "prodigy"
     assert found.counts == {"read": 60, "decided": 58, "waits for more votes": 2}
-    assert found.notes == ("answers without a label (skipped, or ambiguous), left out: 60",)
+    assert found.notes[0] == "answers without a label (skipped, or ambiguous), left out: 60"
     assert {one.person for one in status(ws, campaign).people} == {"ada"}
     strange = prodigy.write(
         RecordSet.of([Record("1", {"t": "x"}, answers={"ada": "tofu"})]), tmp_path / "strange.jsonl"

@@ -365,7 +365,7 @@ def test_the_same_text_in_two_parts_is_told(tmp_path: Path) -> None:
     raw = join(detect(write(tmp_path, tweets=frame, votes=wide(), gold=gold(), test=test)))
     assert told(raw, "leak-train-trusted").examples == ("040",)
     assert "stay in train" in told(raw, "leak-train-trusted").message
-    assert told(raw, "leak-train-test").examples == ("050",)
+    assert told(raw, "copies-of-known").examples == ("050",)
     assert told(raw, "leak-trusted-test").examples == ("003",)
     assert told(raw, "near-duplicates").examples == ("042 ~ 041",)
     assert "040" in raw.train.ids

@@ -50,7 +50,6 @@ PARTS = {
 }
 NAMED = {
     rows.SelectedItem: ((tables.Selection, tables.Item), ("item_attempt",)),
-    rows.UnresolvedItem: ((tables.Decision, tables.Item), ("item_attempt",)),
     rows.ShownGoldAnswer: ((tables.GoldAnswer,), ("key",)),
     rows.GoldAnswerOn: ((tables.GoldAnswer, tables.Gold, tables.Item), ("truth", "cover_key")),
 }

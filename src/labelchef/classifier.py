@@ -34,7 +34,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, name_array
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, TooLargeError
-from labelchef.domain.features import as_features
+from labelchef.domain.features import as_features, check_columns
 from labelchef.domain.files import whole_file
 from labelchef.domain.npy import read_npz
 from labelchef.domain.numbers import check_number
@@ -256,7 +256,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scaled_logits(self, X: Any) -> Float64s:
         coef, intercept, _ = self._checked()
-        self._check_names(X)
+        check_columns(X, self.feature_names, like="frame[list(model.feature_names_in_)]")
         rows = X if isinstance(X, Features) else as_features(X, columns=len(coef), half=True)
         if rows.shape[1] != len(coef):
             raise InvalidInputError(
@@ -267,19 +267,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for start in range(0, len(rows), _ROWS):
             A[start : start + _ROWS] = rows[start : start + _ROWS].astype(np.float64) @ coef
         return np.asarray((A + intercept) / self.temperature)
-
-    def _check_names(self, X: Any) -> None:
-        columns = feature_names_of(X)
-        if columns is None or self.feature_names is None:
-            return
-        expected = [str(name) for name in self.feature_names]
-        differ = [k for k, (came, name) in enumerate(zip(columns, expected, strict=False)) if came != name]
-        if len(columns) == len(expected) and differ:
-            raise InvalidInputError(
-                f"column {differ[0]} of X is {columns[differ[0]]!r}; expected {expected[differ[0]]!r}, as in the training set. "
-                "Select the columns by model.feature_names_in_",
-                code="features",
-            )
 
     def _checked(self) -> tuple[Float64s, Float64s, Float64s]:
         """coef, intercept and offsets in float64; here, because scikit-learn's constructors check nothing."""
@@ -349,16 +336,6 @@ def require_onnx() -> None:
 def has_onnx() -> bool:
     """Whether the extra is installed, without importing it."""
     return importlib.util.find_spec("onnx") is not None
-
-
-def feature_names_of(X: Any) -> list[str] | None:
-    """The columns of a frame, if all of them are named by strings; None for anything else.
-
-    >>> feature_names_of(np.ones((2, 2))) is None
-    True
-    """
-    columns = list(getattr(X, "columns", ()))
-    return columns if columns and all(isinstance(name, str) for name in columns) else None
 
 
 def plain_names(classes: Any) -> list[Any]:

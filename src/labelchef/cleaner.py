@@ -20,6 +20,7 @@ from labelchef.annotators import Annotator, CallableAnnotator, takes_suggestions
 from labelchef.campaign import steps
 from labelchef.campaign.audit import AuditTrail
 from labelchef.campaign.choice import make_selector, require_suggestions
+from labelchef.campaign.copies import Copies
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.gain import LEVEL, Judged
@@ -33,18 +34,18 @@ from labelchef.campaign.start import Parts, check, new_session, with_strengths
 from labelchef.campaign.steps import Rules
 from labelchef.campaign.stopping import StoppingRule
 from labelchef.campaign.tuning import Tuned
-from labelchef.classifier import LinearClassifier, feature_names_of
+from labelchef.classifier import LinearClassifier
 from labelchef.constructors import Constructor, make_constructor
 from labelchef.constructors.protocol import OnStep
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
-from labelchef.domain.features import as_features
+from labelchef.domain.features import as_features, check_columns, columns_of, feature_names_of
 from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
-from labelchef.domain.settings import OPTIONS, Settings
+from labelchef.domain.settings import OPTIONS, TRAIN, Settings
 from labelchef.domain.validation import Certificate, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
@@ -85,8 +86,11 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     _ledger: MemoryLedger
     _names: ClassNames
     _last_query: tuple[Batch, float] | None = None
+    _copies: Copies | None = None
+    _columns: list[Hashable]
+    """The columns of X, if it was a frame."""
     _feature_names: list[str] | None
-    """The columns of X, if it was a frame with names."""
+    """The same, if all of them are named by strings."""
 
     def fit(
         self,
@@ -124,6 +128,10 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         `Y_weak` and `classes`, the classes are the labels that occur in `votes` and `y_val`, sorted; votes by class id, or as
         probabilities, number them 0 … C−1, and `y_val` must then hold such numbers.
 
+        Rows of X that are equal are copies, where chance does not make them equal (few columns of few values): one of them is
+        asked, trains and counts, and its answer labels all. A copy of a trusted, judging or test sample has the label of that
+        one, is never asked and does not train. With trusted='steer' every row stands for itself.
+
         Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
         own (`X_judge`, `y_judge`) all of it steers.
         """
@@ -132,7 +140,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             y_judge=y_judge, X_test=X_test, y_test=y_test, y_clean=y_clean, askable=askable, classes=classes,
         )  # fmt: skip
         self._begin(data, on_step)
-        self._feature_names = feature_names_of(X)
+        self._columns, self._feature_names = columns_of(X), feature_names_of(X)
         return self
 
     @abstractmethod
@@ -175,7 +183,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """Write down what people decided, and bring the model up to date.
 
         `labels` are class ids, or class names that are not integers; −1 leaves a sample unresolved: it keeps (or
-        gets back) its weak label. Any sample may be updated, asked or not, clean or not.
+        gets back) its weak label. Any sample may be updated, asked or not, clean or not. A label of a copy is one of all its
+        copies, of which the last one counts; that of a copy of a trusted sample is known, and stays.
         """
         session = self._fitted()
         items = as_indices(indices, session.n_train)
@@ -184,6 +193,10 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInputError(
                 f"{len(ids)} labels for {len(items)} samples; expected one label a sample", code="labels"
             )
+        if self._copies is not None:
+            items = self._copies.asked(items)
+            last = {item: k for k, item in enumerate(items.tolist()) if item >= 0}
+            items, ids = (part[np.array(sorted(last.values()), dtype=np.int64)] for part in (items, ids))
         if len(items) == 0:
             return self
         batch, seconds = self._asked(items)
@@ -304,14 +317,16 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def labels_(self) -> Float64s:
-        """(N, C) training labels as they stand."""
-        return self._fitted().label_state[0].copy()
+        """(N, C) training labels as they stand; copies have the label of the sample that was asked."""
+        labels, cleaned = self._fitted().label_state
+        return labels.copy() if self._copies is None else self._copies.labelled(labels, labels, cleaned)
 
     @property
     def posterior_(self) -> Float64s:
         """(N, C): what is now believed of every training sample, from model, sources and people."""
         session = self._fitted()
-        return session.posterior()[: session.n_train]
+        believed = session.posterior()[: session.n_train]
+        return believed if self._copies is None else self._copies.labelled(believed, *session.label_state)
 
     @property
     def sources_(self) -> pd.DataFrame:
@@ -352,7 +367,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def cleaned_(self) -> Bools:
         """(N,) which samples have a clean label."""
-        return self._fitted().label_state[1].copy()
+        cleaned = self._fitted().label_state[1]
+        return cleaned.copy() if self._copies is None else np.asarray(self._copies.shared(cleaned))
 
     @property
     def choice_(self) -> Choice | None:
@@ -398,7 +414,7 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _hold(self, session: Session, data: CampaignData, settings: Settings, tuned: Tuned | None) -> Self:
         """Take up a session that has its first model."""
-        self._session, self._names = session, data.names
+        self._session, self._names, self._copies = session, data.names, data.copies
         self._ledger = MemoryLedger(settings, session.rounds)
         self._last_query = None
         self.tuned_ = tuned
@@ -554,6 +570,7 @@ class LabelCleaner(Cleaner):
             self.cluster,
         )
         data = given(read=partial(as_rows, half=True))
+        data = data.with_copies() if settings.trusted == TRAIN else data
         check(data, settings, parts)
         settings, tuned = with_strengths(data, settings)
         session = new_session(data, settings, parts)
@@ -565,6 +582,7 @@ class LabelCleaner(Cleaner):
         """Class probabilities (n, C)."""
         W = self.W_  # first: it refuses a cleaner that is not fitted
         ruling = self._fitted().ruling
+        check_columns(X, self._columns)
         T = 1.0 if ruling is None else ruling.temperature
         return linear_probabilities(as_features(X, columns=self._n_features), W / T, bias=self._bias)
 

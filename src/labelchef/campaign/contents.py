@@ -81,7 +81,7 @@ class Contents:
         tables_of = [one for one in (self.items, self.val_items, self.test_items) if one is not None]
         columns = ("image", *self.more_images)
         return sorted(
-            {name for table in tables_of for part in _parts(table, columns) for name in _image_names(part, columns)}
+            {name for table in tables_of for part in pieces(table, columns) for name in _image_names(part, columns)}
         )
 
     def _in_train(self, key: str, n_train: int) -> bool:
@@ -97,7 +97,7 @@ class Contents:
         others = {*(ids_of(self.val_items) or ()), *(ids_of(self.test_items) or ())}
         return frozenset(
             key
-            for part in _parts(self.items, ["id"])
+            for part in pieces(self.items, ["id"])
             for key in _ids(part)
             if key in others or key.startswith((_VALIDATION, _TEST))
         )
@@ -107,7 +107,7 @@ def ids_of(table: ItemTable | None) -> list[str] | None:
     """The ids of all rows, None if there are none."""
     if table is None or "id" not in table.columns:
         return None
-    return [key for part in _parts(table, ["id"]) for key in _ids(part)]
+    return [key for part in pieces(table, ["id"]) for key in _ids(part)]
 
 
 def is_key(text: str) -> bool:
@@ -115,7 +115,7 @@ def is_key(text: str) -> bool:
     return 0 < len(text) <= LONGEST_KEY and text.isprintable() and text == text.strip()
 
 
-def _parts(table: ItemTable, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+def pieces(table: ItemTable, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
     """The rows in pieces, with those of the named columns that are there."""
     named = None if columns is None else [name for name in columns if name in table.columns]
     if named == []:
@@ -138,7 +138,7 @@ def _check_items(table: ItemTable, rows: int, what: str, media: Path | None, mor
             f"{what} has {len(table)} rows; expected {rows}, one for each row of its features", code="items"
         )
     digests = []
-    for part in _parts(table, ["id"]):
+    for part in pieces(table, ["id"]):
         keys = _ids(part)
         wrong = next((key for key in keys if not is_key(key)), None)
         if wrong is not None:
@@ -150,7 +150,7 @@ def _check_items(table: ItemTable, rows: int, what: str, media: Path | None, mor
     if twice is not None:
         raise InvalidInputError(f"{what}: the id {twice!r} occurs twice; expected distinct ids", code="items")
     columns = ("image", *more)
-    for name in (name for part in _parts(table, columns) for name in _image_names(part, columns)):
+    for name in (name for part in pieces(table, columns) for name in _image_names(part, columns)):
         _check_image(name, what, media)
 
 
@@ -165,7 +165,7 @@ def _first_twice(table: ItemTable, digests: "np.ndarray[Any, np.dtype[np.uint64]
     if not len(equal):
         return None
     times: Counter[str] = Counter()
-    for part in _parts(table, ["id"]):
+    for part in pieces(table, ["id"]):
         keys = _ids(part)
         times.update(keys[k] for k in np.flatnonzero(np.isin(_digests(keys), equal)).tolist())
     return next((key for key, count in times.items() if count > 1), None)
@@ -220,7 +220,7 @@ def _rows(
 def _parts_of(table: ItemTable | None, rows: int) -> Iterator[pd.DataFrame]:
     """Pieces of a table; pieces without columns where there is none."""
     if table is not None and len(table.columns):
-        yield from _parts(table)
+        yield from pieces(table)
         return
     for start in range(0, rows, _AT_ONCE):
         yield pd.DataFrame(index=range(min(_AT_ONCE, rows - start)))

@@ -17,13 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from labelchef.campaign.contents import Contents, ids_of
+from labelchef.campaign.contents import Contents, ItemTable, ids_of, pieces
+from labelchef.campaign.copies import NOTHING, Copies, Keys, content_keys, equal_by_chance, feature_keys
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
 from labelchef.campaign.votes import CastVotes, is_long, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.features import as_features
+from labelchef.domain.features import as_features, check_columns, columns_of, feature_names_of
 from labelchef.domain.records import UNRESOLVED
 from labelchef.features import Features, check_finite, is_streamed, open_features
 from labelchef.features.npy import behind_map
@@ -34,6 +35,8 @@ from labelchef.sources import SourceVotes
 
 Labelled: TypeAlias = tuple[NDArray[Any], Ints]
 """Samples, a row each, with trusted class ids (n,)."""
+
+_MOST_COMPARED = 1 << 30
 
 Rows: TypeAlias = NDArray[Any] | Features
 """Samples, a row each: an array, or features that are read from files in blocks."""
@@ -80,6 +83,10 @@ class CampaignData:
     """Of the sources on the training samples; weak labels that were given beside them are the last source."""
     votes_val: SourceVotes | None = None
     """Of the same sources on the validation samples; None if these were not given."""
+    feature_names: list[str] | None = None
+    """The columns of X, if it was a frame whose columns have names."""
+    copies: Copies | None = None
+    """Which training samples are copies; None where they were not looked for, or there are none."""
     edited: Callable[[int], tuple[SourceVotes, SourceVotes]] | None = None
     """Reads the votes of a later version, on training and on validation samples; None where rules were never edited."""
 
@@ -109,7 +116,9 @@ class CampaignData:
         `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers.
         """
         contents = contents or Contents()
-        rows = read(X, "X", None)
+        rows, columns = read(X, "X", None), columns_of(X)
+        for one, what in ((X_val, "X_val"), (X_judge, "X_judge"), (X_test, "X_test")):
+            check_columns(one, columns, what)
         keys = ids_of(contents.items) if is_long(votes) else None
         cast = None if votes is None else CastVotes.of(votes, len(rows), "votes", keys)
         weak = None if Y_weak is None else as_weak_labels(Y_weak, len(rows))
@@ -146,6 +155,7 @@ class CampaignData:
             contents=contents,
             votes=found,
             votes_val=found_val,
+            feature_names=feature_names_of(X),
         )
 
     def at_version(self, version: int) -> "CampaignData":
@@ -159,6 +169,33 @@ class CampaignData:
             self, votes=votes, votes_val=votes_val, weak=votes.shares() if counted else self.weak, edited=None
         )
 
+    def with_copies(self) -> "CampaignData":
+        """The same data with its copies, which have the label of the trusted, judging or test sample that they repeat.
+
+        Features that are streamed, or take more than a gigabyte, are not compared: that would be one more pass over a disk.
+        """
+        held = self.contents
+        splits = ((self.validation, held.val_items), (self.judge, None), (self.test, held.test_items))
+        known = [(part, table) for part, table in splits if part is not None]
+        tables_of = ((held.items, len(self.X)), *((table, len(y)) for (_, y), table in known))
+        keys, *others = (self._keys_of_contents(table, n) for table, n in tables_of)
+        if not keys.any():
+            if isinstance(self.X, Features) or self.X.ndim != 2 or self.X.nbytes > _MOST_COMPARED:
+                return self
+            keys, *others = feature_keys([self.X, *(X for (X, _), _ in known)])
+            if equal_by_chance(self.X, keys):
+                return self
+        outside = np.concatenate(others), np.concatenate([y for (_, y), _ in known])
+        copies, clean = Copies.found(keys, self.clean, *outside, self.askable)
+        return replace(self, copies=copies, clean=clean) if copies.silent.any() else self
+
+    def _keys_of_contents(self, table: ItemTable | None, n: int) -> Keys:
+        """(n,) of the rows of a split; `NOTHING` where people see nothing of them."""
+        held = self.contents
+        if table is None:
+            return np.full(n, NOTHING, dtype=np.uint64)
+        return content_keys(pieces(table), ("image", *held.more_images), held.media)
+
     def mapped(self, features: Callable[[NDArray[Any]], NDArray[Any]]) -> "CampaignData":
         """The same samples as other rows, such as the features below a network's last layer."""
 
@@ -167,7 +204,9 @@ class CampaignData:
 
         X_val, y_val = self.validation
         judge, test = split(self.judge), split(self.test)
-        return replace(self, X=features(self.X), validation=(features(X_val), y_val), judge=judge, test=test)
+        return replace(
+            self, X=features(self.X), feature_names=None, validation=(features(X_val), y_val), judge=judge, test=test
+        )
 
 
 def _class_names(

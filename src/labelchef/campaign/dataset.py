@@ -31,6 +31,8 @@ MOST_COLUMNS = 50
 """Sources that get a column each; where there are more, their votes are one column of JSON."""
 VOTE = "vote: "
 FIELD = "field: "
+COPY = "copy of "
+"""What the flags of a copy end with, before the id of the row that it repeats."""
 
 
 class LabelOrigin(StrEnum):
@@ -63,6 +65,8 @@ class Part:
     decided: Mapping[int, Decided] = field(default_factory=dict)
     doubts: Mapping[int, Doubt] = field(default_factory=dict)
     votes: SourceVotes | None = None
+    copies: Mapping[int, str] = field(default_factory=dict)
+    """Row → id of the row of which it is a copy."""
     ranks: Ints | None = None
     """(n,) places among all rows of the split, where these are only some of them."""
 
@@ -218,6 +222,8 @@ def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[tuple[str, .
             flags.append(f"probability below {SURE:g}")
         if differs[k]:
             flags.append("the model says otherwise")
+        if k in part.copies:
+            flags.append(f"{COPY}{part.copies[k]}")
         found.append(tuple(flags))
     return found
 

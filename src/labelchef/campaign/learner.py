@@ -161,7 +161,8 @@ class Learner:
             labels.believe(labels.Y_weak, np.zeros(len(clean)), doubted)
             return
         model = make_source_model(choice.model)
-        self.belief = model.believe(self._known(objective, clean, with_classifier=model.reads_classifier))
+        belief = model.believe(self._known(objective, clean, with_classifier=model.reads_classifier))
+        self.belief = replace(belief, spoken=belief.spoken & ~labels.silent)  # copies have no weight
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
@@ -292,7 +293,9 @@ class Learner:
         """Weak rows that stand for all of them, of which the model says something."""
         if self.probe is None:
             order = np.random.default_rng([self.seed, _DRAW]).permutation(self.n_items)
-            self.probe = np.sort(order[self.known[order] < 0][:PROBED])  # the same after a restart
+            self.probe = np.sort(
+                order[(self.known[order] < 0) & ~labels.silent[order]][:PROBED]
+            )  # the same after a restart
         assert self.belief is not None, "believe() comes first"
         return self.probe[~labels.cleaned[self.probe] & self.belief.spoken[self.probe]]
 
@@ -425,15 +428,19 @@ class Learner:
         return Sample(dense, scale, votes, given, y, n_trusted, n_clean, times, self.bias, self.seed)
 
     def _drawn(self, labels: LabelTable) -> Ints:
-        return drawn_rows(labels.cleaned, self.n_items, self.seed)
+        return drawn_rows(labels.cleaned, self.n_items, self.seed, labels.silent)
 
     def _times(self, labels: LabelTable) -> float:
-        return times_drawn(labels.cleaned, self.n_items)
+        return times_drawn(labels.cleaned | labels.silent, self.n_items)
 
 
-def drawn_rows(cleaned: Bools, n_items: int, seed: int) -> Ints:
-    """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first; `cleaned` (N + n,), `n_items` N."""
+def drawn_rows(cleaned: Bools, n_items: int, seed: int, silent: Bools | None = None) -> Ints:
+    """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first; `cleaned` (N + n,), `n_items` N.
+
+    Copies (`silent`, (N + n,)) that nobody decided do not train, and are not drawn.
+    """
     order = np.random.default_rng([seed, _DRAW]).permutation(n_items)
+    order = order if silent is None else order[~silent[order] | cleaned[order]]
     weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), np.arange(n_items, len(cleaned))[:CLEAN]
     return np.concatenate([weak, trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
 

@@ -132,7 +132,8 @@ class Session:
     @property
     def label_state(self) -> tuple[Float64s, Bools]:
         """(N, C) clean labels, and weak ones as given; (N,) which of them are clean."""
-        return self.labels.as_given[: self.n_train], self.labels.cleaned[: self.n_train]
+        known = self.labels.cleaned | (self.labels.given >= 0)
+        return self.labels.as_given[: self.n_train], known[: self.n_train]
 
     def posterior(self) -> Float64s:
         """(rows, C): what is believed of every row, from model, sources and people; trusted samples come after the N samples."""

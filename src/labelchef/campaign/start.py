@@ -204,14 +204,16 @@ def with_strengths(data: CampaignData, settings: Settings) -> tuple[Settings, Tu
 
 def first_table(data: CampaignData, gamma: float, trusted: Ints | None = None) -> LabelTable:
     """The labels to begin with: weak ones, and those that are known from the start; then those of `trusted` samples."""
-    weak, askable, clean = data.weak, data.askable, data.clean
+    weak, askable, clean, silent = data.weak, data.askable, data.clean, None
     if trusted is not None:
         N, n, C = len(weak), len(trusted), weak.shape[1]
         weak = np.concatenate([weak, np.full((n, C), 1.0 / C)])
         askable = np.concatenate([np.ones(N, dtype=bool) if askable is None else askable, np.zeros(n, dtype=bool)])
         clean = np.concatenate([clean, trusted])
-    table = LabelTable(weak, gamma, askable)
-    known = np.flatnonzero(clean != UNRESOLVED)
+        silent = None if data.copies is None else np.concatenate([data.copies.silent, np.zeros(n, dtype=bool)])
+    table = LabelTable(weak, gamma, askable, silent)
+    table.given[table.silent] = clean[table.silent]
+    known = np.flatnonzero((clean != UNRESOLVED) & ~table.silent)
     table.assign(known, clean[known])
     return table
 

@@ -30,17 +30,23 @@ class LabelTable:
     ([0.0, 1.0], [0.8, 1.0], [False, True])
     """
 
-    def __init__(self, Y_weak: Float64s, gamma: float, askable: Bools | None = None) -> None:
+    def __init__(
+        self, Y_weak: Float64s, gamma: float, askable: Bools | None = None, silent: Bools | None = None
+    ) -> None:
         self.Y_weak = Y_weak
-        self.askable: Bools = np.ones(len(Y_weak), dtype=bool) if askable is None else askable
+        self.silent: Bools = np.zeros(len(Y_weak), dtype=bool) if silent is None else silent
+        """Copies of other samples: while weak, they are not asked and train with weight 0."""
+        self.askable: Bools = ~self.silent if askable is None else askable & ~self.silent
         """Which samples can be asked; the others keep their weak label unless a label is assigned."""
         self._belief: Float64s = Y_weak
-        self._belief_weight: Float64s = np.full(len(Y_weak), float(gamma))
+        self._belief_weight: Float64s = np.where(self.silent, 0.0, float(gamma))
         self.Y = np.array(Y_weak, dtype=np.float64, order="C")
-        self.weight = np.full(len(Y_weak), float(gamma))
+        self.weight = self._belief_weight.copy()
         self.cleaned: Bools = np.zeros(len(Y_weak), dtype=bool)
         self.decided: Ints = np.full(len(Y_weak), UNRESOLVED)
         """(N,) class ids of clean samples as they were decided, `UNRESOLVED` for the others."""
+        self.given: Ints = np.full(len(Y_weak), UNRESOLVED)
+        """(N,) class ids of copies of samples whose class is known, which are shown and don't train; `UNRESOLVED` elsewhere."""
         self._doubted: Doubted | None = None
         self.attempts: Ints = np.zeros(len(Y_weak), dtype=np.int16)  # small type: all of it is read at every selection
         self._changes: list[Ints] = []
@@ -74,9 +80,9 @@ class LabelTable:
 
         The clean samples in `doubted` train with the distributions given there.
         """
-        self._belief, self._belief_weight = Q, weight
+        self._belief, self._belief_weight = Q, np.where(self.silent, 0.0, weight)
         weak = ~self.cleaned
-        self.Y[weak], self.weight[weak] = Q[weak], weight[weak]
+        self.Y[weak], self.weight[weak] = Q[weak], self._belief_weight[weak]
         self._changes.append(np.flatnonzero(weak))
         if self._doubted is not None:
             before = self._doubted[0][self.cleaned[self._doubted[0]]]
@@ -99,8 +105,8 @@ class LabelTable:
 
     def shown(self, indices: Ints) -> Float64s:
         """The same of some samples."""
-        decided = np.eye(self.n_classes)[np.maximum(self.decided[indices], 0)]
-        return np.where(self.cleaned[indices, None], decided, self.Y_weak[indices])
+        known = np.where(self.cleaned[indices], self.decided[indices], self.given[indices])
+        return np.where((known >= 0)[:, None], np.eye(self.n_classes)[np.maximum(known, 0)], self.Y_weak[indices])
 
     @property
     def clean_ids(self) -> Ints:

@@ -202,6 +202,10 @@ class ItemDetail:
     after: str | None
     model_round: int | None = None
     """The round whose model the numbers are of; None before there are any."""
+    copies: int = 0
+    """Other training items with the same content, which have the label of this one."""
+    copy_of: str | None = None
+    """The item of which this one is a copy: that one is asked, or its label is known."""
 
 
 @dataclass(frozen=True)

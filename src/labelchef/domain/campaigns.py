@@ -480,6 +480,21 @@ class PersonVote:
     note: str | None
 
 
+class Awaited(StrEnum):
+    """What an item in conflict waits for, if no lead decides it."""
+
+    FURTHER = "further"
+    """Its votes in the open batch tie, and one more person is asked."""
+    ASKED = "asked"
+    """The open batch asks it again."""
+    AGAIN = "again"
+    """A later batch asks it again, after all items that were asked less often."""
+    BATCH = "batch"
+    """Imported votes on it tie: they wait until a batch asks it."""
+    LEAD = "lead"
+    """It was asked as often as items are asked: a lead."""
+
+
 @dataclass(frozen=True)
 class ConflictItem:
     """An item whose votes came to nothing."""
@@ -489,8 +504,7 @@ class ConflictItem:
     round: int
     suggestion: int | None
     votes: tuple[PersonVote, ...]
-    asked_again: bool
-    """Whether it is in the open batch again."""
+    awaits: Awaited
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Features at the boundary: whatever users hand in becomes a checked (n, d) array, for training and for prediction alike."""
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,42 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bo
                 code="features",
             )
     return array
+
+
+def feature_names_of(X: Any) -> list[str] | None:
+    """The columns of a frame, if all of them are named by strings; None for anything else.
+
+    >>> feature_names_of(np.ones((2, 2))) is None
+    True
+    """
+    columns = columns_of(X)
+    return [str(name) for name in columns] if columns and all(isinstance(name, str) for name in columns) else None
+
+
+def columns_of(X: Any) -> list[Hashable]:
+    """The names of the columns of a frame, whatever they are; none for anything else."""
+    return list(getattr(X, "columns", ()))
+
+
+def check_columns(
+    X: Any, expected: Sequence[Hashable] | None, name: str = "X", like: str = "frame[list(X.columns)]"
+) -> None:
+    """Refuse a frame whose columns are not those of the training set in their order; `like` says how to select these.
+
+    Names are compared where both frames have names that are strings. Other names, such as numbers, may be mere positions:
+    they are refused only if they are the expected ones in another order.
+    """
+    came, wanted = columns_of(X), [*(expected or ())]
+    differ = [k for k, (one, other) in enumerate(zip(came, wanted, strict=False)) if one != other]
+    if len(came) != len(wanted) or not differ:
+        return
+    named = all(isinstance(one, str) for one in (*came, *wanted))
+    if named or set(came) == set(wanted):
+        raise InvalidInputError(
+            f"column {differ[0]} of {name} is {came[differ[0]]!r}; expected {wanted[differ[0]]!r}, as in the training set. "
+            f"Select the columns in the order of the training set: {like}",
+            code="features",
+        )
 
 
 def _as_numbers(X: Any, name: str) -> np.ndarray[Any, Any]:

@@ -15,13 +15,17 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from labelchef.campaign.contents import LONGEST_KEY, is_key
+from labelchef.campaign.copies import Copies, content_keys, equal_by_chance, feature_keys
+from labelchef.domain.arrays import Bools
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
+from labelchef.domain.records import UNRESOLVED
 from labelchef.intake.raw import ID, Rows
 
 ENOUGH_TRUSTED = 5
@@ -43,6 +47,7 @@ class Joined:
     classes: tuple[str, ...]
     votes: pd.DataFrame
     plan: Plan
+    media: Path | None = None
 
     def columns(self, role: ColumnRole) -> list[str]:
         """Content columns of a role."""
@@ -56,7 +61,8 @@ def findings_of(joined: Joined, progress: Progress) -> list[Finding]:
     progress("checking", 1, 4)
     found += [*_trusted(joined), *_votes(joined), *_class_names(joined)]
     progress("checking", 2, 4)
-    found += _leaks(joined)
+    copies = _copies(joined)
+    found += [*_said_of_copies(joined, copies), *_leaks(joined, copies.silent)]
     progress("checking", 3, 4)
     found += _near_duplicates(joined)
     progress("checking", 4, 4)
@@ -386,8 +392,41 @@ def _forms(joined: Joined) -> dict[str, list[str]]:
     return forms
 
 
-def _leaks(joined: Joined) -> list[Finding]:
+def _copies(joined: Joined) -> Copies:
+    """Which training rows are copies: as `CampaignData.with_copies` will find them."""
+    (train, *known), columns, images = joined.splits.values(), list(joined.content), joined.columns(ColumnRole.IMAGE)
+    keys, *others = (content_keys([rows.frame[columns]], images, joined.media) for rows in (train, *known))
+    if not keys.any() and train.features is not None:
+        keys, *others = feature_keys([rows.features for rows in (train, *known) if rows.features is not None])
+        if equal_by_chance(train.features, keys):
+            return Copies(np.arange(len(train)))
+    labels = [label for rows in (train, *known) for label in rows.labels]
+    ids = np.array([UNRESOLVED if one is None else joined.classes.index(one) for one in labels], dtype=np.int64)
+    return Copies.found(keys, ids[: len(train)], np.concatenate(others), ids[len(train) :], None)[0]
+
+
+def _said_of_copies(joined: Joined, copies: Copies) -> list[Finding]:
+    ids, inside = np.array(joined.splits["train"].ids, dtype=object), copies.of < len(copies.of)
+    what = "text" if joined.columns(ColumnRole.TEXT) else "content"
+    told = (
+        ("copies", copies.silent & inside, f"rows are copies of others (same {what}): one answer labels all of them"),
+        (
+            "copies-of-known",
+            ~inside,
+            f"rows are copies of trusted or test rows (same {what}): they have their label, are not asked and do not train",
+        ),
+    )
+    return [
+        Finding(code, Severity.NOTE, f"{rows.sum()} training {said}", int(rows.sum()), tuple(ids[rows][:5]))
+        for code, rows, said in told
+        if rows.any()
+    ]
+
+
+def _leaks(joined: Joined, silent: Bools) -> list[Finding]:
+    """Rows with the same text up to case and spaces in two splits, or in train; copies in train (`silent`) don't count."""
     forms = _forms(joined)
+    forms["train"] = ["" if copy else form for form, copy in zip(forms["train"], silent, strict=True)]
     found: list[Finding] = []
     what = "text" if joined.columns(ColumnRole.TEXT) else "content"
     for split, against in (("train", "trusted"), ("train", "test"), ("trusted", "test")):

@@ -59,7 +59,7 @@ class _Joiner:
         media = self._media(pool, content)
         _type_features(pool.frame, content)
         splits = {name: self._rows(pool, features, name) for name in ("train", "trusted", "test")}
-        found = checking.Joined(splits, content, classes, votes, self.plan)
+        found = checking.Joined(splits, content, classes, votes, self.plan, media)
         self.matcher.findings += checking.findings_of(found, self.progress)
         return Raw(
             train=splits["train"],

@@ -3,6 +3,7 @@
 Z = network(X) (n, C) logits,      P[i] = softmax(Z[i]),      ŷ_i = classes[ argmax_c (log P[i, c] + o_c) ]
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from labelchef.classifier import plain_names
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, name_array
+from labelchef.domain.features import check_columns
 from labelchef.networks.inputs import as_device, as_inputs
 from labelchef.networks.model import logits_of
 from labelchef.networks.task import NetworkTask
@@ -31,6 +33,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     batch_size : samples that are predicted at a time
     device : 'auto', 'cpu' or 'cuda'
     offsets : (C,) o, what `predict`, and nothing else, adds to the log-probabilities; None for zeros
+    feature_names : names of the columns of X, None if they had none; a frame must then have these columns in this order
     """
 
     network: NetworkTask
@@ -39,6 +42,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     batch_size: int = 256
     device: str = "auto"
     offsets: Any = None
+    feature_names: Sequence[str] | None = None
 
     def fit(self, X: Any = None, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn passes them)
         """Changes nothing, as with scikit-learn's `FrozenEstimator`: the network is trained already."""
@@ -67,5 +71,6 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
     def _logits(self, X: Any) -> Float64s:
+        check_columns(X, self.feature_names, like="frame[list(model.feature_names)]")
         inputs, device = as_inputs(X, like=np.empty((0, *self.input_shape))), as_device(self.device)
         return logits_of(self.network.to(device), inputs, len(self.classes_), self.batch_size, device)

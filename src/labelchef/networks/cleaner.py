@@ -30,6 +30,7 @@ from labelchef.core.labels import LabelTable
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import InvalidInputError
+from labelchef.domain.features import check_columns
 from labelchef.domain.settings import AUTO, TRAIN, Settings, fixed
 from labelchef.networks.classifier import NetworkClassifier
 from labelchef.networks.constructors import (
@@ -220,6 +221,7 @@ class NetworkCleaner(Cleaner):
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
         session = self._fitted()
+        check_columns(X, self._columns)
         inputs = as_inputs(X, like=self._model.X)
         if self._last_layer_bias is None:
             return np.asarray(probabilities(self._model.logits(inputs)))
@@ -240,7 +242,7 @@ class NetworkCleaner(Cleaner):
             task.module = _with_last_layer(task.module, self._scaled(made.point.W))
         return NetworkClassifier(
             task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device),
-            None if session.ruling is None else np.array(session.ruling.offsets),
+            None if session.ruling is None else np.array(session.ruling.offsets), self._feature_names,
         )  # fmt: skip
 
     def _scaled(self, W: Float64s) -> Float64s:

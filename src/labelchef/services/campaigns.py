@@ -37,6 +37,7 @@ from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
 from labelchef.services.labelling import duties
+from labelchef.services.labelling.decisions import contested_items
 from labelchef.services.making import NewCampaign, make_campaign
 from labelchef.services.naming import check_name
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
@@ -79,6 +80,7 @@ def create_campaign(
     data = read_files(files) if isinstance(files, CampaignFiles) else files
     y_val, y_test = data.validation[1], None if data.test is None else data.test[1]
     data.contents.check(len(data.X), len(y_val), 0 if y_test is None else len(y_test))
+    data = data.with_copies() if settings.trusted == TRAIN else data
     check(data, settings)
     classes = [str(name) for name in data.names.names]
     texts = written.whole(guidelines, classes)
@@ -107,6 +109,10 @@ def _store(
     arrays: dict[str, Any] = {"features": data.X, "weak": data.weak, "val_features": data.validation[0], **more}
     if encoder is not None:
         arrays["encoder"] = np.frombuffer(encoder, dtype=np.uint8)
+    if data.copies is not None:
+        arrays["copies"] = data.copies.of
+    if data.feature_names is not None:
+        arrays["feature_names"] = np.array(data.feature_names)
     if data.test is not None:
         arrays["test_features"] = data.test[0]
     for split, votes in (("votes", data.votes), ("val_votes", data.votes_val)):
@@ -177,7 +183,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
             people=stats_of(vote_table.live_votes_of_campaign(connection, row.id)),
             members=tuple(account_table.member_names(connection, row.id)),
             leads=tuple(account_table.member_names(connection, row.id, role=Role.LEAD)),
-            conflicts=len(decision_table.unresolved_items(connection, row.id)),
+            conflicts=len(contested_items(connection, row)),
             pending=len(decision_table.pending_decisions(connection, row.id)),
             audit=audit_of(turns, row.settings.audit, len(classes)),
             asked=asked_of(turns),

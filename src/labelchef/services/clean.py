@@ -38,7 +38,7 @@ from labelchef.domain.files import whole_file
 from labelchef.domain.learning import InUse
 from labelchef.domain.records import RoundRecord, StopReason
 from labelchef.domain.routing import AnnotatorFacts, PriceList
-from labelchef.domain.settings import Settings
+from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
 from labelchef.io import artefacts, tables
 from labelchef.io.prices import read_prices
@@ -134,6 +134,8 @@ def clean(
     if onnx:
         require_onnx()
     watcher = watcher or Watcher()
+    if settings.trusted == TRAIN and _knows_copies(folder, resume=resume):
+        data = data.with_copies()
     check(data, settings)
     truth = None
     if answers.truth is not None:
@@ -168,9 +170,9 @@ def clean(
             receipts(session, [str(name) for name in data.names.names], most=0),
         )
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
-        model = final_classifier(session, data.names, bias=settings.fit_intercept)
+        model = final_classifier(session, data.names, bias=settings.fit_intercept, feature_names=data.feature_names)
         ending = {"stopped_because": str(reason), "message": message}
-        files = _write(folder, session, model, outcome, items, data.clean, ending)
+        files = _write(folder, session, model, outcome, items, data, ending)
         files.append(folder / PROOF)
         with whole_file(files[-1]) as stream:
             stream.write(folder_ledger(data, session, settings, title, routed=answers.prices is not None))
@@ -275,7 +277,11 @@ def _recorded(data: CampaignData, votes: pd.DataFrame, people: int, skip: int = 
     if last >= len(data.X):
         why = f"votes on item {last}; expected rows of the training set, 0 to {len(data.X) - 1}"
         raise InvalidInputError(why, code="votes")
-    rows = zip(votes["item"].tolist(), votes["annotator"].astype(str), labels.tolist(), strict=True)
+    rows = list(zip(votes["item"].tolist(), votes["annotator"].astype(str), labels.tolist(), strict=True))
+    if data.copies is not None:  # the first vote of each person on an item or a copy of it
+        asked = data.copies.asked(votes["item"].to_numpy(dtype=np.int64)).tolist()
+        first = {(item, who): label for item, (_, who, label) in reversed(list(zip(asked, rows, strict=True)))}
+        rows = [(item, who, label) for (item, who), label in reversed(first.items())]
     return RecordedVotes(rows, per_item=people or None, skip=skip)
 
 
@@ -311,6 +317,12 @@ def _settled(folder: Path, data: CampaignData, settings: Settings, answers: Answ
     return replace(settings, gamma=found["gamma"], l2=found["l2"])
 
 
+def _knows_copies(folder: Path, *, resume: bool) -> bool:
+    """Whether copies are one question: not in a campaign that an earlier version began."""
+    known = folder / artefacts.IDENTITY
+    return not (resume and known.exists()) or bool(_identity_in(known).get("copies"))
+
+
 def _identity_in(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
@@ -335,7 +347,7 @@ def _identity_in(path: Path) -> dict[str, Any]:
 def _begin(folder: Path, data: CampaignData, asked: dict[str, Any], settings: Settings) -> None:
     """Say what this campaign is, before its first round is written: the settings as asked for, and gamma and l2 as used."""
     if not (folder / artefacts.IDENTITY).exists():
-        facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data)}
+        facts = {"gamma": settings.gamma, "l2": settings.l2, "data": fingerprint(data), "copies": True}
         artefacts.write_json(folder / artefacts.IDENTITY, {"format": FORMAT, "asked": asked, **facts})
     (folder / artefacts.LEDGER).touch()
 
@@ -371,13 +383,16 @@ def _write(
     model: LinearClassifier,
     outcome: Outcome,
     items: Items,
-    clean: Ints,
+    data: CampaignData,
     ending: dict[str, str],
 ) -> list[Path]:
     """Labels, model, history and summary; `ending` says why it stopped."""
     files = [folder / name for name in ("cleaned_labels.csv", "model.npz", "history.csv", "summary.json")]
     settings = outcome.settings.as_dict()
-    tables.write_table(label_frame(items, clean, _decided(session.rounds)), files[0])
+    clean, decided = data.clean, _decided(session.rounds)
+    if data.copies is not None:
+        clean, decided = data.copies.shared(clean), data.copies.extended(decided)
+    tables.write_table(label_frame(items, clean, decided), files[0])
     model.save(files[1], settings=settings)
     tables.write_table(history_frame(session.rounds), files[2])
     first, last = session.rounds[0], session.rounds[-1]

@@ -35,6 +35,7 @@ from labelchef.domain.errors import InvalidInputError, LabelchefError
 from labelchef.exchange.formats import FORMATS, format_named, sniff
 from labelchef.io import tables
 from labelchef.ledger.sql import counted, needed_by
+from labelchef.services.copies import asked_items
 from labelchef.services.labelling.decisions import class_of
 from labelchef.services.people.access import changing, check_person
 from labelchef.services.shared import writing_to
@@ -66,7 +67,7 @@ def import_votes(
     lines, found, notes = _lines(path, format)
     lines = [replace(line, annotator=(rename or {}).get(line.annotator, line.annotator)) for line in lines]
     with changing(ws, campaign) as (connection, row), connection.begin_nested() as written:
-        importing = _Import(connection, row, "line" if found == TABLE else "record", by)
+        importing = _Import(ws, connection, row, "line" if found == TABLE else "record", by)
         became = importing.take(lines)
         if importing.n_stored:
             what: dict[str, object] = {"imported": importing.n_stored, "file": path.name}
@@ -74,11 +75,30 @@ def import_votes(
                 with path.open("rb") as stream:
                     what["sha256"] = hashlib.file_digest(stream, "sha256").hexdigest()
             campaign_table.note_change(connection, row.id, by, what)
+        notes += _follows(connection, row, became)
         if dry_run:
             written.rollback()
     counts = Counter(one.outcome for one in became)
     told = {str(outcome): counts[outcome] for outcome in LineOutcome if counts[outcome]}
     return ImportReport(found, {"read": len(lines), **told}, tuple(became), tuple(notes), dry_run)
+
+
+def _follows(connection: Connection, campaign: CampaignRow, became: Sequence[ImportedLine]) -> list[str]:
+    """When the model learns from what the lines decided, if they decided anything."""
+    decided = len({one.item for one in became if one.outcome in _REMARKABLE})
+    turn = round_table.last_turn(connection, campaign.id)
+    if not decided or turn is None:
+        return []
+    said = f"items whose label the import decides: {decided}"
+    if turn.state is not RoundState.SELECTED:
+        return [f"{said}; the model follows with the next round"]
+    people = campaign.settings.people
+    left = sum(
+        not one.decided and one.votes < (one.needed or people) for one in round_table.batch_of(connection, turn.id)
+    )
+    return [
+        f"{said}; the model follows when round {turn.number}, which is open, is complete: {left} of its items lack votes"
+    ]
 
 
 def write_lines(report: ImportReport, path: Path) -> Path:
@@ -117,6 +137,8 @@ def _lines(path: Path, format: str | None) -> tuple[list[tables.VoteLine], str, 
 @dataclass(frozen=True)
 class _Incoming:
     line: int
+    item: str
+    """As the line names it: `sample`, or a copy of it."""
     sample: ItemRow
     person: str
     label: int | None
@@ -140,8 +162,8 @@ class _At:
 class _Import:
     """One import, in its transaction."""
 
-    def __init__(self, connection: Connection, campaign: CampaignRow, unit: str, by: str) -> None:
-        self.connection, self.campaign, self.unit, self.by = connection, campaign, unit, by
+    def __init__(self, ws: Workspace, connection: Connection, campaign: CampaignRow, unit: str, by: str) -> None:
+        self.ws, self.connection, self.campaign, self.unit, self.by = ws, connection, campaign, unit, by
         self.n_stored = 0
         self.classes = campaign_table.classes_of(connection, campaign.id)
 
@@ -158,13 +180,18 @@ class _Import:
         for vote in votes:
             outcome, same = found[vote.sample.id], (vote.sample.id, vote.person) in unchanged
             quiet = same and outcome not in _REMARKABLE
-            became[vote.line, vote.sample.key, vote.person] = LineOutcome.UNCHANGED if quiet else outcome
+            became[vote.line, vote.item, vote.person] = LineOutcome.UNCHANGED if quiet else outcome
         return [ImportedLine(*line, outcome) for line, outcome in became.items()]
 
     def _checked(self, lines: Sequence[tables.VoteLine]) -> tuple[list[_Incoming], list[tables.VoteLine]]:
         """The votes that are to be stored, the last one of a person on an item, and lines on items whose label is known."""
         keys = [line.item for line in lines]
-        items = campaign_table.items_by_key(self.connection, self.campaign.id, keys)
+        items = asked_items(
+            self.ws,
+            self.connection,
+            self.campaign,
+            campaign_table.items_by_key(self.connection, self.campaign.id, keys),
+        )
         trusted = {
             key
             for split in (SplitName.VALIDATION, SplitName.TEST)
@@ -182,12 +209,12 @@ class _Import:
                 raise InvalidInputError(
                     f"{self.unit} {line.number}: {error}. Nothing was stored", code="votes"
                 ) from None
-            who = (line.annotator, line.item)
+            who = (line.annotator, line.item if sample is None else sample.key)
             if sample is None or sample.label is not None:
                 known[who] = line
                 continue
             wanted.pop(who, None)  # the last line counts, at its own place in the order
-            wanted[who] = _Incoming(line.number, sample, line.annotator, class_id, line.note)
+            wanted[who] = _Incoming(line.number, line.item, sample, line.annotator, class_id, line.note)
         return list(wanted.values()), list(known.values())
 
     def _places(self, samples: Sequence[ItemRow]) -> dict[int, _At]:

@@ -24,6 +24,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange.formats import FORMATS
 from labelchef.exchange.records import Prediction, Record, RecordSet, suggesting
 from labelchef.io import tables
+from labelchef.services.copies import originals
 from labelchef.services.exchange import decided_of, within
 from labelchef.services.people.access import looking
 from labelchef.services.shared import writing_to
@@ -169,13 +170,19 @@ class _Whole:
         with looking(ws, campaign) as (connection, _):
             last = decision_table.last_decisions(connection, row.id)
             decided = {one.position: decided_of(one) for one in last.values()}
+            repeated = originals(connection, row, data.copies, np.arange(len(data.X)))
             names = dict.fromkeys(
                 name for split in SplitName for name in campaign_table.content_names(connection, row.id, split)
             )
         doubts = {one.item: one for one in session.doubtful() if one.item in decided}
+        clean = data.clean
+        if data.copies is not None:
+            clean = data.copies.shared(clean)
+            decided, doubts = data.copies.extended(decided), data.copies.extended(doubts)
         train = replace(
-            _bare(SplitName.TRAIN, data.clean), believed=believed, decided=decided, doubts=doubts, votes=now.votes
-        )
+            _bare(SplitName.TRAIN, clean), believed=believed, decided=decided, doubts=doubts, votes=now.votes,
+            copies=repeated,
+        )  # fmt: skip
         chosen, P = chosen_of(train, len(classes))
         train = replace(train, ranks=ranks_of(P[np.arange(len(chosen)), chosen]))
         trusted = replace(_bare(SplitName.VALIDATION, data.validation[1]), votes=now.votes_val)
@@ -216,6 +223,7 @@ class _Whole:
             believed=None if known.believed is None else known.believed[here],
             decided=within(known.decided, here),
             doubts=within(known.doubts, here),
+            copies=within(known.copies, here),
             votes=None if known.votes is None else known.votes.rows(here),
             ranks=None if known.ranks is None else known.ranks[here],
         )

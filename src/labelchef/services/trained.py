@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 import labelchef
 from labelchef.aggregation import MajorityVote
 from labelchef.campaign import rebuild
+from labelchef.campaign.copies import Copies
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.inputs import ClassNames
@@ -51,7 +52,7 @@ _QUICK = 3.0
 """Seconds of a selection within which the influences of all items are computed again."""
 _ROWS = {SplitName.TRAIN: "features", SplitName.VALIDATION: "val_features", SplitName.TEST: "test_features"}
 """The array that has a row for each item of a split."""
-_READ = ("features", "weak", "val_features", "test_features")
+_READ = ("features", "weak", "val_features", "test_features", "copies", "feature_names")
 
 
 @dataclass
@@ -122,6 +123,8 @@ def data_of(ws: Workspace, campaign: CampaignRow) -> CampaignData:
         test=(data["test_features"], labels[SplitName.TEST].astype(np.int64)) if "test_features" in data else None,
         votes=_votes_of(folder, arrays, "votes", len(classes)),
         votes_val=_votes_of(folder, arrays, "val_votes", len(classes)),
+        feature_names=data["feature_names"].tolist() if "feature_names" in data else None,
+        copies=Copies(data["copies"]) if "copies" in data else None,
         edited=partial(_edited_votes, ws, campaign, len(classes)),
     )
 
@@ -216,7 +219,8 @@ def final_model(ws: Workspace, campaign: CampaignRow) -> LinearClassifier:
     data, settings = data_of(ws, campaign), campaign.settings
     past = ledger_of(ws, campaign).rounds()
     session = rebuild.rebuild(data, settings, past[1:], first=past[0])
-    return final_classifier(session, data.names, bias=settings.fit_intercept)
+    names = data.feature_names
+    return final_classifier(session, data.names, bias=settings.fit_intercept, feature_names=names)
 
 
 def lease_name(campaign: CampaignRow) -> str:

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelchef.campaign.dataset import FIELD, OWN, VOTE, LabelOrigin
+from labelchef.campaign.dataset import COPY, FIELD, OWN, VOTE, LabelOrigin
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.formats import read_table
@@ -223,14 +223,17 @@ def _check_data(state: Recount, path: Path) -> str:
         raise InvalidInputError(why, code="data")
     shown = [name for name in frame.columns if name not in OWN and not name.startswith((VOTE, "p: "))]
     seen: dict[str, set[str]] = {name: set() for name in _SPLITS}
-    people = 0
+    people, alike, copies = 0, dict[str, str](), dict[str, tuple[int, str]]()
     for number, row in enumerate(frame.to_dict("records"), start=2):
         split, key = str(row["split"]), str(row["id"])
         if split not in _SPLITS or key not in state.given[_SPLITS[split].value] or key in seen[split]:
             raise AlteredError(0, f"{path.name}, row {number}: {key!r} in {split!r} is not in the ledger, or twice")
         seen[split].add(key)
         label, expected = row["label"], state.given[_SPLITS[split].value][key]
-        made = state.final.get(key) if split == "train" else None
+        _, copied, original = str(row.get("flags", "")).rpartition(COPY)
+        if split == "train" and copied and expected is None and key not in state.final:
+            copies[key] = number, original
+        made = state.final.get(copies[key][1] if key in copies else key) if split == "train" else None
         if made is not None:
             expected = made["label"]
         by_people = row["origin"] == LabelOrigin.PEOPLE
@@ -247,6 +250,15 @@ def _check_data(state: Recount, path: Path) -> str:
         content = {name.removeprefix(FIELD): _cell(name, row[name]) for name in shown}
         if content_digest(content) != state.contents[_SPLITS[split].value][key]:
             raise AlteredError(0, f"{path.name}, row {number}: the content of {key!r} is not what people saw")
+        if split == "train":
+            same = {
+                name: text.strip() for name, text in content.items() if name != "image"
+            }  # by the file, not its name
+            alike[key] = content_digest(same)
+    for key, (number, original) in copies.items():
+        if alike[key] != alike.get(original):
+            why = f"{path.name}, row {number}: {key!r} has not the content of {original!r}, of which it is said to be a copy"
+            raise AlteredError(0, why)
     for name, keys in seen.items():
         if len(keys) != (there := len(state.given[_SPLITS[name].value])):
             raise AlteredError(0, f"{path.name}: {name} has {len(keys)} rows, and the ledger {there}")

@@ -12,7 +12,6 @@ from labelchef.store.rows import (
     DecisionRow,
     DecisionValues,
     DecisionWithPosition,
-    UnresolvedItem,
     all_rows,
     columns,
     first_row,
@@ -158,14 +157,12 @@ def drop_wishes(connection: sa.Connection, item_ids: Sequence[int]) -> None:
         connection.execute(sa.delete(Wish).where(Wish.c.item_id.in_(item_ids[start : start + 500])))
 
 
-def unresolved_items(connection: sa.Connection, campaign_id: int) -> list[UnresolvedItem]:
-    """Items whose last decision, by votes or a lead, left them unresolved."""
+def unresolved(connection: sa.Connection, campaign_id: int) -> list[DecisionRow]:
+    """The last decisions on items, by votes or a lead, that left them unresolved."""
     found = (
-        sa.select(*columns(UnresolvedItem, Decision, Item, item_attempt=Item.c.attempt))
-        .select_from(Decision)
-        .join(Item)
+        sa.select(Decision)
         .where(Decision.c.campaign_id == campaign_id, Decision.c.kind != DecisionKind.REOPEN, _IS_LAST)
         .where(Decision.c.label.is_(None))
         .order_by(Decision.c.id)
     )
-    return all_rows(connection, found, UnresolvedItem)
+    return all_rows(connection, found, DecisionRow)

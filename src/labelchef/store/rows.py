@@ -432,18 +432,6 @@ class DecisionValues(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class UnresolvedItem(DecisionRow):
-    """A decision that left its item unresolved, and what people see of the item."""
-
-    key: str
-    text: str | None
-    image: str | None
-    fields: Mapping[str, object] | None
-    images: Sequence[str] | None
-    item_attempt: int
-
-
-@dataclass(frozen=True, slots=True)
 class WishRow:
     """An item that a lead wants to be asked in the next batch; deleted once it is. The ledger has it as a change by the lead."""
 

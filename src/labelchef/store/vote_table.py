@@ -35,7 +35,7 @@ from labelchef.store.rows import (
     rows_among,
     values_of,
 )
-from labelchef.store.tables import Assignment, GoldAnswer, Item, Round, Selection, Vote
+from labelchef.store.tables import Assignment, Decision, GoldAnswer, Item, Round, Selection, Vote
 
 _VOTE_WITH_KEY = sa.select(*columns(VoteWithKey, Vote, Item)).select_from(Vote).join(Item)
 _later = Vote.alias()
@@ -149,6 +149,20 @@ def live_votes(connection: sa.Connection, item_id: int, attempt: int) -> list[Vo
     """The votes that count on an attempt at an item, in the order they came."""
     found = sa.select(Vote).where(Vote.c.item_id == item_id, Vote.c.attempt == attempt).order_by(Vote.c.id)
     return _live(all_rows(connection, found, VoteRow))
+
+
+def imported_undecided(connection: sa.Connection, campaign_id: int) -> list[tuple[int, int]]:
+    """(item, attempt) of every item with imported votes and without a decision since."""
+    decided = sa.exists().where(Decision.c.item_id == Vote.c.item_id, Decision.c.attempt >= Vote.c.attempt)
+    found = (
+        sa.select(Vote.c.item_id, Vote.c.attempt)
+        .select_from(Vote)
+        .join(Item)
+        .where(Vote.c.campaign_id == campaign_id, Vote.c.source == "import", Vote.c.attempt == Item.c.attempt, ~decided)
+        .distinct()
+        .order_by(Vote.c.item_id)
+    )
+    return [(item, attempt) for item, attempt in connection.execute(found)]
 
 
 def live_votes_of_round(connection: sa.Connection, round_id: int) -> dict[int, list[VoteRow]]:

@@ -16,6 +16,7 @@ from labelchef.domain.browsing import Action, ActionDone, Fate, ItemQuery
 from labelchef.domain.campaigns import CampaignState, DecisionKind, RoundState, SplitName
 from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.services.browsing import items
+from labelchef.services.copies import asked_items
 from labelchef.services.labelling.decisions import check_seen, class_of
 from labelchef.services.people.access import changing, looking
 from labelchef.services.workspace import Workspace
@@ -87,14 +88,15 @@ def act(ws: Workspace, campaign: str, wanted: Wanted, by: str, request_id: str |
         known = _before(connection, row, by, request_id, asked)  # the same request may have been answered meanwhile
         if known is not None:
             return known
-        rows = campaign_table.items_by_key(connection, row.id, keys)
+        rows = asked_items(ws, connection, row, campaign_table.items_by_key(connection, row.id, keys))
         at = _look(connection, row, [one.id for one in rows.values()], by)
         if wanted.action is Action.DECIDE:
-            check_seen(at.classes, list(rows.values()), at.last, wanted.seen, label)
+            seen = {rows[key].key: said for key, said in wanted.seen.items() if key in rows}
+            check_seen(at.classes, list(rows.values()), at.last, seen, label)
         do = {Action.DECIDE: _decide(label), Action.REOPEN: _reopen, Action.ASK: _ask}[wanted.action]
         refused = {key: _refusal(at, wanted.action, rows.get(key), key) for key in keys}
         fates = tuple(refused[key] or Fate(key, done=True) for key in keys)
-        samples = [rows[fate.item] for fate in fates if fate.done]
+        samples = list({rows[fate.item].id: rows[fate.item] for fate in fates if fate.done}.values())
         moved: CampaignValues = {}
         if samples:
             do(at, samples)

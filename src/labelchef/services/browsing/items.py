@@ -37,6 +37,7 @@ from labelchef.domain.errors import InvalidInputError, NotFoundError
 from labelchef.services.browsing import numbers
 from labelchef.services.browsing.source_votes import VotesSeen, votes_seen
 from labelchef.services.browsing.standing import STATES, Positions, Standing, given_array, standing_of
+from labelchef.services.copies import originals
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import looking
 from labelchef.services.shared import moment
@@ -116,6 +117,7 @@ def detail(ws: Workspace, campaign: str, item: str, split: SplitName = SplitName
         turns = {turn.id: turn.number for turn in round_table.rounds_of(connection, row.id)}
         votes = vote_table.last_votes(connection, [sample.id]).values()
         decisions = decision_table.decisions_on(connection, [sample.id])
+        copies = seen.standing.copies if split is SplitName.TRAIN else None
         said = () if seen.votes is None or split is not SplitName.TRAIN else seen.votes.said(sample.position)
         return ItemDetail(
             line=line,
@@ -143,6 +145,8 @@ def detail(ws: Workspace, campaign: str, item: str, split: SplitName = SplitName
             before=None if before is None else before.key,
             after=None if following is None else following.key,
             model_round=None if seen.numbers is None else seen.numbers.round,
+            copies=0 if copies is None else len(copies.groups.get(sample.position, ())),
+            copy_of=originals(connection, row, copies, np.array([sample.position])).get(sample.position),
         )
 
 

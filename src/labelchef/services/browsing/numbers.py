@@ -161,9 +161,12 @@ def _computed(session: Session, data: CampaignData) -> Columns:
     found["influence"][:], found["influence_round"][:] = np.nan, -1
     found["given"][:] = data.clean
     labels, cleaned = session.label_state
+    if data.copies is not None:
+        labels, cleaned = data.copies.labelled(labels, labels, cleaned), data.copies.shared(cleaned)
     for start in range(0, N, _AT_ONCE):
         here = slice(start, min(N, start + _AT_ONCE))
         P, predicted, belief = session.views(np.arange(here.start, here.stop))
+        belief = belief if data.copies is None else np.where(cleaned[here, None], labels[here], belief)
         rows, weak = np.arange(len(P)), np.asarray(data.weak[here], dtype=np.float64)
         part = {name: found[name][here] for name, _ in _COLUMNS}
         part["predicted"][:], part["probability"][:] = predicted, P[rows, predicted]

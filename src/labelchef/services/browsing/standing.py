@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
+from labelchef.campaign.copies import Copies
 from labelchef.domain.arrays import Bools, Ints
 from labelchef.domain.browsing import Asked, ItemState
 from labelchef.domain.campaigns import RoundState, SplitName
+from labelchef.services.copies import copies_of
 from labelchef.store import browse_table, campaign_table, decision_table
 from labelchef.store.rows import CampaignRow
 
@@ -58,12 +60,14 @@ class Positions:
 class Standing:
     """Where the training items of a campaign stand. `turn` is held while the arrays are used."""
 
-    def __init__(self, connection: Connection, campaign: CampaignRow) -> None:
+    def __init__(self, connection: Connection, campaign: CampaignRow, copies: Copies | None = None) -> None:
         self.turn = threading.Lock()
+        self.copies = copies
         self.positions = Positions(connection, campaign, SplitName.TRAIN)
         self._campaign_id = campaign.id
         N = len(self.positions)
-        self.given = given_array(connection, campaign.id, SplitName.TRAIN, N)
+        given = given_array(connection, campaign.id, SplitName.TRAIN, N)
+        self.given: NDArray[np.int32] = given if copies is None else copies.shared(given)
         self.label = self.given.copy()
         """Clean label, −1 for none."""
         self.decision: Ints = np.zeros(N, dtype=np.int64)
@@ -107,10 +111,19 @@ class Standing:
             self.label[places] = labels
             self._kind[places] = np.where(reopened, _REOPENED, np.where(labels < 0, _UNRESOLVED, _ANSWERED))
             self._seen_decision = new[-1].id
+            places = self._with_copies(places)
             self.decided = np.union1d(self.decided, places)
             touched.append(places)
         self._wanted = self.positions.of(decision_table.wishes(connection, self._campaign_id))
         self._renew(np.concatenate([*touched, self._wanted]))
+
+    def _with_copies(self, places: Ints) -> Ints:
+        """These items, and their copies, which are made to stand as they do."""
+        groups = {} if self.copies is None else {row: self.copies.groups.get(row) for row in places.tolist()}
+        for row, mine in groups.items():
+            for column in () if mine is None else (self.label, self.decision, self._kind, self._decided_attempt):
+                column[mine] = column[row]
+        return np.concatenate([places, *(mine for mine in groups.values() if mine is not None)])
 
     def _renew(self, places: Ints) -> None:
         """Find the states of these items anew."""
@@ -156,5 +169,6 @@ def standing_of(ws: "Workspace", connection: Connection, campaign: CampaignRow) 
     """The standing of a campaign, made at the first look."""
     found = ws.standings.get(campaign.public_id)
     if found is None:
-        found = ws.standings.setdefault(campaign.public_id, Standing(connection, campaign))
+        made = Standing(connection, campaign, copies_of(ws, connection, campaign))
+        found = ws.standings.setdefault(campaign.public_id, made)
     return found

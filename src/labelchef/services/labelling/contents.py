@@ -1,10 +1,10 @@
 """What people see of an item."""
 
 from labelchef.domain.campaigns import ItemContent
-from labelchef.store.rows import ItemRow, UnresolvedItem
+from labelchef.store.rows import ItemRow
 
 
-def content_of(row: ItemRow | UnresolvedItem) -> ItemContent:
+def content_of(row: ItemRow) -> ItemContent:
     """What people see of an item's row."""
     fields = dict(row.fields or {})
     images = [row.image, *(fields.pop(name, None) for name in row.images or ())]

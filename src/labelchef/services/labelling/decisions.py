@@ -1,12 +1,15 @@
 """Decisions on items: by a lead, or again when votes change; the items that need one; and the ledger, a page at a time."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from labelchef.aggregation import MajorityVote
+from labelchef.campaign.session import MOST_ATTEMPTS
 from labelchef.domain.campaigns import (
+    Awaited,
     CampaignState,
     ConflictItem,
     DecisionKind,
@@ -18,6 +21,7 @@ from labelchef.domain.campaigns import (
 )
 from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputError
 from labelchef.ledger.sql import counted
+from labelchef.services.copies import asked_items
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, looking
 from labelchef.services.shared import common, moment
@@ -87,11 +91,11 @@ def resolve(
     With `seen`, key → label as the lead saw it, the decision is refused if another one was made since.
     """
     with changing(ws, campaign) as (connection, row):
-        sample = campaign_table.item_by_key(connection, row.id, item)
+        sample = _asked_item(ws, connection, row, item)
         classes = campaign_table.classes_of(connection, row.id)
         class_id = class_of(classes, label)
         last = {one.item_id: one for one in decision_table.decisions_on(connection, [sample.id])}
-        check_seen(classes, [sample], last, seen or {}, class_id)
+        check_seen(classes, [sample], last, {sample.key: seen[item]} if seen and item in seen else {}, class_id)
         asked = _asked_now(connection, row.id, sample)
         place = asked or round_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
         _decide(connection, sample, place, DecisionKind.LEAD, by, class_id, 1.0)
@@ -107,7 +111,7 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
     A finished campaign goes on if its budget and target leave something to do.
     """
     with changing(ws, campaign) as (connection, row):
-        sample = campaign_table.item_by_key(connection, row.id, item)
+        sample = _asked_item(ws, connection, row, item)
         if _asked_now(connection, row.id, sample) is not None:
             raise ConflictError(f"item {item!r} is being asked now; wait for the end of its round", code="asked_now")
         last = decision_table.last_decision(connection, sample.id)
@@ -122,24 +126,54 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
 
 
 def conflicts(ws: Workspace, campaign: str) -> list[ConflictItem]:
-    """Items whose votes tied or were mostly 'ambiguous', for the lead to resolve."""
+    """Items whose votes tied or were mostly 'ambiguous', for the lead to resolve, and what they wait for."""
     with looking(ws, campaign) as (connection, row):
         numbers = {r.id: r.number for r in round_table.rounds_of(connection, row.id)}
+        contested = contested_items(connection, row)
+        items = campaign_table.items_by_id(connection, [item for item, _ in contested])
         found = []
-        for decision in decision_table.unresolved_items(connection, row.id):
-            votes = vote_table.live_votes(connection, decision.item_id, decision.attempt)
-            place = round_table.batch_selection_of_attempt(connection, decision.item_id, decision.attempt)
+        for (item, attempt), awaits in contested.items():
+            votes = vote_table.live_votes(connection, item, attempt)
+            place = round_table.batch_selection_of_attempt(connection, item, attempt)
             found.append(
                 ConflictItem(
-                    item=decision.key,
-                    content=content_of(decision),
-                    round=0 if decision.round_id is None else numbers[decision.round_id],
+                    item=items[item].key,
+                    content=content_of(items[item]),
+                    round=0 if place is None else numbers[place.round_id],
                     suggestion=None if place is None else place.suggested,
                     votes=tuple(PersonVote(v.person, v.label, v.note) for v in votes),
-                    asked_again=decision.item_attempt != decision.attempt,
+                    awaits=awaits,
                 )
             )
         return found
+
+
+def contested_items(connection: Connection, campaign: CampaignRow) -> dict[tuple[int, int], Awaited]:
+    """Inner id and attempt of every item in conflict → what it waits for."""
+    turn = round_table.last_turn(connection, campaign.id)
+    going = turn is not None and turn.state == RoundState.SELECTED
+    batch = (
+        {one.item_id: one for one in round_table.batch_of(connection, turn.id)} if turn is not None and going else {}
+    )
+    found: dict[tuple[int, int], Awaited] = {}
+    left = decision_table.unresolved(connection, campaign.id)
+    asked = Counter(
+        one.item_id
+        for one in decision_table.decisions_on(connection, [one.item_id for one in left])
+        if one.label is None and one.kind is not DecisionKind.REOPEN
+    )
+    for one in left:
+        again = Awaited.LEAD if asked[one.item_id] >= MOST_ATTEMPTS else Awaited.AGAIN
+        found[one.item_id, one.attempt] = Awaited.ASKED if one.item_id in batch else again
+    for item, selection in batch.items():
+        needed = selection.needed or 0
+        if not selection.decided and selection.votes < needed and needed > campaign.settings.people:
+            found[item, selection.attempt] = Awaited.FURTHER
+    for item, attempt in vote_table.imported_undecided(connection, campaign.id):
+        votes = vote_table.live_votes(connection, item, attempt)
+        if votes and item not in batch and counted(votes, MajorityVote())[0] is None:
+            found[item, attempt] = Awaited.BATCH
+    return found
 
 
 def ledger(
@@ -216,6 +250,12 @@ def _decide(
         label=label,
         support=support,
     )
+
+
+def _asked_item(ws: Workspace, connection: Connection, campaign: CampaignRow, key: str) -> ItemRow:
+    """The item, or that which is asked in its place."""
+    found = {key: campaign_table.item_by_key(connection, campaign.id, key)}
+    return asked_items(ws, connection, campaign, found)[key]
 
 
 def _asked_now(connection: Connection, campaign_id: int, sample: ItemRow) -> SelectionRow | None:

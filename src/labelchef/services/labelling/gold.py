@@ -192,8 +192,14 @@ def standing(part: Part, turn: TurnRow, golds: Sequence[GoldRow]) -> BatchStandi
     else:
         mine = round_table.answered_by(part.connection, turn.id, part.person)
         answered = max(mine, seen.answered)
-    more = sum(one.state == AssignmentState.VOTED for one in golds)
-    return BatchStanding(mine + more, min(answered + more, turn.size * people), turn.size * people)
+    more, wanted = sum(one.state == AssignmentState.VOTED for one in golds), turn.size * people
+    if (
+        answered + more >= wanted
+    ):  # a tie for which one more vote is asked, or gold: all are answered when the batch is complete
+        wanted += round_table.further_asked(part.connection, turn.id, people)
+        open_ = round_table.batch_incomplete(part.connection, turn.id, people)
+        answered = min(answered, wanted - more - open_)
+    return BatchStanding(mine + more, answered + more, wanted)
 
 
 def images_behind(connection: Connection, campaign: CampaignRow, person: str, item: str, mark: str) -> tuple[str, ...]:

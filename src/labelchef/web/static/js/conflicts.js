@@ -11,6 +11,14 @@ const list = $("#conflicts");
 const campaign = list.dataset.campaign;
 const codes = new CodeReader(JSON.parse(list.dataset.classes));
 
+const AWAITS = {
+  further: t("The votes tie, and one more person is asked."),
+  asked: t("It is being asked again."),
+  again: t("It is asked again after the items that were asked less often."),
+  batch: t("The imported votes tie: they wait until a batch asks the item."),
+  lead: t("It is not asked any more: it waits for your decision."),
+};
+
 function card(conflict, classes, first) {
   const keys = classKeys(classes);
   const box = el("div", { class: "item", tabindex: "0", "aria-label": t("Item {item}", { item: conflict.item }) });
@@ -25,7 +33,7 @@ function card(conflict, classes, first) {
   const choices = el("div", { class: "classes" }, ...buttons);
   fitNames(choices, classes);
   return el("li", { class: "card conflict", "data-key": conflict.item },
-    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), ` · ${t("round {n}", { n: conflict.round })}${conflict.asked_again ? ` · ${t("is being asked again")}` : ""}`), box),
+    el("div", {}, el("h3", {}, `${t("Item")} `, itemLink(campaign, conflict.item), conflict.awaits === "batch" ? "" : ` · ${t("round {n}", { n: conflict.round })}`), el("p", { class: "soft small awaits" }, AWAITS[conflict.awaits]), box),
     el("div", {}, el("h3", {}, t("Votes")), el("ul", { class: "votes" }, ...votes),
       conflict.suggestion === null ? null : el("p", { class: "soft small" }, t("labelchef suggests {label}.", { label: classes[conflict.suggestion] })),
       el("h3", {}, t("Decide")), choices));
