@@ -4,17 +4,18 @@
 
 Labels are smoothed as if one more sample had been seen whose class is unknown (as Platt does for two classes). σ, the spread of
 the prior, is what the best log s on new samples had in 260 simulated campaigns. σ_b = 1 and 2 came to the same there, and cost
-more where 60 samples judge logits without bias. Without b, of logits that tell nothing T = 1/s grew without bound, and every class
-became as probable as any other: their cross-fitted values go against the class, since a model without a sample of a class expects
-the class less.
+more where 60 samples judge logits without bias.
+
+Without b, of logits that tell nothing T = 1/s grew without bound, and every class became as probable as any other: their
+cross-fitted values go against the class, since a model without a sample of a class expects the class less.
 
 What the logits are better than the shares π_c = (n_c + 1) / (n + C) of the classes is g ± e, mean and standard error of
-log p_jy − log π_y. As James and Stein shrink a mean by its noise, so are they here:
+log p_jy − log π_y. They are shrunk to the shares by its noise, wholly where g is not beyond the one-sided 95 % point z:
 
-    w = (1 − (e/g)²)₊, 0 for g ≤ 0;     p ∝ p(s, b)^w π^(1−w) = softmax( (A + shift) / T ),     T = 1 / (w s) ≤ 10
+    w = (1 − (z e/g)⁴)₊, 0 for g ≤ 0;     p ∝ p(s, b)^w π^(1−w) = softmax( (A + shift) / T ),     T = 1 / (w s) ≤ 10
 
 On new samples of 320 simulated campaigns, 60 of them with features that tell nothing, p was worse than the shares by more than
-0.01 in four, with 30 to 200 trusted samples; with a temperature alone in 29.
+0.01 in one, with 30 trusted samples; with a temperature alone in 29. (The square of e/g, as James and Stein have it, left four.)
 
 The calibration error sorts samples by confidence, the largest probability, into bins of equal size:
 
@@ -41,6 +42,7 @@ SPREAD, SHIFTED = 1.2, 0.5
 HOTTEST = 10.0
 """Largest T of `scaling`; probabilities are then hardly more than the shares."""
 _WIDEST = 6.0  # |log s|
+_ONE_SIDED = 1.645  # z
 
 
 def temperature(logits: Float64s, y: Ints) -> float:
@@ -67,7 +69,7 @@ def scaling(logits: Float64s, y: Ints) -> tuple[float, Float64s]:
     log_shares = np.log((np.bincount(y, minlength=C) + 1.0) / (n + C))
     better = log_probabilities(s * logits + b)[np.arange(n), y] - log_shares[y]
     g, e = float(better.mean()), float(better.std()) / np.sqrt(n)
-    w = max(1.0 - (e / g) ** 2, 0.0) if g > 0 else 0.0
+    w = max(1.0 - (_ONE_SIDED * e / g) ** 4, 0.0) if g > 0 else 0.0
     w = max(w, 1.0 / (HOTTEST * s))
     T, shift = float(1.0 / (w * s)), w * b + (1.0 - w) * (log_shares - log_shares.mean())
     return T, T * shift
