@@ -114,7 +114,9 @@ def test_the_exported_model_is_the_model_of_the_status(ws: Workspace, tmp_path: 
     assert model.temperature == used.temperature
     stored = [one for one in ledger_of(ws, find(ws, campaign)).rounds() if one.ruling is not None][-1].ruling
     assert stored is not None
-    np.testing.assert_allclose(model.offsets, stored.offsets, atol=0.02)  # they follow the mean prediction of the last fit
+    np.testing.assert_allclose(
+        model.offsets, stored.offsets, atol=0.02
+    )  # they follow the mean prediction of the last fit
 
 
 def test_a_target_is_read_off_the_judges(ws: Workspace) -> None:

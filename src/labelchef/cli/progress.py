@@ -20,7 +20,7 @@ from labelchef.cli.options import PIPED, console, plain_table
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.routing import AnnotatorFacts
-from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, note_on
+from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, behind, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
 
 _SHOWN = 12
@@ -202,6 +202,11 @@ def _show_baselines(outcome: CleanOutcome, metric: str) -> None:
     if parts:
         console.print("; ".join(parts))
         console.print(ABOUT_BASELINES, style="dim")
+    for key, split in (("val", "validation"), ("test", "test")):
+        column, figure = f"{key}_no_weak_{metric}", outcome.figures.get(split)
+        said = None if figure is None or column not in last else behind(figure, float(last[column]))
+        if said is not None:
+            console.print(f"{split} {metric} is {said}")
 
 
 def show_sources(found: SourceReport, *, few: bool = False) -> None:

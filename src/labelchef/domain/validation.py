@@ -207,6 +207,23 @@ def too_few(samples: int, rarest: int, metric: str) -> str | None:
     return f"{rarest} of a class" if rarest < FEWEST_OF_A_CLASS and metric.startswith("f1") else None
 
 
+def behind(figure: Figure, without_weak: float) -> str | None:
+    """What it means that this model is behind the one without weak labels; None where it is not.
+
+    >>> behind(Figure("accuracy", 0.975, 0.96, 0.99, samples=500, rarest=40), 0.980)
+    'behind "without weak labels" by 0.005, which is inside the 95 % interval of this model: no difference is shown'
+    >>> behind(Figure("loss", 0.40, 0.35, 0.45, samples=500, rarest=40), 0.30)
+    'behind "without weak labels" by 0.100, outside the 95 % interval of this model: the weak labels do harm'
+    """
+    sign = -1.0 if figure.metric == "loss" else 1.0
+    if sign * (without_weak - figure.value) <= 0.0:
+        return None
+    found = f'behind "without weak labels" by {abs(without_weak - figure.value):.3f}'
+    if figure.low <= without_weak <= figure.high:
+        return f"{found}, which is inside the 95 % interval of this model: no difference is shown"
+    return f"{found}, outside the 95 % interval of this model: the weak labels do harm"
+
+
 def measured_on(samples: int, *, cross_fitted: bool) -> str:
     """Which samples a figure comes from, in words.
 
