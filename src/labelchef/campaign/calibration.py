@@ -71,7 +71,7 @@ def scaling(logits: Float64s, y: Ints) -> tuple[float, Float64s]:
     g, e = float(better.mean()), float(better.std()) / np.sqrt(n)
     w = max(1.0 - (_ONE_SIDED * e / g) ** 4, 0.0) if g > 0 else 0.0
     w = max(w, 1.0 / (HOTTEST * s))
-    T, shift = float(1.0 / (w * s)), w * b + (1.0 - w) * (log_shares - log_shares.mean())
+    T, shift = min(1.0 / (w * s), HOTTEST), w * b + (1.0 - w) * (log_shares - log_shares.mean())
     return T, T * shift
 
 
