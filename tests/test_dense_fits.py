@@ -1,4 +1,4 @@
-"""Fits in a few directions: leave-one-out and first-order responses against refits, beliefs without a fold against refits."""
+"""Fits in a few directions: leave-one-out against refits, beliefs without a fold against refits."""
 
 from typing import Any
 
@@ -50,18 +50,6 @@ def test_leave_one_out_is_near_refits(rng: np.random.Generator, C: int) -> None:
     ) < 0.25 * np.linalg.norm(moved)
 
 
-def test_responses_are_the_first_order_of_refits(rng: np.random.Generator) -> None:
-    rows, Y = drawn(rng, 120, 10, 4)
-    weights = rng.uniform(0.2, 1.5, (3, 120))
-    weights[1, :20] = 0.0
-    direction = rng.dirichlet(np.ones(4), (3, 120)) - Y
-    for s, weight in enumerate(weights):
-        W, size = optimum(rows, Y, weight, 1.0), 1e-4
-        real = (optimum(rows, Y + size * direction[s], weight, 1.0) - W) / size
-        found = rows.response(W, weights, 1.0, direction)[s]
-        assert np.linalg.norm(found - real) < 5e-3 * np.linalg.norm(real)
-
-
 def problem(seed: int, C: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, C])
     y = rng.integers(0, C, 400)
@@ -77,7 +65,7 @@ def problem(seed: int, C: int) -> dict[str, Any]:
 @pytest.mark.parametrize("C", [2, 5])
 @pytest.mark.parametrize("sources", ["naive_bayes", "joint", "product", "dawid_skene"])
 def test_the_shift_of_beliefs_agrees_with_refits(sources: str, C: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two fits for each fold, with the beliefs of all and with those without the fold; errors found are 1 to 6 %."""
+    """Two fits for each fold, with the beliefs of all and with those without the fold."""
     session = LabelCleaner(sources=sources, gamma=0.3).fit(**problem(1, C))._session
     learner, labels, objective = session.learner, session.labels, session.objective
     assert learner is not None
@@ -102,4 +90,4 @@ def test_the_shift_of_beliefs_agrees_with_refits(sources: str, C: int, monkeypat
         real[held] = dense.X[M + m - n + held] @ (two - one)
     real -= real[:, :1]
     assert found is not None
-    assert np.linalg.norm(found - real) < 0.15 * np.linalg.norm(real)
+    assert np.linalg.norm(found - real) < 0.03 * np.linalg.norm(real)

@@ -216,7 +216,7 @@ def test_copies_go_on_alike(copied: Any) -> None:
     assert chosen(cleaner) == chosen(other)
     assert chosen(cleaner).n_clean == N_VAL + 30
     np.testing.assert_array_equal(cleaner.W_, other.W_)
-    assert cleaner.gains() == other.gains()
+    assert cleaner.figures() == other.figures()
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, wait: Any) -> None:
@@ -352,4 +352,4 @@ def test_features_in_two_files(tmp_path: Path, dtype: Any) -> None:
         cleaner.run(GroundTruth(data["y"]))
     np.testing.assert_array_equal(one.W_, two.W_)
     np.testing.assert_array_equal(one.posterior_, two.posterior_)
-    assert one.gains() == two.gains()
+    assert one.figures() == two.figures()

@@ -229,7 +229,7 @@ def test_a_new_process_goes_on_from_the_records(kept: Kept) -> None:
     ours, theirs = session.select(4), whole.select(4)
     np.testing.assert_array_equal(ours.indices, theirs.indices)
     np.testing.assert_array_equal(ours.suggested, theirs.suggested)
-    assert session.gains_by_split().keys() == whole.gains_by_split().keys()
+    assert session.figures_by_split().keys() == whole.figures_by_split().keys()
 
 
 def test_a_replay_compares_what_the_ledger_has(kept: Kept) -> None:

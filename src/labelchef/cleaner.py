@@ -46,7 +46,7 @@ from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, TRAIN, Settings
-from labelchef.domain.validation import Certificate, Gain
+from labelchef.domain.validation import Certificate, Figure, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
@@ -250,7 +250,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
     def gain(self, metric: str | None = None, *, split: str = "validation") -> Gain | None:
         """What cleaning has brought so far: the model now against the first one, with a 95 % interval.
 
-        Measured on the validation samples that judge, or on the test set (`split="test"`); None where there are none.
+        Measured on the validation samples that are held out (`holdout`), or on the test set (`split="test"`); None where there
+        are none. Trusted samples that train show no gain: see their level (`figures`), beside "trusted only" in `history_`.
         """
         gains, name = self.gains(split), self.target_metric if metric is None else metric
         if gains is not None and name not in gains:
@@ -263,6 +264,13 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         if split not in ("validation", "test"):
             raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
         return session.gains_by_split().get(split)
+
+    def figures(self, split: str = "validation") -> dict[str, Figure] | None:
+        """The metrics of the model as it stands by name, each with a 95 % interval; None where no samples judge."""
+        session = self._fitted()
+        if split not in ("validation", "test"):
+            raise InvalidInputError(f"split is {split!r}; expected 'validation' or 'test'", code="split")
+        return session.figures_by_split().get(split)
 
     def judged(self, split: str = "validation") -> tuple[Ints, Judged] | None:
         """True class ids (n,) and the model as it stands, sample by sample, on a split; None where it has no samples.
@@ -583,8 +591,10 @@ class LabelCleaner(Cleaner):
         W = self.W_  # first: it refuses a cleaner that is not fitted
         ruling = self._fitted().ruling
         check_columns(X, self._columns)
-        T = 1.0 if ruling is None else ruling.temperature
-        return linear_probabilities(as_features(X, columns=self._n_features), W / T, bias=self._bias)
+        rows = as_features(X, columns=self._n_features)
+        if ruling is None:
+            return linear_probabilities(rows, W, bias=self._bias)
+        return linear_probabilities(rows, ruling.parameters(W, bias=self._bias), bias=True)
 
     def effect_of_sources(self, muted: Sequence[str]) -> SourceEffect:
         """What the model would be if exactly these sources were muted: fitted again, with the cross-validation of the choice.

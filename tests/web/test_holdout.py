@@ -46,7 +46,7 @@ def tile(lead: Person, made: CampaignSummary) -> str:
         (600, "auto", STEERED, "samples held out"),
         (200, 0.1, STEERED, "too small to judge"),
         (200, 0, STEERED, "all of validation steers the selection"),
-        (200, "auto", {}, "cross-fitted over 200 trusted samples"),
+        (200, "auto", {}, "cannot be measured on trusted samples that train"),
         (200, 0.1, {}, "too small to judge"),
     ],
 )

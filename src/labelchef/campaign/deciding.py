@@ -15,9 +15,11 @@ place needs no such trust, but its noise is larger than most gains: docs/validat
 Shapes: logits (N, C) of samples; held-out logits (n, C) and y (n,) of trusted samples.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from labelchef.campaign.calibration import temperature
+from labelchef.campaign.calibration import scaling
 from labelchef.campaign.metrics import check_metric
 from labelchef.core.softmax import probabilities
 from labelchef.domain.arrays import Float64s, Ints
@@ -57,14 +59,15 @@ def best_tau(P: Float64s, metric: str) -> float:
 
 def ruling_of(held_out: Float64s, y: Ints, logits: Float64s, metric: str) -> Ruling:
     """Temperature from held-out logits (n, C) of trusted samples, and the decision rule for samples with these logits (N, C)."""
-    T = temperature(held_out, y)
-    return followed(Ruling(T, best_tau(probabilities(logits / T), metric), ()), logits)
+    T, shift = scaling(held_out, y)
+    ruling = Ruling(T, 0.0, (), tuple(map(float, shift)))
+    return followed(replace(ruling, tau=best_tau(probabilities(ruling.scaled(logits)), metric)), logits)
 
 
 def followed(ruling: Ruling, logits: Float64s) -> Ruling:
-    """The same temperature and τ, with π of other logits (N, C)."""
-    mean = probabilities(logits / ruling.temperature).mean(axis=0)
-    return Ruling(ruling.temperature, ruling.tau, tuple(map(float, offsets_of(ruling.tau, mean))))
+    """The same scale and τ, with π of other logits (N, C)."""
+    mean = probabilities(ruling.scaled(logits)).mean(axis=0)
+    return replace(ruling, offsets=tuple(map(float, offsets_of(ruling.tau, mean))))
 
 
 def offsets_of(tau: float, mean_prediction: Float64s) -> Float64s:

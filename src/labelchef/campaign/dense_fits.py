@@ -3,7 +3,6 @@
 axes      E (d, r), the directions of largest variance of some rows
 rows      X E (n, r), and the column of the bias
 fit       W (r, C) near the minimum of Σ_i w_i ℓ(y_i, x_i; W) + (λ/2) ‖W‖²
-response  how that minimum moves with the labels, to first order: H V = Σ_i w_i x_i ⊗ Δy_i
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from labelchef.domain.stopping_work import go_on
 
 _STEPS, _TOL = 40, 1e-3
 _LARGEST_LEVERAGE = 0.99
-_RESIDUAL = 1e-3  # of `response`
 _FEW = 2  # Cholesky factors that take less time than eigenvectors
 
 
@@ -123,41 +121,6 @@ class DenseRows:
         H, M = (LinearOperator((B.size, B.size), matvec=one, dtype=np.float64) for one in (product, scaled))
         found, _ = cg(H, B.ravel(), rtol=1e-6, maxiter=500, M=M)
         return np.asarray(found.reshape(shape))
-
-    def response(self, W: Float64s, weights: Float64s, strength: float, changes: Float64s) -> Float64s:
-        """V (S, r, C): how the minimum W of Σ w ℓ + (λ/2) ‖W‖² moves if labels change by `changes` (S, n, C), to first order.
-
-        There are S systems, for weights (S, n) each; their Hessians are those at W. Conjugate gradients for all of them at once,
-        in the scale of `fit`.
-        """
-        (S, n, C), P = changes.shape, probabilities(self.X @ W)
-        s = 1.0 / np.sqrt(0.25 * (weights.mean(axis=0) @ (self.X * self.X)) + strength)
-        scaled, w = (self.X * s).astype(np.float32), weights.T[:, :, None]  # (n, S, 1)
-        penalty, P = strength * s[:, None, None] ** 2, P[:, None]
-
-        def gathered(R: Float64s) -> Float64s:
-            found = scaled.T @ R.reshape(n, S * C).astype(np.float32)
-            return np.asarray(found.reshape(-1, S, C), dtype=np.float64)
-
-        def product(U: Float64s) -> Float64s:
-            Z = (scaled @ U.reshape(-1, S * C).astype(np.float32)).reshape(n, S, C).astype(np.float64)
-            Z *= P
-            Z -= P * Z.sum(axis=2, keepdims=True)
-            Z *= w
-            return np.asarray(gathered(Z) + penalty * U)
-
-        R = gathered(w * changes.transpose(1, 0, 2))
-        V, direction, size = np.zeros_like(R), R, np.einsum("dsc,dsc->s", R, R)
-        enough = _RESIDUAL**2 * size
-        for _ in range(_STEPS):
-            if (size <= enough).all():
-                break
-            bend = product(direction)
-            alpha = size / np.maximum(np.einsum("dsc,dsc->s", direction, bend), np.finfo(float).tiny)
-            V, R = V + alpha[:, None] * direction, R - alpha[:, None] * bend
-            size, before = np.einsum("dsc,dsc->s", R, R), size
-            direction = R + (size / np.maximum(before, np.finfo(float).tiny))[:, None] * direction
-        return np.ascontiguousarray((V * s[:, None, None]).transpose(1, 0, 2))
 
     def leave_one_out(self, Y: Float64s, W: Float64s, strength: float) -> Float64s:
         """Logits (n, C) of all rows, each without itself, at the minimum W for weights 1.

@@ -20,4 +20,7 @@ def final_classifier(
     made = session.from_scratch()
     ruling = session.ruling_of(made)
     rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}
-    return LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)
+    model = LinearClassifier.of(made.point.W, names.as_array(), bias=bias, feature_names=feature_names, **rule)
+    if ruling is not None and ruling.shift:
+        model.intercept += np.array(ruling.shift)
+    return model

@@ -86,13 +86,13 @@ class Split:
     def probabilities(self, W: Float64s) -> Float64s:
         """(n, C) class probabilities at W."""
         A = with_reference(self.settled(W).logits)
-        return np.asarray(probabilities(A if self.ruling is None else A / self.ruling.temperature))
+        return np.asarray(probabilities(A if self.ruling is None else self.ruling.scaled(A)))
 
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
         predicted = A.argmax(axis=1) if self.ruling is None else self.ruling.scores(A).argmax(axis=1)
-        A = A if self.ruling is None else A / self.ruling.temperature
+        A = A if self.ruling is None else self.ruling.scaled(A)
         losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self.y]
         return Judged(self.metrics(W), predicted, losses)
 
@@ -186,7 +186,7 @@ class Baselines:
             ruling = self._rulings[name]
             for split, part in judges.items():
                 A = held_out if isinstance(part, CrossFitted) else with_reference(part.at(W).logits)
-                loss = float(cross_entropies(A / ruling.temperature, np.eye(A.shape[1])[part.y]).mean())
+                loss = float(cross_entropies(ruling.scaled(A), np.eye(A.shape[1])[part.y]).mean())
                 metrics = measured(ruling.scores(A).argmax(axis=1), part.y, A.shape[1], loss)
                 found.setdefault(split, {})[name] = metrics
         return found

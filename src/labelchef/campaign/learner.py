@@ -257,9 +257,9 @@ class Learner:
 
         Leave-one-out takes a sample out of F, but its label has also taught the clean model and the sources, and so the labels
         of the weak samples. For each fold of the trusted samples, clean model and source model are made without it, on a probe
-        of M weak samples, each of which stands for `times` ones. What their beliefs change in the model of the probe and of the
-        clean samples without the fold, to first order, is the change of its logits. None where what is believed does not depend
-        on the labels.
+        of M weak samples, each of which stands for `times` ones. The model of the probe and of the clean samples without the fold
+        is fitted with these beliefs and with those of all clean samples: the difference is the change of its logits. (To first
+        order it would be far too large where the model is sure.) None where what is believed does not depend on the labels.
         """
         assert self.choice is not None, "a choice comes first"
         choice, clean = self.choice, labels.clean_ids
@@ -278,15 +278,15 @@ class Learner:
             probed = _Probed(self.choice, dense, self.votes.rows(np.concatenate([weak, rows])), self.given[weak], y)
             whole, start = probed.without(np.empty(0, dtype=np.int64), None)
             weight = np.concatenate([np.full(M, choice.gamma * times), np.ones(m)])
-            W = dense.fit(np.vstack([whole, Y]), weight, strength)
+            W = dense.fit(np.vstack([whole, Y]), weight, strength, tol=_TOL)
             folds = [held for _, held in folds_of(y[-n:], FOLDS, np.random.default_rng([self.seed, _DRAW]))]
-            weights, changes = np.tile(weight, (len(folds), 1)), np.zeros((len(folds), M + m, labels.n_classes))
-            for k, held in enumerate(folds):
-                weights[k, M + m - n + held] = 0.0
-                changes[k, :M] = probed.without(m - n + held, start)[0] - whole
             shift = np.zeros((n, labels.n_classes))
-            for held, V in zip(folds, dense.response(W, weights, strength, changes), strict=True):
-                shift[held] = dense.X[M + m - n + held] @ V
+            for held in folds:
+                others = weight.copy()
+                others[M + m - n + held] = 0.0
+                beliefs = whole, probed.without(m - n + held, start)[0]
+                before, after = (dense.fit(np.vstack([Q, Y]), others, strength, W, tol=_TOL) for Q in beliefs)
+                shift[held] = dense.X[M + m - n + held] @ (after - before)
         return np.asarray(shift - shift[:, :1])
 
     def _probe(self, labels: LabelTable) -> Ints:

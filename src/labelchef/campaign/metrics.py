@@ -22,7 +22,7 @@ def evaluate(point: Point, y: Ints, n_classes: int, ruling: Ruling | None = None
     A = with_reference(point.logits)
     if ruling is None:
         return measured(A.argmax(axis=1), y, n_classes, point.value)
-    loss = float(cross_entropies(A / ruling.temperature, np.eye(n_classes)[y]).mean())
+    loss = float(cross_entropies(ruling.scaled(A), np.eye(n_classes)[y]).mean())
     return measured(ruling.scores(A).argmax(axis=1), y, n_classes, loss)
 
 

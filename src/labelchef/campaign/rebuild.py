@@ -55,12 +55,12 @@ def rebuild(
     """The state after `rounds`, the closed rounds of a ledger without round 0.
 
     `on_first` is given the session when it has its first model, before the rounds are applied. `first` is round 0, if the
-    ledger has it: what the learner chose then is not chosen again. `heard` is which votes the first model was made of, where
-    `first` does not say it.
+    ledger has it: what was chosen then, the ruling too, is not chosen again. `heard` is which votes the first model was made
+    of, where `first` does not say it.
     """
     session = new_session(data, settings, heard=heard if first is None else first.heard)
     if session.learner is not None and first is not None:
-        session.learner.choice = first.choice
+        session.learner.choice, session.ruling = first.choice, first.ruling
     session.start(on_step)
     if on_first is not None:
         on_first(session)

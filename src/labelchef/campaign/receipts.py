@@ -30,6 +30,7 @@ from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.core.taken_back import Inverse, Judges, TakenBack, taken_back
 from labelchef.domain.arrays import Float64s, Ints
+from labelchef.domain.learning import Ruling
 from labelchef.domain.receipts import Group, Receipt, Receipts, ReceiptSum
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.selectors.protocol import NOT_PEOPLE
@@ -148,7 +149,7 @@ def _gradient(session: Session) -> Float64s:
         return point.gradient
     T = session.steering.ruling.temperature
     examples = session.steering.examples
-    P = probabilities(with_reference(point.logits) / T)
+    P = probabilities(session.steering.ruling.scaled(with_reference(point.logits)))
     return np.asarray(examples.X.T @ (P - np.eye(P.shape[1])[examples.y]) / (len(P) * T))
 
 
@@ -156,14 +157,15 @@ def _bend(session: Session, inverse: Inverse, steps: TakenBack) -> Float64s:
     """(m,) what the gradient of the steering loss misses of each effect by the sample itself."""
     steering, point = session.steering, session.construction.point
     A, y = with_reference(steering.settled(point.W).logits), steering.y
-    T = 1.0 if steering.ruling is None else steering.ruling.temperature
+    ruling = Ruling(1.0, 0.0, ()) if steering.ruling is None else steering.ruling
+    T = ruling.temperature
     judged = Judges.plain(steering.examples.X, A)
     if isinstance(steering, CrossFitted):
         judged = Judges.held_out(inverse, session.objective, point, steering.rows, A)
-    gradient = (probabilities(A / T) - np.eye(A.shape[1])[y])[:, 1:] / (len(y) * T)
+    gradient = (probabilities(ruling.scaled(A)) - np.eye(A.shape[1])[y])[:, 1:] / (len(y) * T)
 
     def losses(logits: Float64s) -> Float64s:
-        B = logits / T
+        B = ruling.scaled(logits)
         right = np.take_along_axis(B, np.broadcast_to(y[:, None, None], (*B.shape[:2], 1)), axis=2)[:, :, 0]
         return np.asarray((np.logaddexp.reduce(B, axis=2) - right).mean(axis=0))
 

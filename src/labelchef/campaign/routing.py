@@ -258,8 +258,8 @@ class Router:
         """(m, C): from model and sources, and from the answers where there are any."""
         session, learner = self._attended, self._learner
         A = with_reference(session.objective.engine.host(session.construction.point.logits[items]))
-        T = 1.0 if session.ruling is None else session.ruling.temperature
-        Q, weighed = learner.posterior(session.labels, items, log_probabilities(A / T)), learner.weighed
+        A = A if session.ruling is None else session.ruling.scaled(A)
+        Q, weighed = learner.posterior(session.labels, items, log_probabilities(A)), learner.weighed
         if weighed is None:
             return np.asarray(Q)
         Q = (1.0 - weighed.share) * Q + weighed.share / Q.shape[1]

@@ -153,7 +153,7 @@ class Session:
         """Of these of the N samples: the model's probabilities (n, C), the class it predicts (n,), what is believed (n, C)."""
         A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         scores = A if self.ruling is None else self.ruling.scores(A)
-        P = probabilities(A if self.ruling is None else A / self.ruling.temperature)
+        P = probabilities(A if self.ruling is None else self.ruling.scaled(A))
         return P, np.asarray(scores.argmax(axis=1), dtype=np.int64), self._believed(items)
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
@@ -210,15 +210,8 @@ class Session:
         return np.asarray(with_reference(self.objective.engine.host(construction.point.logits[: self.n_train : every])))
 
     def ruling_of(self, construction: Construction) -> Ruling | None:
-        """Temperature and decision rule of a model of the labels as they stand."""
-        if self.ruling is None or self.learner is None or not isinstance(self.steering, CrossFitted):
-            return self.ruling
-        A, shift = (
-            self.steering.held_out(self.objective, construction),
-            self.learner.belief_shift(self.objective, self.labels),
-        )
-        A = A if shift is None else A + shift
-        return ruling_of(A, self.steering.y, self._item_logits(construction), self.metric)
+        """That of the session for another fit to the same labels: its temperature and τ, with offsets that follow the fit."""
+        return None if self.ruling is None else followed(self.ruling, self._item_logits(construction))
 
     def predicted(self, items: Ints | slice) -> Ints:
         """The classes that the model predicts of these samples."""
@@ -257,12 +250,17 @@ class Session:
         return audit_trail(self.rounds, self.labels.n_classes)
 
     def gains_by_split(self) -> dict[str, dict[str, Gain]]:
-        """The gains of each metric from the first model to the present one, on 'validation' and 'test', where there are such."""
+        """The gains of each metric from the first model to the present one, on the 'validation' and 'test' samples held out.
+
+        None on trusted samples that train: how well the first model and its choices happened to suit just these samples is part
+        of the difference, and no interval from the same samples covers that (docs/validation.md).
+        """
         assert self.rounds, "start() comes first"
         W, C, seed = self.parameters, self.labels.n_classes, self.seed
         return {
-            name: gains(part.y, self._first[name], part.judged(W), C, seed, cross_fitted=isinstance(part, CrossFitted))
+            name: gains(part.y, self._first[name], part.judged(W), C, seed)
             for name, part in self.judges.items()
+            if not isinstance(part, CrossFitted)
         }
 
     def figures_by_split(self) -> dict[str, dict[str, Figure]]:

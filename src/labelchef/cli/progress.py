@@ -20,7 +20,7 @@ from labelchef.cli.options import PIPED, console, plain_table
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
 from labelchef.domain.records import UNRESOLVED, RoundRecord
 from labelchef.domain.routing import AnnotatorFacts
-from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, note_on
+from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, behind, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
 
 _SHOWN = 12
@@ -140,17 +140,19 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
     """Print metrics before and after, why the campaign stopped, and where the results are."""
     first, last = outcome.history.iloc[0], outcome.history.iloc[-1]
     parts = [
-        f"{split} {metric} [bold]{first[f'{key}_{metric}']:.3f} → {last[f'{key}_{metric}']:.3f}[/bold]"
+        f"{split} {metric} before → after: [bold]{first[f'{key}_{metric}']:.3f} → {last[f'{key}_{metric}']:.3f}[/bold]"
         for key, split in (("val", "validation"), ("test", "test"))
-        if f"{key}_{metric}" in outcome.history.columns
+        if split in outcome.gains or (split not in outcome.figures and f"{key}_{metric}" in outcome.history.columns)
     ]
     console.print()
-    console.print(f"before → after: {', '.join(parts)}, {int(last['spent'])} samples asked", markup=True)
-    for split, gain in outcome.gains.items():
-        figure = outcome.figures[split]
-        where = figure.measured_on if split == "validation" else f"{figure.samples} samples"
-        console.print(f"{split} {metric} now: {figure}, {where}; gain {gain}")
-    if "validation" not in outcome.gains:
+    console.print(", ".join([*parts, f"{int(last['spent'])} samples asked"]), markup=True)
+    for split, figure in outcome.figures.items():
+        where, gain = (
+            figure.measured_on if split == "validation" else f"{figure.samples} samples",
+            outcome.gains.get(split),
+        )
+        console.print(f"{split} {metric} now: {figure}, {where}" + ("" if gain is None else f"; gain {gain}"))
+    if "validation" not in outcome.figures:
         console.print(note_on(None))
     _show_baselines(outcome, metric)
     if outcome.in_use is None:
@@ -200,6 +202,11 @@ def _show_baselines(outcome: CleanOutcome, metric: str) -> None:
     if parts:
         console.print("; ".join(parts))
         console.print(ABOUT_BASELINES, style="dim")
+    for key, split in (("val", "validation"), ("test", "test")):
+        column, figure = f"{key}_no_weak_{metric}", outcome.figures.get(split)
+        said = None if figure is None or column not in last else behind(figure, float(last[column]))
+        if said is not None:
+            console.print(f"{split} {metric} is {said}")
 
 
 def show_sources(found: SourceReport, *, few: bool = False) -> None:

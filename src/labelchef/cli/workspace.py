@@ -515,10 +515,12 @@ def _show_task(task: Task) -> None:
 def _show_last(last: RoundSummary, metric: str) -> None:
     """The figures of the present model, and what it is made with."""
     gain, figure = (last.gain or {}).get(metric), last.figures.get("validation", {}).get(metric)
-    if gain is None or figure is None:
+    if figure is None:
         console.print(note_on(None))
     else:
-        console.print(f"validation {metric} now: {figure}, {figure.measured_on}; gain {gain}")
+        console.print(f"validation {metric} now: {figure}, {figure.measured_on}")
+    if gain is not None:
+        console.print(f"gain {gain}, {gain.measured_on}")
     if last.baselines:
         console.print(ABOUT_BASELINES, style="dim")
     if last.in_use is not None:

@@ -331,7 +331,7 @@ class RoundSummary:
     """On the validation samples that judge; on those that steer where none judges."""
     steering: Mapping[str, float] | None
     gain: Mapping[str, Gain] | None
-    """By metric: this model against the first one, on the samples that judge; None where none does."""
+    """By metric: this model against the first one, on validation samples held out, else on test; None where there are neither."""
     test: Mapping[str, float] | None
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
     """By split ('validation', 'test'), name and metric, what one would have without weak labels. 'trusted_only': a model of the

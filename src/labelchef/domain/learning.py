@@ -41,7 +41,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Ruling:
-    """How logits become probabilities and a class: p = softmax(logits / T), ŷ = argmax_c [log p_c + offset_c].
+    """How logits become probabilities and a class: p = softmax((logits + shift) / T), ŷ = argmax_c [log p_c + offset_c].
 
     >>> Ruling(2.0, 0.5, (0.0, 1.0)).scores(np.array([[2.0, 0.0]])).tolist()
     [[1.0, 1.0]]
@@ -52,15 +52,27 @@ class Ruling:
     """τ of the decision rule that suits the target metric; 0 is the most probable class."""
     offsets: tuple[float, ...]
     """−τ log of the mean prediction."""
+    shift: tuple[float, ...] = ()
+    """Towards the shares of the classes, the more the less the logits tell; none in campaigns of version 0.2.0."""
+
+    def scaled(self, logits: Float64s) -> Float64s:
+        """(n, C), of which the softmax are the probabilities."""
+        return np.asarray((logits + np.array(self.shift) if self.shift else logits) / self.temperature)
+
+    def parameters(self, W: Float64s, *, bias: bool) -> Float64s:
+        """(d + 1, C), the intercept last, whose logits are the scaled ones of W (D, C)."""
+        coef, intercept = (W[:-1], W[-1:]) if bias else (W, np.zeros((1, W.shape[1])))
+        return np.vstack([coef / self.temperature, self.scaled(intercept)])
 
     def scores(self, logits: Float64s) -> Float64s:
         """(n, C), of which the largest decides."""
-        return np.asarray(logits / self.temperature + np.array(self.offsets))
+        return np.asarray(self.scaled(logits) + np.array(self.offsets))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Ruling":
         """What `dataclasses.asdict` made, with a list in the place of the tuple."""
-        return cls(float(values["temperature"]), float(values["tau"]), tuple(map(float, values["offsets"])))
+        offsets, shift = (tuple(map(float, values.get(name, ()))) for name in ("offsets", "shift"))
+        return cls(float(values["temperature"]), float(values["tau"]), offsets, shift)
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,9 @@ class Gain:
     @property
     def doubt(self) -> str | None:
         """Why there are too few samples to judge, or None; a wide interval that does not contain 0 is accepted."""
-        if self.samples < FEWEST:
-            return f"{self.samples} samples"
-        if self.rarest < FEWEST_OF_A_CLASS and self.metric.startswith("f1"):
-            return f"{self.rarest} of a class"
+        doubt = too_few(self.samples, self.rarest, self.metric)
+        if doubt is not None:
+            return doubt
         half = (self.high - self.low) / 2
         return f"±{half:.3f}" if half > WIDEST and self.low <= 0.0 <= self.high else None
 
@@ -197,6 +196,34 @@ ABOUT_BASELINES = (
 )
 
 
+def too_few(samples: int, rarest: int, metric: str) -> str | None:
+    """What there is too little of to judge by; None where there is enough.
+
+    >>> too_few(30, 12, "accuracy"), too_few(80, 3, "f1_macro"), too_few(80, 3, "accuracy")
+    ('30 samples', '3 of a class', None)
+    """
+    if samples < FEWEST:
+        return f"{samples} samples"
+    return f"{rarest} of a class" if rarest < FEWEST_OF_A_CLASS and metric.startswith("f1") else None
+
+
+def behind(figure: Figure, without_weak: float) -> str | None:
+    """What it means that this model is behind the one without weak labels; None where it is not.
+
+    >>> behind(Figure("accuracy", 0.975, 0.96, 0.99, samples=500, rarest=40), 0.980)
+    'behind "without weak labels" by 0.005, which is inside the 95 % interval of this model: no difference is shown'
+    >>> behind(Figure("loss", 0.40, 0.35, 0.45, samples=500, rarest=40), 0.30)
+    'behind "without weak labels" by 0.100, outside the 95 % interval of this model: the weak labels do harm'
+    """
+    sign = -1.0 if figure.metric == "loss" else 1.0
+    if sign * (without_weak - figure.value) <= 0.0:
+        return None
+    found = f'behind "without weak labels" by {abs(without_weak - figure.value):.3f}'
+    if figure.low <= without_weak <= figure.high:
+        return f"{found}, which is inside the 95 % interval of this model: no difference is shown"
+    return f"{found}, outside the 95 % interval of this model: the weak labels do harm"
+
+
 def measured_on(samples: int, *, cross_fitted: bool) -> str:
     """Which samples a figure comes from, in words.
 
@@ -206,17 +233,18 @@ def measured_on(samples: int, *, cross_fitted: bool) -> str:
     return f"cross-fitted over {samples} trusted samples" if cross_fitted else f"{samples} samples held out"
 
 
-def note_on(gain: Gain | None) -> str:
-    """A remark on validation figures; `gain` is that of the judging samples, None if there are none."""
-    if gain is None:
+def note_on(figure: Figure | None) -> str:
+    """A remark on validation figures, of which this is one; None where all of validation steers."""
+    if figure is None:
         return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
-    few = "" if gain.doubt is None else f" They are too few to judge by ({gain.doubt})."
-    if gain.cross_fitted:
+    doubt = too_few(figure.samples, figure.rarest, figure.metric)
+    few = "" if doubt is None else f" They are too few to judge by ({doubt})."
+    if figure.cross_fitted:
         return (
-            f"Validation figures are cross-fitted over {gain.samples} trusted samples: they train, and each is judged by the "
+            f"Validation figures are cross-fitted over {figure.samples} trusted samples: they train, and each is judged by the "
             f"model without it.{few}"
         )
-    return f"Validation figures are those of {gain.samples} samples that the selection never saw; the others steer it.{few}"
+    return f"Validation figures are those of {figure.samples} samples that the selection never saw; the others steer it.{few}"
 
 
 SHARES = (0.25, 0.5, 0.75, 1.0)

@@ -225,9 +225,8 @@ class NetworkCleaner(Cleaner):
         inputs = as_inputs(X, like=self._model.X)
         if self._last_layer_bias is None:
             return np.asarray(probabilities(self._model.logits(inputs)))
-        return linear_probabilities(
-            self._features(inputs), self._scaled(session.parameters), bias=self._last_layer_bias
-        )
+        W, bias = self._scaled(session.parameters, bias=self._last_layer_bias)
+        return linear_probabilities(self._features(inputs), W, bias=bias)
 
     def finish(self) -> NetworkClassifier:
         """The final classifier: a copy of the network as it stands.
@@ -239,16 +238,17 @@ class NetworkCleaner(Cleaner):
         task = copy.deepcopy(self._model.task)
         if self._last_layer_bias is not None:
             made = session.constructor.initialise(session.objective, session.steering.losses)
-            task.module = _with_last_layer(task.module, self._scaled(made.point.W))
+            W, bias = self._scaled(made.point.W, bias=self._last_layer_bias)
+            task.module = _with_last_layer(task.module, W, bias=bias)
         return NetworkClassifier(
             task.cpu(), self.classes_.copy(), tuple(self._model.X.shape[1:]), self._model.batch_size, str(self.device),
             None if session.ruling is None else np.array(session.ruling.offsets), self._feature_names,
         )  # fmt: skip
 
-    def _scaled(self, W: Float64s) -> Float64s:
-        """Parameters of the last layer whose logits are those of W divided by the temperature in use."""
+    def _scaled(self, W: Float64s, *, bias: bool) -> tuple[Float64s, bool]:
+        """Parameters of the last layer whose logits are those of W by the ruling in use, and whether the last are its bias."""
         ruling = self._fitted().ruling
-        return W if ruling is None else W / ruling.temperature
+        return (W, bias) if ruling is None else (ruling.parameters(W, bias=bias), True)
 
     def _features(self, X: Inputs) -> NDArray[np.float32]:
         """What the last linear layer is given, (n, D)."""
@@ -263,7 +263,8 @@ class NetworkCleaner(Cleaner):
         session = self._fitted()
         module = copy.deepcopy(self._model.task.module)
         if self._last_layer_bias is not None:
-            module = _with_last_layer(module, self._scaled(session.parameters))
+            W, bias = self._scaled(session.parameters, bias=self._last_layer_bias)
+            module = _with_last_layer(module, W, bias=bias)
         return module.eval()
 
     @property
@@ -316,20 +317,19 @@ def _settings_of(name: str, given: Any, kind: type[_Settings]) -> _Settings:
     return kind() if given is None else given
 
 
-def _layer(old: nn.Linear, W: torch.Tensor) -> nn.Linear:
+def _layer(old: nn.Linear, W: torch.Tensor, *, bias: bool) -> nn.Linear:
     """A new layer with W (D, C) for weights: those of the old one may be tied to others, or computed."""
-    own = old.bias is not None
-    layer = nn.Linear(old.in_features, old.out_features, bias=own, device=old.weight.device, dtype=old.weight.dtype)
+    layer = nn.Linear(old.in_features, old.out_features, bias=bias, device=old.weight.device, dtype=old.weight.dtype)
     with torch.no_grad():
         layer.weight.copy_(W[: old.in_features].T)
-        if own:
+        if bias:
             layer.bias.copy_(W[-1])
     return layer
 
 
-def _with_last_layer(module: nn.Module, W: Float64s) -> nn.Module:
+def _with_last_layer(module: nn.Module, W: Float64s, *, bias: bool) -> nn.Module:
     """The module with W (D, C) in its last linear layer; that layer alone where it is the whole network."""
-    name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(W))
+    name, layer = last_linear(module), _layer(_head(module), torch.from_numpy(W), bias=bias)
     if not name:
         return layer
     module.set_submodule(name, layer)

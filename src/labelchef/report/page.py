@@ -14,7 +14,7 @@ from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
-from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain, measured_on
+from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain
 
 _LONG = 40
 """Characters from which on the text of a cell is wrapped."""
@@ -102,12 +102,12 @@ def render_report(data: ReportData) -> str:
 
 def _about_validation(data: ReportData) -> str:
     """Which samples validation figures are about, in words."""
-    gain = data.gains.get("validation")
-    if gain is None:
+    figure = data.figures.get("validation")
+    if figure is None:
         return "all trusted samples, which steer the selection too: optimistic"
-    if gain.cross_fitted:
-        return f"the {gain.samples} trusted samples, each judged by a model without it (cross-fitted)"
-    return f"the {gain.samples} trusted samples that are held out"
+    if figure.cross_fitted:
+        return f"the {figure.samples} trusted samples, each judged by a model without it (cross-fitted)"
+    return f"the {figure.samples} trusted samples that are held out"
 
 
 def _charts(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -240,11 +240,12 @@ def _tiles(data: ReportData) -> str:
         column, figure = f"{key}_{metric}", data.figures.get(split)
         if column in data.history.columns:
             now = "" if figure is None else f", now 95 %: {figure.low:.3f} to {figure.high:.3f}"
-            tiles.append((f"{split} {metric}{now}", f"{first[column]:.3f} → {last[column]:.3f}"))
+            start = "" if figure is not None and figure.cross_fitted else f"{first[column]:.3f} → "
+            tiles.append((f"{split} {metric}{now}", f"{start}{last[column]:.3f}"))
         gain = data.gains.get(split)
         if gain is not None:
             few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"
-            where = gain.samples if split == "test" else measured_on(gain.samples, cross_fitted=gain.cross_fitted)
+            where = gain.samples if split == "test" else gain.measured_on
             what = f"gain on {split} ({where}{' samples' if split == 'test' else ''}), 95 % interval{few}"
             tiles.append((what, f"{gain.low:+.3f} to {gain.high:+.3f}"))
         beside = data.baselines.get(split, {})

@@ -41,7 +41,7 @@ from labelchef.services.labelling.decisions import contested_items
 from labelchef.services.making import NewCampaign, make_campaign
 from labelchef.services.naming import check_name
 from labelchef.services.people.access import changing, find, leads, looking, takes_part
-from labelchef.services.progress import asked_of, audit_of, facts_of, gains_of, in_steps, stats_of
+from labelchef.services.progress import asked_of, audit_of, facts_of, gain_of, in_steps, stats_of
 from labelchef.services.shared import common, moment
 from labelchef.services.trained import source_names
 from labelchef.services.workspace import Workspace, require_folder
@@ -358,7 +358,7 @@ def _round(row: RoundRow) -> RoundSummary:
     values = common(RoundSummary, row) | {split: outcome.get(split) for split in ("validation", "steering", "test")}
     closed_at = None if row.closed_at is None else moment(row.closed_at)
     values |= {"opened_at": moment(row.opened_at), "closed_at": closed_at}
-    return RoundSummary(**values, **vars(facts_of(row.outcome)), gain=gains_of(row.outcome).get("validation"))
+    return RoundSummary(**values, **vars(facts_of(row.outcome)), gain=gain_of(row.outcome))
 
 
 def _open_round(connection: Connection, row: RoundRow | None, settings: Settings) -> OpenRound | None:

@@ -99,7 +99,7 @@ def _svg(ws: Workspace, campaign: str, name: str, theme: str, person: str | None
 
 def _lines(one: RoundProgress) -> Iterator[tuple[str, str, Mapping[str, float] | None]]:
     """Split, model and metrics of every line of the chart; those that steer only where others judge."""
-    steering = one.steering if one.gain is not None and one.steering != one.validation else None
+    steering = one.steering if one.figures and one.steering != one.validation else None
     for split, values in (("validation", one.validation), ("test", one.test), ("steering", steering)):
         yield split, THIS_MODEL, values
         for name, baseline in one.baselines.get(split, {}).items():

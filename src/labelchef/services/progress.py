@@ -80,7 +80,7 @@ class RoundProgress:
     """On the samples that judge; on those that steer where none judges."""
     steering: dict[str, float]
     gain: Gain | None
-    """Of the target metric, this model against the first one; None where nothing judges."""
+    """Of the target metric, this model against the first one, on samples held out; None where there are none."""
     test: dict[str, float] | None
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
     """By split, name ('trusted_only', 'no_weak') and metric; see `RoundSummary`."""
@@ -129,7 +129,7 @@ class ProgressReport:
     @property
     def note(self) -> str:
         """What a reader of the metrics should know."""
-        return note_on(self.gain)
+        return note_on(self.figure("validation"))
 
     def figure(self, split: str) -> Figure | None:
         """The target metric of the present model, with its interval."""
@@ -274,7 +274,7 @@ def _round(
 
 def _stored_round(turn: RoundRow, before: int, metric: str) -> RoundProgress:
     """A round as it was stored when it was closed; `before` samples were asked until then."""
-    outcome, gains = turn.outcome or {}, gains_of(turn.outcome).get("validation")
+    outcome, gains = turn.outcome or {}, gain_of(turn.outcome)
     return RoundProgress(
         **common(RoundProgress, turn),
         **{name: outcome[name] for name in _STORED},
@@ -289,9 +289,19 @@ def _stored_round(turn: RoundRow, before: int, metric: str) -> RoundProgress:
 
 
 def gains_of(outcome: Mapping[str, Any] | None) -> dict[str, dict[str, Gain]]:
-    """The gains that were stored with a round, by split ('validation', 'test') and metric."""
+    """The gains that were stored with a round, by split ('validation', 'test') and metric.
+
+    Those that earlier versions stored of trusted samples that train are left out (`Session.gains_by_split`).
+    """
     stored = {} if outcome is None else outcome["gain"]
-    return {split: {name: Gain(**values) for name, values in found.items()} for split, found in stored.items()}
+    gains = {split: {name: Gain(**values) for name, values in found.items()} for split, found in stored.items()}
+    return {split: found for split, found in gains.items() if not any(one.cross_fitted for one in found.values())}
+
+
+def gain_of(outcome: Mapping[str, Any] | None) -> dict[str, Gain] | None:
+    """Those that are shown: of validation samples held out, else of test samples; None where there are neither."""
+    found = gains_of(outcome)
+    return found.get("validation", found.get("test"))
 
 
 @dataclass(frozen=True)
