@@ -5,6 +5,7 @@ Raw  →  X (N, D), X_val (n, D), X_test      by encoders fitted on training and
         contents                            what people see: id, text, image, and every other content column as a field
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,12 @@ def refuse_errors(raw: Raw) -> None:
 
 def _data(raw: Raw, encoded: Encoded, progress: Progress) -> CampaignData:
     X, n, test = encoded.X, len(raw.train), raw.test
-    votes, votes_val = _votes(raw, raw.train), _votes(raw, raw.trusted)
+    votes = _votes(raw, raw.train)
+    sources = () if votes is None else votes["source"].unique()
     return CampaignData.of(
         X[:n],
         votes=votes,
-        votes_val=None if votes is None else votes_val,
+        votes_val=_votes(raw, raw.trusted, sources),
         X_val=X[n:],
         y_val=list(raw.trusted.labels),
         X_test=None if test is None else _encoded(raw, test, encoded.encoder, progress),
@@ -105,11 +107,12 @@ def _encoded(raw: Raw, rows: Rows, encoder: FittedEncoder, progress: Progress) -
     return encoder.transform(rows.frame, rows.features, raw.media, progress)
 
 
-def _votes(raw: Raw, rows: Rows) -> pd.DataFrame | None:
-    """The long table of votes on the rows of a split; None where there is no source at all."""
-    if raw.votes.empty:
-        return None
-    return raw.votes[raw.votes["item"].isin(set(rows.ids))].reset_index(drop=True)
+def _votes(raw: Raw, rows: Rows, sources: Iterable[str] | None = None) -> pd.DataFrame | None:
+    """The long table of votes on the rows of a split, of all sources or of these; None where there is no such vote."""
+    held = raw.votes["item"].isin(set(rows.ids))
+    if sources is not None:
+        held &= raw.votes["source"].isin(set(sources))
+    return raw.votes[held].reset_index(drop=True) if held.any() else None
 
 
 def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:

@@ -292,6 +292,19 @@ def _votes(joined: Joined) -> list[Finding]:
             )
         return found
     train = joined.splits["train"]
+    here = joined.votes["item"].isin(set(train.ids))
+    absent = sorted(set(joined.votes["source"][~here]) - set(joined.votes["source"][here]))
+    if absent:
+        found.append(
+            Finding(
+                "absent-sources",
+                Severity.WARNING,
+                f"{', '.join(map(repr, absent[:5]))} vote on no row to label, only on trusted or test rows; they are not used. "
+                "Give their votes on the rows to label too",
+                len(absent),
+                tuple(absent[:5]),
+            )
+        )
     silent = len(set(train.ids) - set(joined.votes["item"].tolist()))
     if silent:
         found.append(
