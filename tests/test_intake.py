@@ -452,7 +452,10 @@ def test_more_votes_are_added(tmp_path: Path) -> None:
         {"item": ["030", "unknown"], "source": ["f", "f"], "label": ["good", "good"], "probability": [0.9, 0.9]}
     )
     raw = join(plan, more_votes=more)
-    assert raw.votes.to_dict("records") == [{"item": "030", "source": "f", "label": "good", "probability": 0.9}]
+    assert dict(zip(raw.votes["label"], raw.votes["probability"], strict=True)) == pytest.approx(
+        {"good": 0.9, "bad": 0.05, "fine": 0.05}
+    )
+    assert set(raw.votes["item"]) == {"030"}
     with pytest.raises(InvalidInputError, match="expected item, source and label"):
         join(plan, more_votes=more[["item"]])
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FileRole, Plan, Progress, Severity, no_progress
-from labelchef.intake import checking
+from labelchef.intake import checking, telling
 from labelchef.intake.casting import Casting
 from labelchef.intake.matching import Matcher, OpenFile, Pool
 from labelchef.intake.profiles import NO_LABEL, SPLITS, numbers_of
@@ -52,12 +52,13 @@ class _Joiner:
         for role, split in ((FileRole.TEST, "test"), (FileRole.TRUSTED, "trusted")):
             self._labelled(pool, content, role, split)
         self._own_labels(pool)
+        hidden = self._hide_telling(pool, content)
         features = self._features(pool)
         casting = Casting(self.matcher)
         casting.collect(pool, more_votes)
         classes, votes = casting.classes(pool)
         media = self._media(pool, content)
-        _type_features(pool.frame, content)
+        pool.frame = _typed(pool.frame, content)
         splits = {name: self._rows(pool, features, name) for name in ("train", "trusted", "test")}
         found = checking.Joined(splits, content, classes, votes, self.plan, media)
         self.matcher.findings += checking.findings_of(found, self.progress)
@@ -70,6 +71,8 @@ class _Joiner:
             votes=votes,
             media=media,
             findings=tuple(sorted(self.matcher.findings, key=lambda one: _GRAVITY[one.severity])),
+            hidden=hidden,
+            fold_case=self.plan.fold_case,
         )
 
     # items
@@ -194,6 +197,42 @@ class _Joiner:
                     unequal,
                 )
         return both_frame, arrived
+
+    def _hide_telling(self, pool: Pool, content: dict[str, ColumnRole]) -> tuple[str, ...]:
+        """Take columns out that tell the label of the trusted rows, unless the user has said how they are used."""
+        kinds = (ColumnRole.FEATURE, ColumnRole.SHOWN)
+        rows = np.flatnonzero(pool.split == "trusted")
+        labels = [str(pool.labels[k]) for k in rows.tolist()]
+        held = pool.frame.iloc[rows]
+        right = {
+            name: found
+            for name, role in content.items()
+            if role in kinds and (found := telling.rows_told(held[name].tolist(), labels)) is not None
+        }
+        said = {_safe(name) for one in self.matcher.of(FileRole.ITEMS) for name in one.plan.said}
+        hidden = [name for name in right if name not in said]
+        learned = [name for name, role in content.items() if role in _LEARNED and name not in hidden]
+        vectors = any(
+            one.plan.role is FileRole.FEATURES or one.arrays(ColumnRole.FEATURE) for one in self.matcher.files
+        )
+        if not learned and not vectors:
+            hidden = []
+        for name, found in right.items():
+            done = (
+                f"it is neither learned from nor shown. If it is known of new rows before their label is: --use {name}"
+                if name in hidden
+                else f"if it is not known of new rows before their label is, leave it out: --ignore {name}"
+            )
+            self.matcher.find(
+                "tells-label",
+                Severity.WARNING,
+                f"{name!r} alone tells the label of {found} of {len(rows)} trusted rows; {done}",
+                [name],
+            )
+        for name in hidden:
+            del content[name]
+        pool.frame = pool.frame.drop(columns=hidden)
+        return tuple(hidden)
 
     def _content_roles(self, pool: Pool) -> dict[str, ColumnRole]:
         roles: dict[str, ColumnRole] = {}
@@ -578,8 +617,7 @@ def _numbers_of_file(one: OpenFile) -> NDArray[np.float32] | None:
     if one.plan.role is FileRole.FEATURES:
         columns = one.texts(ColumnRole.FEATURE)
         if columns:
-            held = [numbers_of(one.column(name)).to_numpy(dtype=np.float32) for name in columns]
-            blocks.append(np.stack(held, axis=1))
+            blocks.append(np.stack([numbers_of(one.column(name)).astype(np.float32) for name in columns], axis=1))
     return np.concatenate(blocks, axis=1) if blocks else None
 
 
@@ -600,13 +638,13 @@ def _place(
     return clash
 
 
-def _type_features(frame: pd.DataFrame, content: Mapping[str, ColumnRole]) -> None:
-    """Columns to learn from become numbers where all that is in them are numbers."""
-    for name, role in content.items():
-        if role is ColumnRole.FEATURE:
-            numbers = numbers_of(frame[name])
-            if numbers.notna().any():
-                frame[name] = numbers
+def _typed(frame: pd.DataFrame, content: Mapping[str, ColumnRole]) -> pd.DataFrame:
+    """The rows with columns to learn from as numbers where all that is in them are numbers."""
+    found: dict[str, Any] = {}
+    for name, cells in frame.items():
+        numbers = numbers_of(cells) if content.get(str(name)) is ColumnRole.FEATURE else None
+        found[str(name)] = cells if numbers is None or np.isnan(numbers).all() else numbers
+    return pd.DataFrame(found)
 
 
 def _differ(one: Any, other: Any) -> bool:

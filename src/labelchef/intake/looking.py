@@ -1,8 +1,10 @@
 """A preview of joined rows: what would be used, and how."""
 
+from dataclasses import replace
+
 import pandas as pd
 
-from labelchef.domain.intake import Plan, Preview, PreviewRow
+from labelchef.domain.intake import ColumnRole, FileRole, Plan, Preview, PreviewRow
 from labelchef.intake.casting import PROBABILITY
 from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io.formats import text_of
@@ -20,6 +22,11 @@ def preview(plan: Plan, raw: Raw, n_rows: int = 20) -> Preview:
         if rows is not None:
             shown += _rows(split, rows, raw, min(share[split], n_rows - len(shown)))
     order = {"train": 0, "trusted": 1, "test": 2}
+    gone = dict.fromkeys(raw.hidden, ColumnRole.IGNORED)
+    for one in plan.of(FileRole.ITEMS):
+        plan = plan.with_file(
+            replace(one, columns={**one.columns, **{n: r for n, r in gone.items() if n in one.columns}})
+        )
     return Preview(
         plan=plan,
         classes=raw.classes,

@@ -105,9 +105,8 @@ class Matcher:
 
     def _open(self, one: FilePlan) -> OpenFile:
         table = formats.read_table(one.path, progress=self.progress)
-        gone = [
-            name for name, role in one.columns.items() if role is not ColumnRole.IGNORED and name not in table.columns
-        ]
+        there = set(table.columns)
+        gone = [name for name, role in one.columns.items() if role is not ColumnRole.IGNORED and name not in there]
         if gone:
             raise InvalidInputError(
                 f"{one.path} has no column {gone[0]!r}; it has {list(table.columns)[:15]}. Detect the roles again",

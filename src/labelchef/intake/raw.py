@@ -55,6 +55,10 @@ class Raw:
     findings: tuple[Finding, ...] = field(default=())
     rules: tuple[Rule, ...] = ()
     """Rules whose votes are among `votes`."""
+    hidden: tuple[str, ...] = ()
+    """Columns that are not used, as each alone tells the label of the trusted rows."""
+    fold_case: bool = False
+    """Whether labels that differ in upper and lower case only are one class."""
 
     def columns(self, role: ColumnRole) -> tuple[str, ...]:
         """The content columns of this role."""
