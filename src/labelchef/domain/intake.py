@@ -251,6 +251,8 @@ class Intake:
     """The slug of the campaign, once it is made."""
     rules: tuple[Mapping[str, object], ...] = ()
     """Rules that were made on the page, each as a rules file has it."""
+    rows_are_ids: bool = False
+    """Whether row numbers are the ids, as the user said."""
 
 
 @dataclass(frozen=True)

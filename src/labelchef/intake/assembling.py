@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from labelchef.campaign.contents import Contents
@@ -55,7 +56,7 @@ def assemble(
     if set(weighing.weights) != {1.0}:
         encoded = encoded.weighted(weighing.weights)
         data = _with_features(data, raw, encoded, progress)
-    return Assembled(data, encoded.encoder, weighing)
+    return Assembled(data, replace(encoded.encoder, id_column=raw.id_column), weighing)
 
 
 def refuse_errors(raw: Raw) -> None:
@@ -127,10 +128,10 @@ def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:
         found["text"] = list(_content(raw, rows).texts(texts))
     if images:
         found["image"] = rows.frame[images[0]].tolist()
-    for name in raw.content:
-        if name not in (*texts, *images[:1]):
-            found[_field_name(name)] = _as_shown(rows.frame[name])
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+    for name, column in rows.frame.items():
+        if name in raw.content and name not in (*texts, *images[:1]):
+            found[_field_name(str(name))] = _as_shown(column)
+    return pd.DataFrame({name: np.array(values, dtype=object) for name, values in found.items()})
 
 
 def _field_name(column: str) -> str:
@@ -140,7 +141,7 @@ def _field_name(column: str) -> str:
 
 def _as_shown(column: "pd.Series[Any]") -> list[object]:
     """Numbers of a column that are all whole are shown whole: 7, not 7.0."""
-    held = column.dropna()
-    if held.dtype.kind != "f" or not bool((held % 1 == 0).all()):
-        return list(column.tolist())
-    return [None if value != value else int(value) for value in column.tolist()]
+    values = column.tolist()
+    if column.dtype.kind != "f" or any(value % 1 for value in values if value == value):
+        return list(values)
+    return [None if value != value else int(value) for value in values]

@@ -19,8 +19,6 @@ from labelchef.io import formats
 _MOST_VOTERS = 25
 """Of an item, where only numbers of votes are known: with more, their shares say as much, and they are one source."""
 _SEED = 20
-_ROUNDED = 0.02
-"""By so much probabilities of a vote may differ from 1 in sum."""
 VOTE_COLUMNS = ("item", "source", "label")
 PROBABILITY = "probability"
 
@@ -186,7 +184,7 @@ class Casting:
                     if label in outside:
                         pool.labels[k] = None
                         pool.split[k] = "train" if pool.split[k] in ("trusted", "test") else pool.split[k]
-            return given, _completed(votes, given)
+            return given, votes
         if trusted and said and checking.all_numbers(said) != checking.all_numbers(trusted) and not said & trusted:
             numbers, names = ("votes", "trusted labels") if checking.all_numbers(said) else ("trusted labels", "votes")
             self.matcher.find(
@@ -198,8 +196,7 @@ class Casting:
                 "numbers, from 0: --classes name0,name1",
                 count=len(said),
             )
-        found = tuple(checking.ordered(trusted | said))
-        return found, _completed(votes, found)
+        return tuple(checking.ordered(trusted | said)), votes
 
     def _fold_case(self, pool: Pool) -> None:
         """Write labels alike that differ in case only: as the classes that were named, else as most trusted rows or votes do."""
@@ -285,23 +282,6 @@ def class_names(columns: Sequence[str]) -> list[str]:
     if all(name.endswith(")") and name.lower().startswith(("p(", "prob(")) for name in columns):
         return [name[name.index("(") + 1 : -1] for name in columns]
     return list(columns)
-
-
-def _completed(votes: pd.DataFrame, classes: Sequence[str]) -> pd.DataFrame:
-    """Votes of which only the probability of one class is known get the rest in equal parts for the other classes."""
-    if PROBABILITY not in votes.columns or len(classes) < 2:
-        return votes
-    alone = ~votes.duplicated(["item", "source"], keep=False) & (votes[PROBABILITY] < 1 - _ROUNDED)
-    if not alone.any():
-        return votes
-    rest = votes[alone].merge(pd.DataFrame({"other": pd.array(list(classes), dtype="str")}), how="cross")
-    rest = rest[rest["other"] != rest["label"]]
-    rest = rest.assign(label=rest["other"], **{PROBABILITY: (1 - rest[PROBABILITY]) / (len(classes) - 1)})
-    both = pd.concat([votes, rest[votes.columns]], ignore_index=True)
-    first = votes["item"].drop_duplicates().reset_index(drop=True)
-    at = both["item"].map({key: k for k, key in enumerate(first.tolist())})
-    order = both.assign(at=at).sort_values(["at", "source", "label"], kind="stable").index
-    return both.loc[order].reset_index(drop=True)
 
 
 def _hard(keys: Sequence[str | None], source: str, labels: Sequence[Any]) -> pd.DataFrame:

@@ -247,6 +247,9 @@ class _Detective:
         self.item_keys = {look.path: self._id_column(look) for look in items}
         named = [look.columns[key].values for look in items if (key := self.item_keys[look.path]) in look.columns]
         self.item_ids = frozenset(value for values in named for value in values)
+        for look in items:
+            if look.table.media is not None:  # files name images without their folders, too
+                self.item_ids |= {PurePosixPath(key).name for key in self.item_ids}
         for look in [*items, *(one for one in self.looks if one.role is not FileRole.ITEMS)]:
             assert look.role is not None, "every file has a role by now"
             roles = self._columns(look, content)
@@ -322,7 +325,7 @@ class _Detective:
         if not found:
             for look in self.looks:
                 for one in look.columns.values():
-                    if one.few and (one.gold_label or one.name == self.given.truth):
+                    if one.few and ((one.gold_label and one.name not in look.books) or one.name == self.given.truth):
                         found |= one.classes
         return frozenset(found)
 
@@ -330,7 +333,14 @@ class _Detective:
 
     def _file_roles(self) -> None:
         self._long_tables()
-        naming = [look for look in self.looks if look.table.media is None and look.names_images(self.given.image)]
+        naming = [
+            look
+            for look in self.looks
+            if look.table.media is None
+            and look.names_images(self.given.image)
+            and self.long[look.path] is None
+            and (look.told is FileRole.ITEMS or role_by_name(look) not in (FileRole.TRUSTED, FileRole.TEST))
+        ]
         for look in self.looks:
             if look.role is None and look.table.media is not None and naming:
                 look.role, look.why = FileRole.MEDIA, f"the images that {naming[0].title} names"
@@ -381,6 +391,7 @@ class _Detective:
             for one in other.columns.values():
                 if one.all_distinct and not one.text and not one.fractions and (one.called_id or not one.numeric):
                     found |= one.known
+                    found |= {PurePosixPath(key).name for key in one.known} if one.images else set()
         return frozenset(found)
 
     def _file_role(self, look: Look) -> tuple[FileRole, str]:
@@ -415,8 +426,8 @@ class _Detective:
                 return FileRole.VOTES, f"a column of votes for each of {len(rest)} sources"
             if len(rest) == 1:
                 return FileRole.IGNORED, ""
-        if called is FileRole.VOTES and sources:
-            return FileRole.VOTES, f"called {look.stem}, with {len(sources)} columns of votes"
+        if called is FileRole.VOTES and not content and (like := self._class_columns(look, key)):
+            return FileRole.VOTES, f"called {look.stem}, with {len(like)} columns of votes"
         if called is FileRole.FEATURES and all(one.numeric for one in rest):
             return FileRole.FEATURES, f"called {look.stem}, all numbers"
         if key is not None and label is not None and len(look.table.columns) == 2:
@@ -470,11 +481,20 @@ class _Detective:
             return told
         if look.table.media is not None:
             return "id"
+        if self.given.rows_are_ids and look.role is FileRole.ITEMS:
+            return None
         elsewhere = {name for other in self.looks if other is not look for name in other.columns}
         free = [one for name, one in look.columns.items() if corrected.get(name) is None and not one.text]
         called = [one for one in free if one.called_id and not one.fractions and one.n_filled > 0]
         called = [one for one in called if one.name in elsewhere or one.distinct > 0.5 * one.n_filled]
         found = called or [one for one in free if one.codes and not one.images][:1]
+        if look.role is not FileRole.ITEMS:  # whatever it is called, a column that names the items
+            found += [
+                one
+                for one in free
+                if one not in found and one.distinct > 0.5 * one.n_filled and self._known_ids(one) > 0.9
+            ]
+        found = found or [one for one in free if one.images and one.all_distinct][:1]
         if not found:
             return None
         if len(found) == 1:
@@ -521,7 +541,7 @@ class _Detective:
             and not one.called_gold
             and name not in look.books
         }
-        if look.role is FileRole.VOTES or role_by_name(look) is FileRole.VOTES:
+        if look.role is FileRole.VOTES:
             return tuple(free)
         called = [one for one in free.values() if one.called_source and can_be_votes(one.classes, self.classes)]
         found = {one.name for one in called if self.classes or one.surely_source} | set(alike(called))
@@ -554,7 +574,11 @@ class _Detective:
             if long is not None and not self._wide_told(look):
                 return long
         if key is not None:
-            roles[key] = ColumnRole.ID
+            own = look.role is FileRole.ITEMS and look.columns[key].images and look.table.media is None
+            brought = look.role in (FileRole.TRUSTED, FileRole.TEST) and content.get(key) is ColumnRole.IMAGE
+            roles[key] = (
+                ColumnRole.IMAGE if own or brought else ColumnRole.ID
+            )  # the path of an image may be the id, too
         if look.role is FileRole.VOTES:
             counts = look.counts(self.classes)
             roles |= dict.fromkeys(counts, ColumnRole.CLASS)
@@ -606,9 +630,11 @@ class _Detective:
             (given.labels, ColumnRole.SOURCE),
             ((given.truth,), ColumnRole.LABEL),
             ((given.split,), ColumnRole.SPLIT),
-            ((given.id,), ColumnRole.ID),
+            (() if given.id in given.image else (given.id,), ColumnRole.ID),
         ):
-            roles |= {name: role for name in names if name is not None and name in roles}
+            roles |= {
+                n: role for n in names if n in roles and not (role is ColumnRole.ID and roles[n] is ColumnRole.IMAGE)
+            }
         told = self._said(look) - set(given.used)
         free = {n: one for n, one in look.columns.items() if n not in told and roles[n] is ColumnRole.IGNORED}
         for name in [name for name in free if name in before]:
@@ -676,6 +702,11 @@ class _Detective:
             if one.gold_label and self.given.truth is None:
                 roles[name] = ColumnRole.LABEL
         labels = [n for n, one in free.items() if one.called_label and one.few and roles[n] is ColumnRole.IGNORED]
+        judged = [
+            n for n in look.judged if n in free and free[n].few and roles[n] is ColumnRole.IGNORED and n not in labels
+        ]
+        labels += [n for n in judged if not self.classes or free[n].classes & self.classes]
+        labels = [n for n in labels if n not in look.books]
         if look.table.media is not None and "folder" in free and roles["folder"] is ColumnRole.IGNORED:
             of_classes = not self.classes or bool(
                 self.classes & free["folder"].classes
@@ -690,13 +721,14 @@ class _Detective:
         """Columns that may tell the label and are left out; what may be votes and is not taken so is told."""
         key = next((name for name, role in roles.items() if role is ColumnRole.ID), None)
         left = {name for name in free if roles[name] is ColumnRole.IGNORED and name not in self.given.used}
-        books = [name for name in look.books if name in left]
+        books = [name for name in dict.fromkeys((*look.judged, *look.books)) if name in left]
         if books:
+            gold = next((name for name in books if "gold" in look.columns[name].words), None)
             self._note(
                 "crowd-columns",
                 f"{look.title}: {', '.join(map(repr, books[:8]))} seem to be written by a crowd platform about the labels; they "
-                f"are neither learned from nor shown. To use one: --use {books[0]}; as the right labels: --truth-column "
-                f"{books[0]}",
+                f"are neither learned from nor shown. To use one: --use {books[0]}"
+                f"{'' if gold is None else f'; as the right labels: --truth-column {gold}'}",
                 books,
             )
         named = [name for name in self._class_columns(look, key) if name in left and name not in books]

@@ -71,6 +71,7 @@ class _Joiner:
             votes=votes,
             media=media,
             findings=tuple(sorted(self.matcher.findings, key=lambda one: _GRAVITY[one.severity])),
+            id_column=next((one.key for one in self.matcher.of(FileRole.ITEMS)), None),
             hidden=hidden,
             fold_case=self.plan.fold_case,
         )
@@ -107,13 +108,16 @@ class _Joiner:
         n = len(frame)
         pool = Pool(frame, np.full(n, "train", dtype=object), [None] * n, named, n, arrived)
         pool.row_of = {key: k for k, key in enumerate(frame[ID].tolist())}
+        if any(one.table.media is not None for one in items):
+            names = Counter(PurePosixPath(key).name for key in pool.row_of)
+            pool.called = {name: key for key in pool.row_of if names[name := PurePosixPath(key).name] == 1}
         return pool
 
     def _one_file(self, one: OpenFile, named: bool) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         """The rows of an items file with distinct ids, in the order of the ids."""
         kept = one.plan.role is FileRole.ITEMS
         held = [n for role in _CONTENT for n in one.texts(role)] if kept else []
-        columns = [name for name in one.table.frame.columns if name in held and name != one.key]
+        columns = [name for name in one.table.frame.columns if name in held]
         if not named:
             keys = pd.Series([str(k) for k in range(len(one.table))], dtype="str")
             return _with_id(keys, one.table.frame[columns]), np.arange(len(one.table))
@@ -146,7 +150,7 @@ class _Joiner:
                 Severity.ERROR,
                 f"{one.title}: {len(contradict)} ids in {one.key!r} name rows that differ; expected one row "
                 "for each id. Remove the "
-                "wrong rows, or name the column that tells rows apart: --id COLUMN",
+                "wrong rows, name the column that tells rows apart: --id COLUMN; or call rows by their numbers: --id-from-rows",
                 contradict,
             )
         if len(ids) > len(contradict):

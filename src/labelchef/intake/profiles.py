@@ -57,6 +57,8 @@ _BOOKS = _set("golden unit_state trusted_judgments last_judgment_at tainted cana
 _ABOUT = (":confidence", "_confidence", ":gold", "_gold", "_gold_reason", ":variance")
 """Ends of the names of columns that say something of the label in the column without that end."""
 _FLAGS = _set("true false yes no 0 1 t f y n")
+_MOST_PARTS = 40
+"""Columns of whole numbers in which numbers of votes are looked for."""
 _TOTALS = _set("count counts total n votes judgments judgements annotators raters")
 _NUMBERED = re.compile(r"^(.*?)[_\-. ]?(\d+)$")
 _MISSING_NUMBERS = frozenset({"", "na", "nan", "n/a", "null", "none", "<na>", "-", "?"})
@@ -278,15 +280,22 @@ class Look:
         return any(one.images or name in told for name, one in self.columns.items())
 
     @cached_property
+    def judged(self) -> tuple[str, ...]:
+        """Columns beside which a crowd platform says how sure its answers are, or what is right: `label` of label:confidence."""
+        return tuple(n for n in self.columns if any(f"{n}{end}" in self.columns for end in _ABOUT))
+
+    @cached_property
     def books(self) -> tuple[str, ...]:
         """Columns that a crowd platform keeps beside the answers: _golden, _unit_state, label:confidence, label_gold."""
         led = [name for name in self.columns if name.startswith("_")]
+        about = {f"{name}{end}" for name in self.judged for end in _ABOUT}
         found = [
             name
             for name, one in self.columns.items()
             if (name.lstrip("_") in _BOOKS and not one.gold_label)
             or (name.startswith("_") and 2 * len(led) < len(self.columns) and not one.called_id and not one.text)
-            or any(name.removesuffix(end) in self.columns for end in _ABOUT if name.endswith(end))
+            or name in about
+            or name.endswith(("_gold", ":gold", "_gold_reason"))
         ]
         return tuple(found)
 
@@ -336,8 +345,8 @@ class Look:
         return column.n_filled > 0 and not column.text and (column.distinct <= 0.7 * column.n_filled or column.n < 20)
 
     def counts(self, classes: frozenset[str]) -> tuple[str, ...]:
-        """Columns that say how many people chose each class: called as the classes, or summing to a column called `count`, or
-        to the same number in every row, which one of them reaches."""
+        """Columns that say how many people chose each class: called as the classes, or side by side with a sum that a column
+        called `count` has, or that is the same in every row and reached by several of them."""
         whole = {
             name: one.numbers
             for name, one in self.columns.items()
@@ -345,22 +354,21 @@ class Look:
         }
         whole = {name: held for name, held in whole.items() if bool(((held >= 0) & (held <= 1000)).all())}
         named = tuple(name for name in whole if name in classes)
-        if len(named) > 1 and set(named) == classes and self._chosen(named, whole).max() > 1:
-            return named
-        for total in (name for name in whole if set(self.columns[name].words) & _TOTALS):
-            parts = tuple(n for n in whole if n != total and not self.columns[n].called_label)
-            if len(parts) > 1 and np.array_equal(self._chosen(parts, whole).sum(axis=1), whole[total]):
-                return parts
-        parts = tuple(name for name in whole if not self.columns[name].called_label)
-        if len(parts) < 2:
-            return ()
+        counted = len(named) > 1 and set(named) == classes and self._chosen(named, whole).max() > 1
+        totals = [name for name in whole if set(self.columns[name].words) & _TOTALS]
+        parts = [name for name in whole if name not in totals]
+        if not 2 <= len(parts) <= _MOST_PARTS:
+            return named if counted else ()
         held = self._chosen(parts, whole)
-        total_of_all = float(held[0].sum()) if len(held) else 0.0
-        return (
-            parts
-            if total_of_all > 1 and held.max() == total_of_all and bool((held.sum(axis=1) == total_of_all).all())
-            else ()
-        )
+        for first in range(len(parts) - 1):
+            for last in range(len(parts), first + 1, -1):
+                sums = held[:, first:last].sum(axis=1)
+                same = (
+                    sums[0] > 1 and (sums == sums[0]).all() and np.sum(held[:, first:last].max(axis=0) == sums[0]) > 1
+                )
+                if same or (sums.max() > 1 and any(np.array_equal(sums, whole[total]) for total in totals)):
+                    return tuple(parts[first:last])
+        return named if counted else ()
 
     def following(self, counts: Sequence[str]) -> list[str]:
         """Columns that follow from numbers of votes: their sum, and the class with the most of them."""
