@@ -266,6 +266,9 @@ def _trusted(joined: Joined) -> list[Finding]:
                 "--trusted gold.csv; or name the column: --truth-column COLUMN",
             )
         ]
+    if len(rows) == 1:
+        why = "one row has a label that is known to be right; a few dozen are needed to steer by. Add rows to the trusted file"
+        return [Finding("one-trusted", Severity.ERROR, why, 1, tuple(rows.ids))]
     counts = Counter(label for label in rows.labels if label is not None)
     few = [name for name in joined.classes if counts[name] < ENOUGH_TRUSTED]
     if not few:

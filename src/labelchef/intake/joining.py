@@ -115,20 +115,19 @@ class _Joiner:
 
     def _one_file(self, one: OpenFile, named: bool) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         """The rows of an items file with distinct ids, in the order of the ids."""
-        kept = one.plan.role is FileRole.ITEMS
-        held = [n for role in _CONTENT for n in one.texts(role)] if kept else []
-        columns = [name for name in one.table.frame.columns if name in held]
-        if not named:
-            keys = pd.Series([str(k) for k in range(len(one.table))], dtype="str")
-            return _with_id(keys, one.table.frame[columns]), np.arange(len(one.table))
-        assert one.key is not None, "named items have a column of ids"
-        keys, rows = self.matcher.usable_ids(one)
-        frame = _with_id(keys, one.table.frame.iloc[rows][columns])
-        used = [
-            c for c, role in one.plan.columns.items() if role is not ColumnRole.IGNORED and c not in one.table.vectors
-        ]
-        order = self._distinct_order(one, rows, keys, used)
-        return frame.iloc[order].reset_index(drop=True), rows[order]
+        held = {n for role in _CONTENT for n in one.texts(role)} if one.plan.role is FileRole.ITEMS else set()
+        keys, rows = pd.Series([str(k) for k in range(len(one.table))], dtype="str"), np.arange(len(one.table))
+        if named:
+            keys, rows = self.matcher.usable_ids(one)
+            used = [
+                c
+                for c, role in one.plan.columns.items()
+                if role is not ColumnRole.IGNORED and c not in one.table.vectors
+            ]
+            order = self._distinct_order(one, rows, keys, used)
+            keys, rows = keys.iloc[order], rows[order]
+        content = {_safe(str(n)): cells.array.take(rows) for n, cells in one.table.frame.items() if n in held}
+        return pd.DataFrame({ID: keys.array, **content}), rows
 
     def _distinct_order(
         self, one: OpenFile, rows: NDArray[np.int64], keys: pd.Series, used: Sequence[str]
@@ -207,11 +206,13 @@ class _Joiner:
         kinds = (ColumnRole.FEATURE, ColumnRole.SHOWN)
         rows = np.flatnonzero(pool.split == "trusted")
         labels = [str(pool.labels[k]) for k in rows.tolist()]
-        held = pool.frame.iloc[rows]
+        if not telling.enough(labels):
+            return ()
         right = {
-            name: found
-            for name, role in content.items()
-            if role in kinds and (found := telling.rows_told(held[name].tolist(), labels)) is not None
+            str(name): found
+            for name, cells in pool.frame.items()
+            if content.get(str(name)) in kinds
+            and (found := telling.rows_told(cells.array.take(rows).tolist(), labels)) is not None
         }
         said = {_safe(name) for one in self.matcher.of(FileRole.ITEMS) for name in one.plan.said}
         hidden = [name for name in right if name not in said]
@@ -599,12 +600,6 @@ _GRAVITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 def _safe(name: str) -> str:
     """The name of a content column in the joined rows, where `id` is the id."""
     return "id (column)" if name == ID else name
-
-
-def _with_id(keys: pd.Series, content: pd.DataFrame) -> pd.DataFrame:
-    frame = content.rename(columns=_safe).reset_index(drop=True)
-    frame.insert(0, ID, keys.to_numpy())
-    return frame.astype({ID: "str"})
 
 
 def _id_order(keys: pd.Series) -> NDArray[np.int64]:

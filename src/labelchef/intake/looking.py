@@ -41,17 +41,18 @@ def preview(plan: Plan, raw: Raw, n_rows: int = 20) -> Preview:
 
 
 def _rows(split: str, rows: Rows, raw: Raw, count: int) -> list[PreviewRow]:
-    frame = rows.frame.iloc[: max(count, 0)]
-    said = raw.votes[raw.votes["item"].isin(frame[ID].tolist())]
+    ids = rows.frame[ID].iloc[: max(count, 0)].tolist()
+    held = {str(name): cells.iloc[: len(ids)].tolist() for name, cells in rows.frame.items() if name in raw.content}
+    said = raw.votes[raw.votes["item"].isin(ids)]
     return [
         PreviewRow(
-            id=str(line[ID]),
+            id=str(key),
             split=split,
-            content={name: _cut(text_of(line[name])) for name in raw.content},
+            content={name: _cut(text_of(held[name][k])) for name in raw.content},
             label=rows.labels[k],
-            votes=_votes(said[said["item"] == line[ID]]),
+            votes=_votes(said[said["item"] == key]),
         )
-        for k, line in enumerate(frame.to_dict("records"))
+        for k, key in enumerate(ids)
     ]
 
 

@@ -23,6 +23,12 @@ from labelchef.intake.profiles import numbers_of
 _WORST, _ERRORS = 0.1, 0.02
 
 
+def enough(labels: Sequence[str]) -> bool:
+    """Whether there are enough trusted rows, of more than one class, to find such a column."""
+    n = len(labels)
+    return n > 0 and _upper(0, n) <= _WORST and max(Counter(labels).values()) <= (1 - _WORST) * n
+
+
 def rows_told(cells: Sequence[Any], labels: Sequence[str]) -> int | None:
     """The number of rows whose label follows from a column; None for a column that does not tell the label.
 
@@ -30,7 +36,7 @@ def rows_told(cells: Sequence[Any], labels: Sequence[str]) -> int | None:
     (40, None)
     """
     n = len(labels)
-    if n == 0 or _upper(0, n) > _WORST or max(Counter(labels).values()) > (1 - _WORST) * n:
+    if not enough(labels):
         return None
     missing = [cell is None or cell != cell or cell == "" for cell in cells]
     values = ["" if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)]
