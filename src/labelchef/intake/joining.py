@@ -525,7 +525,7 @@ class _Joiner:
                 self.matcher.find(
                     "numbers-missing",
                     Severity.WARNING,
-                    f"{one.title}: {int(wrong.sum())} rows have numbers that are missing or infinite; they are "
+                    f"{one.title}: {int(wrong.sum())} rows have numbers that are missing, infinite or above 3e38; they are "
                     "left out",
                     pool.frame[ID].to_numpy()[np.flatnonzero(wrong)[:5]].tolist(),
                     int(wrong.sum()),
@@ -612,7 +612,8 @@ def _id_order(keys: pd.Series) -> NDArray[np.int64]:
 
 def _numbers_of_file(one: OpenFile) -> NDArray[np.float32] | None:
     """(n, d) of a file: its vectors, and, in a file of features, its columns of numbers."""
-    blocks = [np.asarray(one.table.vectors[name], dtype=np.float32) for name in one.arrays(ColumnRole.FEATURE)]
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told
+        blocks = [np.asarray(one.table.vectors[name], dtype=np.float32) for name in one.arrays(ColumnRole.FEATURE)]
     if one.plan.role is FileRole.FEATURES:
         columns = one.texts(ColumnRole.FEATURE)
         if columns:
