@@ -24,6 +24,7 @@ from labelchef.io.tables import write_table
 from labelchef.model import EncodedClassifier
 from labelchef.services.predicting import predict
 from labelchef.services.starting import look
+from tests.commands import commands
 
 N, TRUSTED = 80, 30
 WORDS = {"good": "lovely great superb nice happy sunny".split(), "bad": "awful late broken rude sad grim".split()}  # noqa: SIM905
@@ -312,3 +313,32 @@ def test_numbers_are_read_as_they_were_from_a_series() -> None:
     assert found[[0, 1, 2, 6]].tolist() == [1.0, 2.5, 3.0, -400.0]
     assert np.isnan(found[[3, 4, 5, 7]]).all()
     assert np.isnan(numbers_of(["1", "two"])).all()
+
+
+def labelchef(*arguments: object, check: int = 0) -> str:
+    done = commands().run(*arguments)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == check, done.stderr + done.stdout
+    return done.stdout + done.stderr
+
+
+def test_from_votes_on_the_rows_to_label_only_to_predictions_on_the_command_line(tmp_path: Path) -> None:
+    frame = tweets().rename(columns={"id": "tweet_no"})
+    frame = frame.assign(**{f"shade{k}": [str(row % 7) for row in range(len(frame))] for k in range(12)})
+    votes = pd.DataFrame({"rater_no": "9", "post": frame["tweet_no"], "verdict": SAID[TRUSTED:]})
+    right = gold().rename(columns={"id": "tweet_no"})
+    paths = write(tmp_path, tweets=frame, votes=votes, gold=right)
+    home = ("--home", tmp_path / "home")
+    begun = ("init", "t", paths[0], "--votes", paths[1], "--trusted", paths[2], "--encoder", "tfidf", *home)
+    wrong = labelchef(*begun, "--vote-columns", "item=post,who=rater_no", check=2)
+    assert "expected item=COLUMN,source=COLUMN,label=COLUMN" in wrong
+    made = labelchef(*begun, "--vote-columns", "item=post,source=rater_no,label=verdict")
+    assert all(f"shade{k}" in made for k in range(12)), "the preview shows every column"
+    assert "campaign: t, 50 items" in made
+    labelchef("export", "t", "--what", "model", "--out", tmp_path / "model.npz", *home)
+    labelchef("predict", tmp_path / "model.npz", paths[0], "--out", tmp_path / "said.csv", "--keep", "shade3,shade4")
+    found = pd.read_csv(tmp_path / "said.csv", dtype=str)
+    assert found["id"].tolist() == frame["tweet_no"].tolist()
+    assert found["shade3"].tolist() == frame["shade3"].tolist()
+    chances = found[["p: bad", "p: good"]].astype(float)
+    assert np.allclose(chances.sum(axis=1), 1, atol=1e-5)

@@ -163,9 +163,9 @@ class Casting:
             self._fold_case(pool)
         votes = self._tidy(pool)
         if self.plan.classes is not None and not checking.all_numbers(self.plan.classes):
-            numbers = {str(k): name for k, name in enumerate(self.plan.classes)}
-            if {label for label in pool.labels if label is not None} <= set(numbers):
-                pool.labels = [None if label is None else numbers[label] for label in pool.labels]
+            called = {str(k): name for k, name in enumerate(self.plan.classes)}
+            if {label for label in pool.labels if label is not None} <= set(called):
+                pool.labels = [None if label is None else called[label] for label in pool.labels]
         trusted = {label for label in pool.labels if label is not None}
         said = set(votes["label"].unique().tolist())
         given = self.plan.classes

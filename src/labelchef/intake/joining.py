@@ -205,7 +205,8 @@ class _Joiner:
         """Take columns out that tell the label of the trusted rows, unless the user has said how they are used."""
         kinds = (ColumnRole.FEATURE, ColumnRole.SHOWN)
         rows = np.flatnonzero(pool.split == "trusted")
-        labels = [str(pool.labels[k]) for k in rows.tolist()]
+        fold = str.casefold if self.plan.fold_case else str
+        labels = [fold(str(pool.labels[k])) for k in rows.tolist()]
         if not telling.enough(labels):
             return ()
         right = {
