@@ -542,7 +542,8 @@ class _Detective:
             and name not in look.books
         }
         if look.role is FileRole.VOTES:
-            return tuple(free)
+            fitting = [name for name, one in free.items() if can_be_votes(one.classes, self.classes)]
+            return tuple(fitting or free)
         called = [one for one in free.values() if one.called_source and can_be_votes(one.classes, self.classes)]
         found = {one.name for one in called if self.classes or one.surely_source} | set(alike(called))
         found |= {
@@ -706,7 +707,7 @@ class _Detective:
             n for n in look.judged if n in free and free[n].few and roles[n] is ColumnRole.IGNORED and n not in labels
         ]
         labels += [n for n in judged if not self.classes or free[n].classes & self.classes]
-        labels = [n for n in labels if n not in look.books]
+        labels = [n for n in labels if n not in look.books and can_be_votes(free[n].classes, self.classes)]
         if look.table.media is not None and "folder" in free and roles["folder"] is ColumnRole.IGNORED:
             of_classes = not self.classes or bool(
                 self.classes & free["folder"].classes
@@ -721,13 +722,14 @@ class _Detective:
         """Columns that may tell the label and are left out; what may be votes and is not taken so is told."""
         key = next((name for name, role in roles.items() if role is ColumnRole.ID), None)
         left = {name for name in free if roles[name] is ColumnRole.IGNORED and name not in self.given.used}
-        books = [name for name in dict.fromkeys((*look.judged, *look.books)) if name in left]
+        sure = [name for name in left if has_content and look.columns[name].words[-1:] in (["confidence"], ["conf"])]
+        books = [name for name in look.columns if name in left and name in {*look.judged, *look.books, *sure}]
         if books:
             gold = next((name for name in books if "gold" in look.columns[name].words), None)
             self._note(
                 "crowd-columns",
-                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to be written by a crowd platform about the labels; they "
-                f"are neither learned from nor shown. To use one: --use {books[0]}"
+                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to say how the labels were made; they are neither "
+                f"learned from nor shown. To use one: --use {books[0]}"
                 f"{'' if gold is None else f'; as the right labels: --truth-column {gold}'}",
                 books,
             )

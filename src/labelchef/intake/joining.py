@@ -209,12 +209,15 @@ class _Joiner:
         labels = [fold(str(pool.labels[k])) for k in rows.tolist()]
         if not telling.enough(labels):
             return ()
-        right = {
-            str(name): found
-            for name, cells in pool.frame.items()
-            if content.get(str(name)) in kinds
-            and (found := telling.rows_told(cells.array.take(rows).tolist(), labels)) is not None
+        held = {
+            str(n): cells.array.take(rows).tolist() for n, cells in pool.frame.items() if content.get(str(n)) in kinds
         }
+        right = dict[str, str]()
+        for kind in (None, *sorted(set(labels))):  # people are not shown what tells one of the classes either
+            sought = labels if kind is None else [str(label == kind) for label in labels]
+            for name in [n for n in held if n not in right and (kind is None or content[n] is ColumnRole.SHOWN)]:
+                if (count := telling.rows_told(held[name], sought)) is not None:
+                    right[name] = f"{'the label' if kind is None else f'whether the label is {kind!r}'} of {count}"
         said = {_safe(name) for one in self.matcher.of(FileRole.ITEMS) for name in one.plan.said}
         hidden = [name for name in right if name not in said]
         learned = [name for name, role in content.items() if role in _LEARNED and name not in hidden]
@@ -232,7 +235,7 @@ class _Joiner:
             self.matcher.find(
                 "tells-label",
                 Severity.WARNING,
-                f"{name!r} alone tells the label of {found} of {len(rows)} trusted rows; {done}",
+                f"{name!r} alone tells {found} of {len(rows)} trusted rows; {done}",
                 [name],
             )
         for name in hidden:

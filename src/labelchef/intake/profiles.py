@@ -292,7 +292,7 @@ class Look:
         found = [
             name
             for name, one in self.columns.items()
-            if (name.lstrip("_") in _BOOKS and not one.gold_label)
+            if (name.removeprefix("is_").lstrip("_") in _BOOKS and not one.gold_label)
             or (name.startswith("_") and 2 * len(led) < len(self.columns) and not one.called_id and not one.text)
             or name in about
             or name.endswith(("_gold", ":gold", "_gold_reason"))
@@ -302,7 +302,8 @@ class Look:
     def long(self, item: str | None = None, classes: frozenset[str] = frozenset()) -> dict[str, ColumnRole] | None:
         """Roles of the columns if this is a long table of votes, whose items are named in the column `item` if that is known."""
         names = [name for name in self.columns if name != item]
-        voters = [name for name in names if set(self.columns[name].words) & _VOTER_NAMES and self._plain(name)]
+        called = [name for name in names if set(self.columns[name].words) & _VOTER_NAMES]
+        voters = [n for n in called if self._plain(n) or (self.told is FileRole.VOTES and not self.columns[n].few)]
         if item is not None:  # what else occurs on several rows may be who votes
             voters += [name for name in names if self._plain(name) and not self.columns[name].few]
         voter = next(iter(voters), None)
