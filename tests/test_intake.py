@@ -354,7 +354,8 @@ def test_ids_written_otherwise_match_nothing_and_the_message_says_why(tmp_path: 
     wrong = told(raw, "ids-unmatched")
     assert wrong.severity is Severity.ERROR
     assert hint in wrong.message
-    assert "--id" in wrong.message
+    assert ("--id" in wrong.message) == (not hint)  # else it is the right column
+    assert ("alike in both files" in wrong.message) == bool(hint)
 
 
 def test_the_same_text_in_two_parts_is_told(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import io
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +386,43 @@ def test_a_table_becomes_a_campaign(ws: Workspace, lead: Person) -> None:
     worker.advance(ws, "customers")
     task = lead.post("/api/campaigns/customers/next").json()["tasks"][0]
     assert set(task["content"]["fields"]) == {"age", "plan", "spent"}
+
+
+def csv_file(*rows: Sequence[object]) -> bytes:
+    return "\n".join(",".join(map(str, row)) for row in rows).encode()
+
+
+def test_votes_on_the_rows_to_label_only_become_a_campaign(lead: Person) -> None:
+    held = tweets()
+    files = {
+        "tweets.csv": csv_file(("id", "text"), *((key, text) for key, text, _ in held[30:])),
+        "votes.csv": csv_file(("item", "worker", "label"), *((key, "ann", label) for key, _, label in held[30:])),
+        "gold.csv": csv_file(("id", "text", "label"), *held[:30]),
+    }
+    found = settled(lead, send(lead, files))
+    assert (found["preview"]["n_train"], found["preview"]["n_trusted"]) == (len(held) - 30, 30)
+    answer = lead.post(f"/api/intakes/{found['id']}/create", {"name": "Votes", "encoders": ["tfidf"]})
+    made = settled(lead, answer, 120)
+    assert (made["state"], made["problem"]) == ("made", None)
+
+
+def test_row_numbers_and_case_are_switches_and_every_role_is_shown(lead: Person) -> None:
+    shades = [f"c{k}" for k in range(60)]
+    rows = [(f"N{k % 60}", f"bird number {k} of the colony", ("Gentoo", "GENTOO", "Adelie", "Adelie")[k % 4] if k < 60 else "",
+             f"{k % 4 // 2}", *([k % 7] * 60)) for k in range(90)]  # fmt: skip
+    found = settled(
+        lead, send(lead, {"birds.csv": csv_file(("Individual ID", "text", "gold", "code", *shades), *rows)})
+    )
+    where = f"/api/intakes/{found['id']}"
+    assert {one["code"] for one in found["preview"]["findings"]} >= {"duplicate-ids", "similar-classes"}
+    assert (found["rows_are_ids"], found["fold_case"]) == (False, False)
+    found = settled(lead, lead.client.patch(where, json={"rows_are_ids": True, "fold_case": True}))
+    assert (found["rows_are_ids"], found["fold_case"]) == (True, True)
+    assert found["preview"]["classes"] == ["Adelie", "GENTOO"]
+    assert (found["preview"]["n_train"], found["preview"]["n_trusted"]) == (30, 60)
+    columns = found["files"][0]["columns"]
+    assert len(columns) == 64
+    assert columns["code"] == "ignored", "it tells the label"
+    said = {"files": [{"path": "birds.csv", "columns": {"code": "shown"}}]}
+    found = settled(lead, lead.client.patch(where, json=said))
+    assert found["preview"]["content"]["code"] == "shown"

@@ -198,6 +198,12 @@ def mean_squared_length(rows: Floats) -> float:
 
 def folds_of(y: Ints, most: int, rng: np.random.Generator) -> list[tuple[Ints, Ints]]:
     """Folds that contain every class, if each class has enough samples; else any folds."""
+    if len(y) < 2:
+        raise InvalidInputError(
+            f"too few trusted samples to learn from: {len(y)}; expected two or more, better a few dozen, as some are held out to "
+            "measure what the others teach",
+            code="val",
+        )
     folds, seed = min(most, len(y)), int(rng.integers(1 << 31))
     kind = StratifiedKFold if np.bincount(y)[np.unique(y)].min() >= folds else KFold
     return list(kind(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))

@@ -12,7 +12,8 @@ from labelchef.cli.options import console
 _MODEL = "The model: model.npz of `labelchef export --what model`."
 _ROWS = "New rows with the columns that the model reads: CSV, JSON, Parquet, Excel, a folder of images, …"
 _OUT = "Where to write: .csv, .jsonl or .parquet."
-_ID = "The column that names the rows. [default: id, else row numbers]"
+_ID = "The column that names the rows. [default: that of the campaign, or id, else row numbers]"
+_KEEP = "Columns of the rows to write too, separated by commas."
 _EMBEDDINGS = "Numbers for each row, in the order of the rows, for a model that learned from such."
 _IMAGES = "Folder of the images. [default: that of the file]"
 
@@ -22,6 +23,7 @@ def predict(
     rows: Annotated[Path, typer.Argument(help=_ROWS)],
     out: Annotated[Path, typer.Option(help=_OUT)] = Path("predictions.csv"),
     id: Annotated[str | None, typer.Option(help=_ID)] = None,
+    keep: Annotated[str, typer.Option(help=_KEEP)] = "",
     embeddings: Annotated[Path | None, typer.Option(help=_EMBEDDINGS)] = None,
     images: Annotated[Path | None, typer.Option(help=_IMAGES)] = None,
 ) -> None:
@@ -35,7 +37,8 @@ def predict(
         def show(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total or None)
 
-        made = service(model, rows, out, id=id, embeddings=embeddings, media=images, progress=show)
+        kept = [name.strip() for name in keep.split(",") if name.strip()]
+        made = service(model, rows, out, id=id, keep=kept, embeddings=embeddings, media=images, progress=show)
     console.print(f"{made.n_rows} rows: {made.path.resolve()}", soft_wrap=True)
     for name, count in sorted(made.counts.items(), key=lambda pair: -pair[1])[:10]:
         console.print(f"  {name}: {count} ({count / made.n_rows:.0%})", markup=False, highlight=False)

@@ -30,9 +30,14 @@ from labelchef.domain.settings import Settings
 _DATA = "Your data: CSV, TSV, JSON, JSONL, Parquet, Arrow, Excel, .npy, .npz, a saved dataset, a folder of images, or a zip."
 _FOLDER = "Arrays instead of raw data: a folder with features.npy, weak.csv or source_votes.csv, val_features.npy, …"
 _AUTO = "A source made from the trusted rows: snuba, snuba-together or affinity (images); may be given again."
+_VOTE_ROLES = {
+    "item": ColumnRole.ID, "source": ColumnRole.VOTER, "label": ColumnRole.VOTE, "probability": ColumnRole.PROBABILITY,
+}  # fmt: skip
+_VOTE_COLUMNS = "Columns of a table with a vote a row: item=COLUMN,source=COLUMN,label=COLUMN[,probability=COLUMN]."
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 _PREVIEW = 5
 _WIDE = 60
+_LISTED = 40
 Value = TypeVar("Value")
 Columns = list[str] | None
 Files = list[Path] | None
@@ -50,9 +55,13 @@ def init(
     id: Annotated[str | None, typer.Option(help="The column that names the rows; files are joined by it.")] = None,
     shown: Annotated[Columns, typer.Option(help="A column that people see and the model does not.")] = None,
     ignore: Annotated[Columns, typer.Option(help="A column to leave out.")] = None,
+    use: Annotated[
+        Columns, typer.Option(help="A column to use although it seems to tell the label; may be given again.")
+    ] = None,
     labels: Annotated[Columns, typer.Option(help="A column of labels that may be wrong: a source.")] = None,
     truth_column: Annotated[str | None, typer.Option(help="The column of labels that are right.")] = None,
     votes: Annotated[Files, typer.Option(help="Votes of sources: a column each, or item, source, label.")] = None,
+    vote_columns: Annotated[str | None, typer.Option(help=_VOTE_COLUMNS)] = None,
     trusted: Annotated[Files, typer.Option(help="Labels that are right: id and label, or rows of their own.")] = None,
     test: Annotated[Files, typer.Option(help="As --trusted, but only for the last measurement.")] = None,
     probabilities: Annotated[Files, typer.Option(help="Weak labels: a probability for each row and class.")] = None,
@@ -65,6 +74,12 @@ def init(
     ] = None,
     images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
     classes: Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")] = None,
+    fold_case: Annotated[
+        bool, typer.Option("--fold-case", help="Class names that differ in upper and lower case only are one.")
+    ] = False,
+    id_from_rows: Annotated[
+        bool, typer.Option("--id-from-rows", help="Row numbers from 0 name the rows, whatever columns there are.")
+    ] = False,
     by_position: ByPosition = False,
     encoder: Annotated[Columns, typer.Option(help="An encoder by name; may be given again.")] = None,
     sql: Annotated[str | None, typer.Option(help="Read rows from a database, by SQLAlchemy URL.")] = None,
@@ -119,6 +134,10 @@ def init(
         ignored=_all(ignore),
         labels=_all(labels),
         truth=truth_column,
+        used=_all(use),
+        vote_columns=_roles(vote_columns),
+        rows_are_ids=id_from_rows,
+        fold_case=fold_case,
         votes=_all(votes),
         trusted=_all(trusted),
         test=_all(test),
@@ -227,8 +246,14 @@ def _show(found: Preview) -> None:
 
 
 def _columns(file: FilePlan) -> str:
-    used = [f"{name} ({role})" for name, role in file.columns.items() if role is not ColumnRole.IGNORED]
-    return _cut(", ".join(used[:6]) + (" …" if len(used) > 6 else ""))
+    """Every column by its role; long runs of one role, as those of embeddings, by their first and last."""
+    found = []
+    for role in dict.fromkeys(file.columns.values()):
+        names = file.named(role)
+        some = names if len(names) <= _LISTED else (*names[: _LISTED // 2], "…", names[-1])
+        told = "not used" if role is ColumnRole.IGNORED else role
+        found.append(f"{told}: {', '.join(some)}" + (f" ({len(names)})" if len(names) > _LISTED else ""))
+    return "; ".join(found)
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -242,6 +267,22 @@ def _cut(value: str | None) -> str:
 
 def _all(values: list[Value] | None) -> tuple[Value, ...]:
     return tuple(values or ())
+
+
+def _roles(values: str | None) -> dict[ColumnRole, str]:
+    """Roles and columns of a long table of votes: item=image,source=worker,label=emotion."""
+    pairs = [one.partition("=") for one in _named(values)]
+    found = {
+        _VOTE_ROLES[role.strip()]: name.strip()
+        for role, _, name in pairs
+        if role.strip() in _VOTE_ROLES and name.strip()
+    }
+    needed = {ColumnRole.ID, ColumnRole.VOTER, ColumnRole.VOTE}
+    if pairs and (len(found) < len(pairs) or not needed <= set(found)):
+        raise InvalidInputError(
+            f"--vote-columns {values!r} cannot be read; expected item=COLUMN,source=COLUMN,label=COLUMN", code="column"
+        )
+    return found
 
 
 def _named(values: str | None) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from labelchef.domain.arrays import Floats
 from labelchef.domain.errors import InvalidInputError
 
 _CHECK_ROWS = 4096
+_LARGEST = 1e50
+"""Features up to this, and none all below its inverse: float64 holds fourth powers of them, as in the curvature of a step."""
 
 
 def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bool = False) -> Floats:
@@ -37,7 +39,9 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bo
     if array.dtype not in (np.float32, np.float64) and not (half and array.dtype == np.float16):
         array = array.astype(np.float32 if np.can_cast(array.dtype, np.float32) else np.float64)
     array = np.ascontiguousarray(array)
+    largest = 0.0
     for start in range(0, len(array), _CHECK_ROWS):
+        largest = max(largest, float(np.abs(array[start : start + _CHECK_ROWS]).max()))
         finite = np.isfinite(array[start : start + _CHECK_ROWS])
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
@@ -46,6 +50,12 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bo
                 "Impute or drop missing values first",
                 code="features",
             )
+    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
+        raise InvalidInputError(
+            f"{name} has entries up to {largest:.3g}, too {'large' if largest > 1 else 'small'} to be squared; expected a scale "
+            "near 1. Scale them, for example with sklearn.preprocessing.StandardScaler",
+            code="features",
+        )
     return array
 
 

@@ -105,6 +105,8 @@ class FilePlan:
     columns: Mapping[str, ColumnRole] = field(default_factory=dict)
     why: str = ""
     """Why the file got its role, in a few words for the preview; 'given' where the user said so."""
+    said: tuple[str, ...] = ()
+    """The columns whose roles the user has said."""
 
     def named(self, role: ColumnRole) -> tuple[str, ...]:
         """The columns with this role, in their order."""
@@ -122,6 +124,8 @@ class Plan:
     """The class names in their order; None for those that occur, in alphabetical order."""
     findings: tuple[Finding, ...] = ()
     """Where the files leave open what is meant: what was assumed, and the option that says otherwise."""
+    fold_case: bool = False
+    """Whether class names that differ in upper and lower case only are one."""
 
     def of(self, role: FileRole) -> tuple[FilePlan, ...]:
         """The files with this role."""
@@ -149,6 +153,7 @@ class Plan:
                 FileRole(one["role"]),
                 {str(name): ColumnRole(role) for name, role in one.get("columns", {}).items()},
                 str(one.get("why", "")),
+                tuple(map(str, one.get("said", ()))),
             )
             for one in values["files"]
         )
@@ -164,7 +169,8 @@ class Plan:
             for one in values.get("findings", ())
         )
         named = None if classes is None else tuple(map(str, classes))
-        return cls(files, bool(values.get("by_position", False)), named, findings)
+        folded = bool(values.get("fold_case", False))
+        return cls(files, bool(values.get("by_position", False)), named, findings, folded)
 
 
 @dataclass(frozen=True)
@@ -245,6 +251,8 @@ class Intake:
     """The slug of the campaign, once it is made."""
     rules: tuple[Mapping[str, object], ...] = ()
     """Rules that were made on the page, each as a rules file has it."""
+    rows_are_ids: bool = False
+    """Whether row numbers are the ids, as the user said."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ class FittedEncoder:
     """(K,) s_k."""
     weights: tuple[float, ...]
     """(K,) w_k, above 0."""
+    id_column: str | None = None
+    """The column that named the rows it was fitted on; it is not encoded."""
 
     @property
     def width(self) -> int:
@@ -130,6 +132,7 @@ class FittedEncoder:
             tuple(self.blocks[k] for k in kept),
             tuple(self.scales[k] for k in kept),
             tuple(float(weights[k]) for k in kept),
+            self.id_column,
         )
 
     def cached(self, cache: Path | None) -> "FittedEncoder":
@@ -155,7 +158,7 @@ class FittedEncoder:
                     "facts": dict(state.facts),
                 }
             )
-        meta = np.array(json.dumps({"format": FORMAT, "blocks": described}, ensure_ascii=True))
+        meta = np.array(json.dumps({"format": FORMAT, "blocks": described, "id": self.id_column}, ensure_ascii=True))
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:  # np.savez would write the time of day into it
             for name, array in {"meta": meta, **arrays}.items():
@@ -186,6 +189,7 @@ class FittedEncoder:
                 tuple(_block(k, one, arrays) for k, one in enumerate(meta["blocks"])),
                 tuple(_positive(one["scale"]) for one in meta["blocks"]),
                 tuple(_positive(one["weight"]) for one in meta["blocks"]),
+                None if meta.get("id") is None else str(meta["id"]),
             )
         except MissingExtraError:
             raise

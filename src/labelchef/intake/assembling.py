@@ -5,10 +5,12 @@ Raw  →  X (N, D), X_val (n, D), X_test      by encoders fitted on training and
         contents                            what people see: id, text, image, and every other content column as a field
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from labelchef.campaign.contents import Contents
@@ -54,7 +56,7 @@ def assemble(
     if set(weighing.weights) != {1.0}:
         encoded = encoded.weighted(weighing.weights)
         data = _with_features(data, raw, encoded, progress)
-    return Assembled(data, encoded.encoder, weighing)
+    return Assembled(data, replace(encoded.encoder, id_column=raw.id_column), weighing)
 
 
 def refuse_errors(raw: Raw) -> None:
@@ -67,11 +69,12 @@ def refuse_errors(raw: Raw) -> None:
 
 def _data(raw: Raw, encoded: Encoded, progress: Progress) -> CampaignData:
     X, n, test = encoded.X, len(raw.train), raw.test
-    votes, votes_val = _votes(raw, raw.train), _votes(raw, raw.trusted)
+    votes = _votes(raw, raw.train)
+    sources = () if votes is None else votes["source"].unique()
     return CampaignData.of(
         X[:n],
         votes=votes,
-        votes_val=None if votes is None else votes_val,
+        votes_val=_votes(raw, raw.trusted, sources),
         X_val=X[n:],
         y_val=list(raw.trusted.labels),
         X_test=None if test is None else _encoded(raw, test, encoded.encoder, progress),
@@ -105,11 +108,12 @@ def _encoded(raw: Raw, rows: Rows, encoder: FittedEncoder, progress: Progress) -
     return encoder.transform(rows.frame, rows.features, raw.media, progress)
 
 
-def _votes(raw: Raw, rows: Rows) -> pd.DataFrame | None:
-    """The long table of votes on the rows of a split; None where there is no source at all."""
-    if raw.votes.empty:
-        return None
-    return raw.votes[raw.votes["item"].isin(set(rows.ids))].reset_index(drop=True)
+def _votes(raw: Raw, rows: Rows, sources: Iterable[str] | None = None) -> pd.DataFrame | None:
+    """The long table of votes on the rows of a split, of all sources or of these; None where there is no such vote."""
+    held = raw.votes["item"].isin(set(rows.ids))
+    if sources is not None:
+        held &= raw.votes["source"].isin(set(sources))
+    return raw.votes[held].reset_index(drop=True) if held.any() else None
 
 
 def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:
@@ -124,10 +128,10 @@ def _shown(raw: Raw, rows: Rows) -> pd.DataFrame:
         found["text"] = list(_content(raw, rows).texts(texts))
     if images:
         found["image"] = rows.frame[images[0]].tolist()
-    for name in raw.content:
-        if name not in (*texts, *images[:1]):
-            found[_field_name(name)] = _as_shown(rows.frame[name])
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+    for name, column in rows.frame.items():
+        if name in raw.content and name not in (*texts, *images[:1]):
+            found[_field_name(str(name))] = _as_shown(column)
+    return pd.DataFrame({name: np.array(values, dtype=object) for name, values in found.items()})
 
 
 def _field_name(column: str) -> str:
@@ -137,7 +141,7 @@ def _field_name(column: str) -> str:
 
 def _as_shown(column: "pd.Series[Any]") -> list[object]:
     """Numbers of a column that are all whole are shown whole: 7, not 7.0."""
-    held = column.dropna()
-    if held.dtype.kind != "f" or not bool((held % 1 == 0).all()):
-        return list(column.tolist())
-    return [None if value != value else int(value) for value in column.tolist()]
+    values = column.tolist()
+    if column.dtype.kind != "f" or any(value % 1 for value in values if value == value):
+        return list(values)
+    return [None if value != value else int(value) for value in values]

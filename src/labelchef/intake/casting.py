@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from labelchef.campaign.votes import WEAK_SOURCE
 from labelchef.domain.errors import InvalidInputError
@@ -15,6 +16,9 @@ from labelchef.intake.matching import Matcher, OpenFile, Pool, some
 from labelchef.intake.profiles import NO_LABEL, NO_VOTE, numbers_of
 from labelchef.io import formats
 
+_MOST_VOTERS = 25
+"""Of an item, where only numbers of votes are known: with more, their shares say as much, and they are one source."""
+_SEED = 20
 VOTE_COLUMNS = ("item", "source", "label")
 PROBABILITY = "probability"
 
@@ -111,7 +115,7 @@ class Casting:
         frame = pd.DataFrame({"item": keys, "source": one.column(voter).tolist(), "label": one.column(vote).tolist()})
         likely = next(iter(one.texts(ColumnRole.PROBABILITY)), None)
         if likely is not None:
-            frame[PROBABILITY] = numbers_of(one.column(likely)).to_numpy()
+            frame[PROBABILITY] = numbers_of(one.column(likely))
             wrong = int((frame[PROBABILITY].isna() | ~frame[PROBABILITY].between(0, 1)).sum())
             if wrong:
                 self.matcher.find(
@@ -124,8 +128,13 @@ class Casting:
         return [frame.dropna(subset=list(VOTE_COLUMNS)).reset_index(drop=True)]
 
     def _soft(self, one: OpenFile, keys: list[str | None], names: Sequence[str]) -> list[pd.DataFrame]:
-        values = np.stack([numbers_of(one.column(name)).to_numpy() for name in names], axis=1)
+        values = np.stack([numbers_of(one.column(name)) for name in names], axis=1)
         total = values.sum(axis=1)
+        if np.nanmax(values, initial=0) > 1 and bool(((values == np.round(values)) & (values >= 0)).all()):
+            if total.max() <= _MOST_VOTERS:
+                return [_counted(keys, class_names(names), values.astype(np.int64))]
+            values = values / np.maximum(total, 1)[:, None]
+            total = values.sum(axis=1)
         bad = ~np.isfinite(total) | (np.abs(total - 1) > 0.02) | (values < 0).any(axis=1)
         if bad.any():
             self.matcher.find(
@@ -150,7 +159,13 @@ class Casting:
 
     def classes(self, pool: Pool) -> tuple[tuple[str, ...], pd.DataFrame]:
         """The classes in their order, and the tidy votes for them."""
+        if self.plan.fold_case:
+            self._fold_case(pool)
         votes = self._tidy(pool)
+        if self.plan.classes is not None and not checking.all_numbers(self.plan.classes):
+            called = {str(k): name for k, name in enumerate(self.plan.classes)}
+            if {label for label in pool.labels if label is not None} <= set(called):
+                pool.labels = [None if label is None else called[label] for label in pool.labels]
         trusted = {label for label in pool.labels if label is not None}
         said = set(votes["label"].unique().tolist())
         given = self.plan.classes
@@ -182,6 +197,17 @@ class Casting:
                 count=len(said),
             )
         return tuple(checking.ordered(trusted | said)), votes
+
+    def _fold_case(self, pool: Pool) -> None:
+        """Write labels alike that differ in case only: as the classes that were named, else as most trusted rows or votes do."""
+        names = [pd.Series([label for label in pool.labels if label is not None], dtype="str")]
+        counts = pd.concat([*names, *(frame["label"] for frame in self.votes)]).value_counts()
+        trusted = names[0].value_counts()
+        order = sorted(counts.index, key=lambda name: (-int(trusted.get(name, 0)), -int(counts[name]), name))
+        forms = {name.casefold(): name for name in reversed([*(self.plan.classes or ()), *order])}
+        pool.labels = [None if label is None else forms[label.casefold()] for label in pool.labels]
+        to = {name: forms[name.casefold()] for name in order}
+        self.votes = [frame.assign(label=frame["label"].map(to).astype("str")) for frame in self.votes]
 
     def _only_given(self, votes: pd.DataFrame, given: tuple[str, ...]) -> pd.DataFrame:
         """Votes for the classes that were named; numbers stand for their positions where no class is called by a number."""
@@ -233,6 +259,15 @@ class Casting:
             ["at", "source", "label"], kind="stable"
         )
         return votes.loc[order.index].reset_index(drop=True)
+
+
+def _counted(keys: Sequence[str | None], classes: Sequence[str], counts: NDArray[np.int64]) -> pd.DataFrame:
+    """A vote a person, of counts (n, C). Who gave which is unknown: they are dealt by chance, in the order of the ids."""
+    rng, rows = np.random.default_rng(_SEED), list[tuple[str, str, str]]()
+    for key, row in sorted((key, row) for row, key in enumerate(keys) if key is not None):
+        dealt = rng.permutation(np.repeat(np.arange(len(classes)), counts[row])).tolist()
+        rows += [(key, f"vote {j + 1}", classes[c]) for j, c in enumerate(dealt)]
+    return pd.DataFrame(rows, columns=list(VOTE_COLUMNS), dtype="str")
 
 
 def class_names(columns: Sequence[str]) -> list[str]:

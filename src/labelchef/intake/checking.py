@@ -11,11 +11,13 @@ larger data evenly spaced rows are looked at, and the finding says how many.
 """
 
 import difflib
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -179,9 +181,15 @@ def _rows(joined: Joined) -> list[Finding]:
 
 def _columns(joined: Joined) -> list[Finding]:
     found: list[Finding] = []
-    frame = pd.concat([rows.frame for rows in joined.splits.values()], ignore_index=True)
-    features = joined.columns(ColumnRole.FEATURE)
-    constant = [name for name in features if len(frame) > 1 and len(frame[name].unique()) <= 1]
+    wanted = (ColumnRole.FEATURE, ColumnRole.SHOWN)
+    parts = [rows.frame for rows in joined.splits.values() if len(rows)]
+    held = [
+        {str(name): cells.to_numpy() for name, cells in part.items() if joined.content.get(str(name)) in wanted}
+        for part in parts
+    ]
+    frame = {name: np.concatenate([part[name] for part in held]) for name in (held[0] if held else ())}
+    features = joined.columns(ColumnRole.FEATURE) if frame else []
+    constant = [name for name in features if len(frame[name]) > 1 and len(pd.unique(frame[name])) <= 1]
     if constant:
         found.append(
             Finding(
@@ -195,7 +203,9 @@ def _columns(joined: Joined) -> list[Finding]:
             )
         )
     other = joined.columns(ColumnRole.TEXT) or joined.columns(ColumnRole.IMAGE)
-    learnable = features if other else (*features, *joined.columns(ColumnRole.SHOWN))  # it may look like an id
+    learnable = (
+        features if other or not frame else (*features, *joined.columns(ColumnRole.SHOWN))
+    )  # it may look like an id
     commas = [name for name in learnable if _decimal_commas(frame[name])]
     if commas:
         found.append(
@@ -224,26 +234,24 @@ def _columns(joined: Joined) -> list[Finding]:
     return found
 
 
-def _decimal_commas(values: pd.Series) -> bool:
+def _decimal_commas(values: NDArray[Any]) -> bool:
     """Whether nearly all that is in a column of text are numbers with a comma, such as 0,75."""
-    filled = values.dropna()
-    if len(filled) == 0 or pd.api.types.is_numeric_dtype(filled):
-        return False
-    texts = filled.astype(str).str.strip()
-    numbers = texts.str.fullmatch(r"[+-]?\d{1,3}(?:\.?\d{3})*(?:,\d+)?")
-    return bool(numbers.mean() > 0.9 and texts.str.contains(",").mean() > 0.5)
+    texts = [] if values.dtype.kind == "f" else [str(value).strip() for value in values.tolist() if value == value]
+    numbers = [text for text in texts if re.fullmatch(r"[+-]?\d{1,3}(?:\.?\d{3})*(?:,\d+)?", text)]
+    return len(numbers) > 0.9 * len(texts) and sum("," in text for text in texts) > 0.5 * len(texts)
 
 
-def _id_like(name: str, values: pd.Series) -> bool:
-    filled = values.dropna()
-    if len(filled) < 20 or filled.nunique() < len(filled):
+def _id_like(name: str, values: NDArray[Any]) -> bool:
+    filled = values[~pd.isna(values)]
+    if len(filled) < 20 or len(pd.unique(filled)) < len(filled):
         return False
     if filled.dtype.kind == "f":
-        counted = np.sort(filled.to_numpy())
+        counted = np.sort(filled)
         sequence = bool(np.array_equal(counted, counted[0] + np.arange(len(counted))))
         whole = bool(np.array_equal(counted, np.round(counted)))
         return sequence or (whole and name.lower().endswith(("id", "key", "index", "number", "nr", "no")))
-    return bool(filled.str.len().mean() <= 64 and not filled.str.contains(r"\s").any())
+    texts = list(map(str, filled.tolist()))
+    return sum(map(len, texts)) <= 64 * len(texts) and not any(map(str.isspace, "".join(texts)))
 
 
 def _trusted(joined: Joined) -> list[Finding]:
@@ -258,6 +266,9 @@ def _trusted(joined: Joined) -> list[Finding]:
                 "--trusted gold.csv; or name the column: --truth-column COLUMN",
             )
         ]
+    if len(rows) == 1:
+        why = "one row has a label that is known to be right; a few dozen are needed to steer by. Add rows to the trusted file"
+        return [Finding("one-trusted", Severity.ERROR, why, 1, tuple(rows.ids))]
     counts = Counter(label for label in rows.labels if label is not None)
     few = [name for name in joined.classes if counts[name] < ENOUGH_TRUSTED]
     if not few:
@@ -292,6 +303,19 @@ def _votes(joined: Joined) -> list[Finding]:
             )
         return found
     train = joined.splits["train"]
+    here = joined.votes["item"].isin(set(train.ids))
+    absent = sorted(set(joined.votes["source"][~here]) - set(joined.votes["source"][here]))
+    if absent:
+        found.append(
+            Finding(
+                "absent-sources",
+                Severity.WARNING,
+                f"{', '.join(map(repr, absent[:5]))} vote on no row to label, only on trusted or test rows; they are not used. "
+                "Give their votes on the rows to label too",
+                len(absent),
+                tuple(absent[:5]),
+            )
+        )
     silent = len(set(train.ids) - set(joined.votes["item"].tolist()))
     if silent:
         found.append(
@@ -358,7 +382,8 @@ def _class_names(joined: Joined) -> list[Finding]:
             Finding(
                 "similar-classes",
                 Severity.ERROR if mistaken else Severity.WARNING,
-                f"the classes {named} differ little; if they are one, write them alike in all files",
+                f"the classes {named} differ little; if they are one, write them alike in all files"
+                f"{'; or: --fold-case' if cased else ''}",
                 len(pairs),
                 tuple(f"{one} / {other}" for one, other in pairs[:5]),
             )
@@ -377,14 +402,14 @@ def _forms(joined: Joined) -> dict[str, list[str]]:
     """What is compared between rows, a text a row: the normal form of their texts, else of all their features."""
     texts = joined.columns(ColumnRole.TEXT)
     features = joined.columns(ColumnRole.FEATURE)
+    chosen = set(features)
     forms: dict[str, list[str]] = {}
     for split, rows in joined.splits.items():
         if texts:
             forms[split] = [_normal(text) for text in _joined_text(rows.frame, texts).tolist()]
         elif len(features) >= 3 and rows.features is None:
-            forms[split] = [
-                "\n".join(map(str, line)) for line in rows.frame[features].itertuples(index=False, name=None)
-            ]
+            held = np.array([cells.tolist() for name, cells in rows.frame.items() if name in chosen], dtype=object)
+            forms[split] = ["\n".join(map(str, line)) for line in held.T.tolist()]
         elif rows.features is not None and not joined.columns(ColumnRole.IMAGE):
             forms[split] = [row.tobytes().hex() for row in rows.features]
         else:

@@ -13,8 +13,12 @@ A file                                                             is
 - with anything else                                                items
 
 A column is the id if its name says so or its values are distinct codes; a text if its values are sentences; an image if they end
-as image files do; a source if its few values are class names, or it is called as one; a label if it is called so. Where nothing
-is a text or an image, all other columns are features; else they are shown to people only.
+as image files do; a label if it is called so. It is a source if it is called as one (lf_, rule, annotator, gpt …), or is one of
+three or more beside a text or an image with class names as values and gaps. Class names alone make no source: a feature may be
+Yes and No too. Such columns are features, and the preview asks; beside a text or an image they are left out, as they may tell
+people the label. Where nothing is a text or an image, all other columns are features; else they are shown to people only.
+
+What a crowd platform writes beside its answers (_golden, _unit_state, label:confidence, label_gold) is left out, too.
 """
 
 import atexit
@@ -31,11 +35,11 @@ from labelchef.intake.foreign import unfold
 from labelchef.intake.profiles import (
     Column,
     Look,
+    alike,
     can_be_votes,
     is_split,
     len_of,
     role_by_name,
-    same_values,
     words_of,
 )
 from labelchef.io import archives, formats, queries
@@ -65,6 +69,14 @@ class Given:
     """Columns of the items with labels that may be wrong: each is a source."""
     truth: str | None = None
     """The column of the items, or of trusted files, with labels that are right."""
+    used: tuple[str, ...] = ()
+    """Columns to use although they seem to tell the label."""
+    vote_columns: Mapping[ColumnRole, str] = field(default_factory=dict)
+    """Columns of long tables of votes: id, voter, vote, probability."""
+    rows_are_ids: bool = False
+    """Whether items are called by their row numbers, whatever columns there are."""
+    fold_case: bool = False
+    """Whether class names that differ in upper and lower case only are one."""
     split: str | None = None
     """The column of the items that says train, trusted (valid, dev) or test."""
     items: tuple[Path, ...] = ()
@@ -223,6 +235,8 @@ class _Detective:
         self.item_ids: frozenset[str] = frozenset()
         self.item_keys: dict[str, str | None] = {}
         self.classes = self._known_classes()
+        self.long: dict[str, dict[str, ColumnRole] | None] = {}
+        """Roles of the columns of files that can be long tables of votes."""
 
     def plan(self) -> Plan:
         self._check_named()
@@ -231,10 +245,11 @@ class _Detective:
         content: dict[str, ColumnRole] = {}
         plans: dict[str, FilePlan] = {}
         self.item_keys = {look.path: self._id_column(look) for look in items}
-        named = [
-            look.columns[key].values.tolist() for look in items if (key := self.item_keys[look.path]) in look.columns
-        ]
+        named = [look.columns[key].values for look in items if (key := self.item_keys[look.path]) in look.columns]
         self.item_ids = frozenset(value for values in named for value in values)
+        for look in items:
+            if look.table.media is not None:  # files name images without their folders, too
+                self.item_ids |= {PurePosixPath(key).name for key in self.item_ids}
         for look in [*items, *(one for one in self.looks if one.role is not FileRole.ITEMS)]:
             assert look.role is not None, "every file has a role by now"
             roles = self._columns(look, content)
@@ -242,10 +257,21 @@ class _Detective:
                 content |= {name: role for name, role in roles.items() if name not in content}
             corrected = self.given.column_roles.get(look.path, {})
             roles |= {name: role for name, role in corrected.items() if name in roles}
-            plans[look.path] = FilePlan(look.path, look.role, roles, look.why)
+            said = tuple(name for name in roles if name in self._said(look))
+            plans[look.path] = FilePlan(look.path, look.role, roles, look.why, said)
         files = (*(plans[look.path] for look in self.looks), *self.others)
         self._tell_python()
-        return Plan(files, self.given.by_position, self.given.classes, tuple(self.findings))
+        given = self.given
+        return Plan(files, given.by_position, given.classes, tuple(self.findings), given.fold_case)
+
+    def _said(self, look: Look) -> set[str]:
+        """Columns of which the user has said how they are used."""
+        given = self.given
+        named = (
+            *given.ignored, *given.shown, *given.columns, *given.image, *given.text, *given.labels, *given.used, given.truth,
+            given.split, given.id,
+        )  # fmt: skip
+        return {*(name for name in named if name is not None), *given.column_roles.get(look.path, {})}
 
     def _note(self, code: str, message: str, examples: Iterable[str] = (), severity: Severity = Severity.NOTE) -> None:
         shown = tuple(examples)
@@ -274,6 +300,8 @@ class _Detective:
             ("--truth-column", (given.truth,)),
             ("--split", (given.split,)),
             ("--shown", given.shown),
+            ("--use", given.used),
+            ("--vote-columns", tuple(given.vote_columns.values())),
         ):
             for name in names:
                 if name is not None and name not in known:
@@ -297,14 +325,22 @@ class _Detective:
         if not found:
             for look in self.looks:
                 for one in look.columns.values():
-                    if one.few and (one.gold_label or one.name == self.given.truth):
+                    if one.few and ((one.gold_label and one.name not in look.books) or one.name == self.given.truth):
                         found |= one.classes
         return frozenset(found)
 
     # files
 
     def _file_roles(self) -> None:
-        naming = [look for look in self.looks if look.table.media is None and look.names_images(self.given.image)]
+        self._long_tables()
+        naming = [
+            look
+            for look in self.looks
+            if look.table.media is None
+            and look.names_images(self.given.image)
+            and self.long[look.path] is None
+            and (look.told is FileRole.ITEMS or role_by_name(look) not in (FileRole.TRUSTED, FileRole.TEST))
+        ]
         for look in self.looks:
             if look.role is None and look.table.media is not None and naming:
                 look.role, look.why = FileRole.MEDIA, f"the images that {naming[0].title} names"
@@ -331,12 +367,39 @@ class _Detective:
                 if len(found) > len(there) / 2:
                     folder.role, folder.why = FileRole.MEDIA, f"the images that {table.title} names"
 
+    def _long_tables(self) -> None:
+        """Find long tables of votes. A column that names the rows of another file, some several times, names the items."""
+        asked = self.given.vote_columns
+        for look in self.looks:
+            if asked and set(asked.values()) <= set(look.columns):
+                named = {name: role for role, name in asked.items()}
+                self.long[look.path] = {n: named.get(n, ColumnRole.IGNORED) for n in look.table.columns}
+                continue
+            item = self.given.id if self.given.id in look.columns else None
+            if item is None or not look.columns[item].all_distinct:
+                item = item or look.repeated(self._ids_elsewhere(look))
+                self.long[look.path] = look.long(item, self.classes) if look.told in (None, FileRole.VOTES) else None
+            else:
+                self.long[look.path] = None
+
+    def _ids_elsewhere(self, look: Look) -> frozenset[str]:
+        """Values that name the rows of other files: of columns in which each is once."""
+        found: set[str] = set()
+        for other in self.looks:
+            if other is look or other.told not in (None, FileRole.ITEMS):
+                continue
+            for one in other.columns.values():
+                if one.all_distinct and not one.text and not one.fractions and (one.called_id or not one.numeric):
+                    found |= one.known
+                    found |= {PurePosixPath(key).name for key in one.known} if one.images else set()
+        return frozenset(found)
+
     def _file_role(self, look: Look) -> tuple[FileRole, str]:
         """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
         called = role_by_name(look)
         content = [name for name, one in look.columns.items() if one.text or one.images]
         label = self._label_column(look)
-        long = look.long()
+        long = self.long[look.path]
         if long is not None:
             shown = {role: name for name, role in long.items()}
             return FileRole.VOTES, (
@@ -357,12 +420,14 @@ class _Detective:
         key = self._id_column(look)
         rest = [one for name, one in look.columns.items() if name != key]
         sources = self._sources(look, key)
-        if key is not None and rest and not content and len(sources) == len(rest):
-            if len(rest) > 1 or called is FileRole.VOTES:
-                return FileRole.VOTES, f"a column of votes for each of {len(sources)} sources"
-            return FileRole.IGNORED, ""
-        if called is FileRole.VOTES and sources:
-            return FileRole.VOTES, f"called {look.stem}, with {len(sources)} columns of votes"
+        if key is not None and rest and not content and len(self._class_columns(look, key)) == len(rest):
+            beside = any(one.text or one.images for other in self.looks for one in other.columns.values())
+            if called is FileRole.VOTES or (len(rest) > 1 and (beside or len(sources) == len(rest))):
+                return FileRole.VOTES, f"a column of votes for each of {len(rest)} sources"
+            if len(rest) == 1:
+                return FileRole.IGNORED, ""
+        if called is FileRole.VOTES and not content and (like := self._class_columns(look, key)):
+            return FileRole.VOTES, f"called {look.stem}, with {len(like)} columns of votes"
         if called is FileRole.FEATURES and all(one.numeric for one in rest):
             return FileRole.FEATURES, f"called {look.stem}, all numbers"
         if key is not None and label is not None and len(look.table.columns) == 2:
@@ -416,11 +481,20 @@ class _Detective:
             return told
         if look.table.media is not None:
             return "id"
+        if self.given.rows_are_ids and look.role is FileRole.ITEMS:
+            return None
         elsewhere = {name for other in self.looks if other is not look for name in other.columns}
         free = [one for name, one in look.columns.items() if corrected.get(name) is None and not one.text]
         called = [one for one in free if one.called_id and not one.fractions and one.n_filled > 0]
         called = [one for one in called if one.name in elsewhere or one.distinct > 0.5 * one.n_filled]
         found = called or [one for one in free if one.codes and not one.images][:1]
+        if look.role is not FileRole.ITEMS:  # whatever it is called, a column that names the items
+            found += [
+                one
+                for one in free
+                if one not in found and one.distinct > 0.5 * one.n_filled and self._known_ids(one) > 0.9
+            ]
+        found = found or [one for one in free if one.images and one.all_distinct][:1]
         if not found:
             return None
         if len(found) == 1:
@@ -435,7 +509,7 @@ class _Detective:
         """Share of a column's values that are ids of items, in tenths; 0 while the items are not known."""
         if not self.item_ids:
             return 0.0
-        return round(sum(value in self.item_ids for value in column.values.tolist()) / max(1, column.n_filled), 1)
+        return round(sum(value in self.item_ids for value in column.values) / max(1, column.n_filled), 1)
 
     def _label_column(self, look: Look) -> str | None:
         """The column with the label of a row; None if there is none."""
@@ -456,24 +530,40 @@ class _Detective:
         return None if found is None else found.name
 
     def _sources(self, look: Look, key: str | None) -> tuple[str, ...]:
-        """Columns with votes of sources: called so, or with the class names as values."""
-        found = []
-        for name, one in look.columns.items():
-            if name == key or not one.few or one.text or one.images or one.called_gold:
-                continue
-            classes = one.classes
-            numbers = bool(classes) and all(kind.lstrip("-").isdecimal() for kind in classes)
-            in_classes = bool(classes) and bool(self.classes) and classes <= self.classes
-            if (
-                (one.called_source and can_be_votes(classes, self.classes))
-                or (in_classes and (not numbers or one.silent_somewhere or one.called_label))
-                or look.role is FileRole.VOTES
-                or (one.called_label and len(one.words) > 1 and in_classes)
-            ):
-                found.append(name)
-        if not self.classes and len(found) == 0:
-            found = same_values([one for name, one in look.columns.items() if name != key and one.few and not one.text])
-        return tuple(found)
+        """Columns with votes of sources: called so, or three or more alike, with gaps, beside what people read."""
+        free = {
+            name: one
+            for name, one in look.columns.items()
+            if name != key
+            and one.few
+            and not one.text
+            and not one.images
+            and not one.called_gold
+            and name not in look.books
+        }
+        if look.role is FileRole.VOTES:
+            fitting = [name for name, one in free.items() if can_be_votes(one.classes, self.classes)]
+            return tuple(fitting or free)
+        called = [one for one in free.values() if one.called_source and can_be_votes(one.classes, self.classes)]
+        found = {one.name for one in called if self.classes or one.surely_source} | set(alike(called))
+        found |= {
+            one.name for one in free.values() if one.called_label and self.classes and one.classes <= self.classes
+        }
+        if any(one.text or one.images for other in self.looks for one in other.columns.values()):
+            gaps = [one for one in free.values() if one.silent_somewhere and one.name not in found]
+            found |= set(alike([one for one in gaps if not self.classes or one.classes <= self.classes], 3))
+        return tuple(name for name in free if name in found)
+
+    def _class_columns(self, look: Look, key: str | None) -> tuple[str, ...]:
+        """Columns whose values are class names, so that they may be votes or not."""
+        free = [
+            one for name, one in look.columns.items() if name != key and one.few and not one.text and not one.images
+        ]
+        free = [one for one in free if not one.called_gold and one.name not in look.books and one.classes]
+        if not self.classes:
+            return tuple(alike(free))
+        named = [one for one in free if one.classes <= self.classes and (one.worded or one.silent_somewhere)]
+        return tuple(dict.fromkeys([*(one.name for one in named), *self._sources(look, key)]))
 
     def _columns(self, look: Look, content: Mapping[str, ColumnRole]) -> dict[str, ColumnRole]:
         if look.role is FileRole.MEDIA:
@@ -481,13 +571,19 @@ class _Detective:
         roles = dict.fromkeys(look.table.columns, ColumnRole.IGNORED)
         key = self.item_keys[look.path] if look.path in self.item_keys else self._id_column(look)
         if look.role is FileRole.VOTES:
-            long = look.long()
+            long = self.long[look.path]
             if long is not None and not self._wide_told(look):
-                return {**long, **({self.given.id: ColumnRole.ID} if self.given.id in look.columns else {})}
+                return long
         if key is not None:
-            roles[key] = ColumnRole.ID
+            own = look.role is FileRole.ITEMS and look.columns[key].images and look.table.media is None
+            brought = look.role in (FileRole.TRUSTED, FileRole.TEST) and content.get(key) is ColumnRole.IMAGE
+            roles[key] = (
+                ColumnRole.IMAGE if own or brought else ColumnRole.ID
+            )  # the path of an image may be the id, too
         if look.role is FileRole.VOTES:
-            for name in (*self._sources(look, key), *look.vote_vectors()):
+            counts = look.counts(self.classes)
+            roles |= dict.fromkeys(counts, ColumnRole.CLASS)
+            for name in () if counts else (*self._sources(look, key), *look.vote_vectors()):
                 roles[name] = ColumnRole.SOURCE
         elif look.role is FileRole.WEAK:
             for name in look.probabilities() or tuple(n for n, one in look.columns.items() if one.numeric and n != key):
@@ -535,17 +631,12 @@ class _Detective:
             (given.labels, ColumnRole.SOURCE),
             ((given.truth,), ColumnRole.LABEL),
             ((given.split,), ColumnRole.SPLIT),
-            ((given.id,), ColumnRole.ID),
+            (() if given.id in given.image else (given.id,), ColumnRole.ID),
         ):
-            roles |= {name: role for name in names if name is not None and name in roles}
-        told = {
-            name
-            for name in (
-                *given.ignored, *given.shown, *given.columns, *given.image, *given.text, *given.labels, given.truth, given.split
-            )
-            if name is not None
-        }  # fmt: skip
-        told |= set(given.column_roles.get(look.path, {}))
+            roles |= {
+                n: role for n in names if n in roles and not (role is ColumnRole.ID and roles[n] is ColumnRole.IMAGE)
+            }
+        told = self._said(look) - set(given.used)
         free = {n: one for n, one in look.columns.items() if n not in told and roles[n] is ColumnRole.IGNORED}
         for name in [name for name in free if name in before]:
             roles[name] = before[name]
@@ -561,10 +652,13 @@ class _Detective:
             elif one.text and not chosen:
                 roles[name] = ColumnRole.TEXT
                 readable.append(name)
-        rest = [
-            n for n, one in free.items() if roles[n] is ColumnRole.IGNORED and one.n_filled > 0 and not one.row_numbers
-        ]
         has_content = chosen or any(role in (ColumnRole.TEXT, ColumnRole.IMAGE) for role in roles.values())
+        hidden = self._doubtful(look, roles, free, has_content)
+        rest = [
+            n
+            for n, one in free.items()
+            if roles[n] is ColumnRole.IGNORED and one.n_filled > 0 and not one.row_numbers and n not in hidden
+        ]
         self._remaining(look, roles, rest, has_content)
         vote_vectors = look.vote_vectors()
         for name in look.table.vectors:
@@ -578,7 +672,7 @@ class _Detective:
                 readable,
             )
 
-    def _splits_and_labels(self, look: Look, roles: dict[str, ColumnRole], free: Mapping[str, Column]) -> None:
+    def _splits_and_labels(self, look: Look, roles: dict[str, ColumnRole], free: dict[str, Column]) -> None:
         split = next(
             (n for n, one in free.items() if one.words[-1:] in (["split"], ["fold"], ["subset"]) and is_split(one)),
             None,
@@ -589,15 +683,31 @@ class _Detective:
         weak = look.probabilities() if self.given.columns == () else ()
         if set(weak) <= set(free):
             roles |= dict.fromkeys(weak, ColumnRole.CLASS)
+        counts = [] if weak else list(look.counts(self.classes))
+        if counts and set(counts) <= set(free):
+            roles |= dict.fromkeys(counts, ColumnRole.CLASS)
+            for name in look.following(counts):
+                free.pop(name, None)
+            self._note(
+                "counts",
+                f"{look.title}: {', '.join(map(repr, counts[:5]))} are taken as numbers of votes for each class. If they are "
+                f"not: --columns {','.join(counts[:5])}",
+                counts,
+            )
         for name in self._sources(look, key):
             if name in free and roles[name] is ColumnRole.IGNORED:
                 roles[name] = ColumnRole.SOURCE
         for name, one in free.items():
-            if roles[name] is not ColumnRole.IGNORED or not one.few or one.text or one.images:
+            if roles[name] is not ColumnRole.IGNORED or not one.few or one.text or one.images or name in look.books:
                 continue
             if one.gold_label and self.given.truth is None:
                 roles[name] = ColumnRole.LABEL
         labels = [n for n, one in free.items() if one.called_label and one.few and roles[n] is ColumnRole.IGNORED]
+        judged = [
+            n for n in look.judged if n in free and free[n].few and roles[n] is ColumnRole.IGNORED and n not in labels
+        ]
+        labels += [n for n in judged if not self.classes or free[n].classes & self.classes]
+        labels = [n for n in labels if n not in look.books and can_be_votes(free[n].classes, self.classes)]
         if look.table.media is not None and "folder" in free and roles["folder"] is ColumnRole.IGNORED:
             of_classes = not self.classes or bool(
                 self.classes & free["folder"].classes
@@ -606,10 +716,39 @@ class _Detective:
         if labels and not self.given.labels:
             self._role_of_label(look, roles, labels[0], free[labels[0]])
 
+    def _doubtful(
+        self, look: Look, roles: Mapping[str, ColumnRole], free: Mapping[str, Column], has_content: bool
+    ) -> set[str]:
+        """Columns that may tell the label and are left out; what may be votes and is not taken so is told."""
+        key = next((name for name, role in roles.items() if role is ColumnRole.ID), None)
+        left = {name for name in free if roles[name] is ColumnRole.IGNORED and name not in self.given.used}
+        sure = [name for name in left if has_content and look.columns[name].words[-1:] in (["confidence"], ["conf"])]
+        books = [name for name in look.columns if name in left and name in {*look.judged, *look.books, *sure}]
+        if books:
+            gold = next((name for name in books if "gold" in look.columns[name].words), None)
+            self._note(
+                "crowd-columns",
+                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to say how the labels were made; they are neither "
+                f"learned from nor shown. To use one: --use {books[0]}"
+                f"{'' if gold is None else f'; as the right labels: --truth-column {gold}'}",
+                books,
+            )
+        named = [name for name in self._class_columns(look, key) if name in left and name not in books]
+        if named:
+            how = "left out, as they may tell people the label" if has_content else "taken as features"
+            keep = f"; to show them: --use {named[0]}" if has_content else ""
+            self._note(
+                "votes-or-not",
+                f"{look.title}: {', '.join(map(repr, named[:8]))} hold class names and are {how}. If they are labels that may "
+                f"be wrong: {' '.join(f'--labels {name}' for name in named[:3])}{keep}",
+                named,
+            )
+        return {*books, *(named if has_content else ())}
+
     def _role_of_label(self, look: Look, roles: dict[str, ColumnRole], name: str, column: Column) -> None:
         """A column called label in the items: known to be right if most rows have none and nothing else is trusted."""
         trusted = any(one.role is FileRole.TRUSTED for one in self.looks) or self.given.truth is not None
-        known = sum(column.values != "-1")
+        known = sum(value != "-1" for value in column.values)
         if (
             not trusted
             and ColumnRole.LABEL not in roles.values()

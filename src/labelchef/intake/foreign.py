@@ -21,6 +21,7 @@ from labelchef.io import formats
 
 _EXPORTED = {"id", "split", "label", "probability", "origin", "model_label", "doubt", "rank"}
 """Columns of every data set that labelchef exports."""
+_HEAD = 1 << 20
 _RIGHT = (LabelOrigin.PEOPLE, LabelOrigin.TRUSTED)
 
 
@@ -63,6 +64,13 @@ def unfold(path: Path, into: Path) -> Unfolded | None:
 
 def _exported(path: Path, into: Path) -> Unfolded | None:
     """The tables of `labelchef export --what dataset`: its final labels are right where people or the data gave them."""
+    if path.is_file() and path.suffix.lower() in formats.CSV_SUFFIXES:
+        with path.open(
+            "rb"
+        ) as stream:  # its first line tells, where a table of thousands of columns takes a while to read
+            head = stream.read(_HEAD).replace(b"\0", b"")
+        if not all(name.encode() in head for name in _EXPORTED):
+            return None
     if not path.is_file() or not set(formats.read_table(path, rows=1).frame.columns) >= _EXPORTED:
         return None
     frame = formats.read_table(path).frame

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FileRole, Plan, Progress, Severity, no_progress
-from labelchef.intake import checking
+from labelchef.intake import checking, telling
 from labelchef.intake.casting import Casting
 from labelchef.intake.matching import Matcher, OpenFile, Pool
 from labelchef.intake.profiles import NO_LABEL, SPLITS, numbers_of
@@ -52,12 +52,13 @@ class _Joiner:
         for role, split in ((FileRole.TEST, "test"), (FileRole.TRUSTED, "trusted")):
             self._labelled(pool, content, role, split)
         self._own_labels(pool)
+        hidden = self._hide_telling(pool, content)
         features = self._features(pool)
         casting = Casting(self.matcher)
         casting.collect(pool, more_votes)
         classes, votes = casting.classes(pool)
         media = self._media(pool, content)
-        _type_features(pool.frame, content)
+        pool.frame = _typed(pool.frame, content)
         splits = {name: self._rows(pool, features, name) for name in ("train", "trusted", "test")}
         found = checking.Joined(splits, content, classes, votes, self.plan, media)
         self.matcher.findings += checking.findings_of(found, self.progress)
@@ -70,6 +71,9 @@ class _Joiner:
             votes=votes,
             media=media,
             findings=tuple(sorted(self.matcher.findings, key=lambda one: _GRAVITY[one.severity])),
+            id_column=next((one.key for one in self.matcher.of(FileRole.ITEMS)), None),
+            hidden=hidden,
+            fold_case=self.plan.fold_case,
         )
 
     # items
@@ -104,24 +108,26 @@ class _Joiner:
         n = len(frame)
         pool = Pool(frame, np.full(n, "train", dtype=object), [None] * n, named, n, arrived)
         pool.row_of = {key: k for k, key in enumerate(frame[ID].tolist())}
+        if any(one.table.media is not None for one in items):
+            names = Counter(PurePosixPath(key).name for key in pool.row_of)
+            pool.called = {name: key for key in pool.row_of if names[name := PurePosixPath(key).name] == 1}
         return pool
 
     def _one_file(self, one: OpenFile, named: bool) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         """The rows of an items file with distinct ids, in the order of the ids."""
-        kept = one.plan.role is FileRole.ITEMS
-        held = [n for role in _CONTENT for n in one.texts(role)] if kept else []
-        columns = [name for name in one.table.frame.columns if name in held and name != one.key]
-        if not named:
-            keys = pd.Series([str(k) for k in range(len(one.table))], dtype="str")
-            return _with_id(keys, one.table.frame[columns]), np.arange(len(one.table))
-        assert one.key is not None, "named items have a column of ids"
-        keys, rows = self.matcher.usable_ids(one)
-        frame = _with_id(keys, one.table.frame.iloc[rows][columns])
-        used = [
-            c for c, role in one.plan.columns.items() if role is not ColumnRole.IGNORED and c not in one.table.vectors
-        ]
-        order = self._distinct_order(one, rows, keys, used)
-        return frame.iloc[order].reset_index(drop=True), rows[order]
+        held = {n for role in _CONTENT for n in one.texts(role)} if one.plan.role is FileRole.ITEMS else set()
+        keys, rows = pd.Series([str(k) for k in range(len(one.table))], dtype="str"), np.arange(len(one.table))
+        if named:
+            keys, rows = self.matcher.usable_ids(one)
+            used = [
+                c
+                for c, role in one.plan.columns.items()
+                if role is not ColumnRole.IGNORED and c not in one.table.vectors
+            ]
+            order = self._distinct_order(one, rows, keys, used)
+            keys, rows = keys.iloc[order], rows[order]
+        content = {_safe(str(n)): cells.array.take(rows) for n, cells in one.table.frame.items() if n in held}
+        return pd.DataFrame({ID: keys.array, **content}), rows
 
     def _distinct_order(
         self, one: OpenFile, rows: NDArray[np.int64], keys: pd.Series, used: Sequence[str]
@@ -143,7 +149,7 @@ class _Joiner:
                 Severity.ERROR,
                 f"{one.title}: {len(contradict)} ids in {one.key!r} name rows that differ; expected one row "
                 "for each id. Remove the "
-                "wrong rows, or name the column that tells rows apart: --id COLUMN",
+                "wrong rows, name the column that tells rows apart: --id COLUMN; or call rows by their numbers: --id-from-rows",
                 contradict,
             )
         if len(ids) > len(contradict):
@@ -194,6 +200,48 @@ class _Joiner:
                     unequal,
                 )
         return both_frame, arrived
+
+    def _hide_telling(self, pool: Pool, content: dict[str, ColumnRole]) -> tuple[str, ...]:
+        """Take columns out that tell the label of the trusted rows, unless the user has said how they are used."""
+        kinds = (ColumnRole.FEATURE, ColumnRole.SHOWN)
+        rows = np.flatnonzero(pool.split == "trusted")
+        fold = str.casefold if self.plan.fold_case else str
+        labels = [fold(str(pool.labels[k])) for k in rows.tolist()]
+        if not telling.enough(labels):
+            return ()
+        held = {
+            str(n): cells.array.take(rows).tolist() for n, cells in pool.frame.items() if content.get(str(n)) in kinds
+        }
+        right = dict[str, str]()
+        for kind in (None, *sorted(set(labels))):  # people are not shown what tells one of the classes either
+            sought = labels if kind is None else [str(label == kind) for label in labels]
+            for name in [n for n in held if n not in right and (kind is None or content[n] is ColumnRole.SHOWN)]:
+                if (count := telling.rows_told(held[name], sought)) is not None:
+                    right[name] = f"{'the label' if kind is None else f'whether the label is {kind!r}'} of {count}"
+        said = {_safe(name) for one in self.matcher.of(FileRole.ITEMS) for name in one.plan.said}
+        hidden = [name for name in right if name not in said]
+        learned = [name for name, role in content.items() if role in _LEARNED and name not in hidden]
+        vectors = any(
+            one.plan.role is FileRole.FEATURES or one.arrays(ColumnRole.FEATURE) for one in self.matcher.files
+        )
+        if not learned and not vectors:
+            hidden = []
+        for name, found in right.items():
+            done = (
+                f"it is neither learned from nor shown. If it is known of new rows before their label is: --use {name}"
+                if name in hidden
+                else f"if it is not known of new rows before their label is, leave it out: --ignore {name}"
+            )
+            self.matcher.find(
+                "tells-label",
+                Severity.WARNING,
+                f"{name!r} alone tells {found} of {len(rows)} trusted rows; {done}",
+                [name],
+            )
+        for name in hidden:
+            del content[name]
+        pool.frame = pool.frame.drop(columns=hidden)
+        return tuple(hidden)
 
     def _content_roles(self, pool: Pool) -> dict[str, ColumnRole]:
         roles: dict[str, ColumnRole] = {}
@@ -481,7 +529,7 @@ class _Joiner:
                 self.matcher.find(
                     "numbers-missing",
                     Severity.WARNING,
-                    f"{one.title}: {int(wrong.sum())} rows have numbers that are missing or infinite; they are "
+                    f"{one.title}: {int(wrong.sum())} rows have numbers that are missing, infinite or above 3e38; they are "
                     "left out",
                     pool.frame[ID].to_numpy()[np.flatnonzero(wrong)[:5]].tolist(),
                     int(wrong.sum()),
@@ -558,12 +606,6 @@ def _safe(name: str) -> str:
     return "id (column)" if name == ID else name
 
 
-def _with_id(keys: pd.Series, content: pd.DataFrame) -> pd.DataFrame:
-    frame = content.rename(columns=_safe).reset_index(drop=True)
-    frame.insert(0, ID, keys.to_numpy())
-    return frame.astype({ID: "str"})
-
-
 def _id_order(keys: pd.Series) -> NDArray[np.int64]:
     """Order of ids: by number where all are numbers, else as text."""
     values = keys.tolist()
@@ -574,12 +616,12 @@ def _id_order(keys: pd.Series) -> NDArray[np.int64]:
 
 def _numbers_of_file(one: OpenFile) -> NDArray[np.float32] | None:
     """(n, d) of a file: its vectors, and, in a file of features, its columns of numbers."""
-    blocks = [np.asarray(one.table.vectors[name], dtype=np.float32) for name in one.arrays(ColumnRole.FEATURE)]
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told
+        blocks = [np.asarray(one.table.vectors[name], dtype=np.float32) for name in one.arrays(ColumnRole.FEATURE)]
     if one.plan.role is FileRole.FEATURES:
         columns = one.texts(ColumnRole.FEATURE)
         if columns:
-            held = [numbers_of(one.column(name)).to_numpy(dtype=np.float32) for name in columns]
-            blocks.append(np.stack(held, axis=1))
+            blocks.append(np.stack([numbers_of(one.column(name)).astype(np.float32) for name in columns], axis=1))
     return np.concatenate(blocks, axis=1) if blocks else None
 
 
@@ -600,13 +642,13 @@ def _place(
     return clash
 
 
-def _type_features(frame: pd.DataFrame, content: Mapping[str, ColumnRole]) -> None:
-    """Columns to learn from become numbers where all that is in them are numbers."""
-    for name, role in content.items():
-        if role is ColumnRole.FEATURE:
-            numbers = numbers_of(frame[name])
-            if numbers.notna().any():
-                frame[name] = numbers
+def _typed(frame: pd.DataFrame, content: Mapping[str, ColumnRole]) -> pd.DataFrame:
+    """The rows with columns to learn from as numbers where all that is in them are numbers."""
+    found: dict[str, Any] = {}
+    for name, cells in frame.items():
+        numbers = numbers_of(cells) if content.get(str(name)) is ColumnRole.FEATURE else None
+        found[str(name)] = cells if numbers is None or np.isnan(numbers).all() else numbers
+    return pd.DataFrame(found)
 
 
 def _differ(one: Any, other: Any) -> bool:

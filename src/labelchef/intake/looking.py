@@ -1,8 +1,10 @@
 """A preview of joined rows: what would be used, and how."""
 
+from dataclasses import replace
+
 import pandas as pd
 
-from labelchef.domain.intake import Plan, Preview, PreviewRow
+from labelchef.domain.intake import ColumnRole, FileRole, Plan, Preview, PreviewRow
 from labelchef.intake.casting import PROBABILITY
 from labelchef.intake.raw import ID, Raw, Rows
 from labelchef.io.formats import text_of
@@ -20,6 +22,11 @@ def preview(plan: Plan, raw: Raw, n_rows: int = 20) -> Preview:
         if rows is not None:
             shown += _rows(split, rows, raw, min(share[split], n_rows - len(shown)))
     order = {"train": 0, "trusted": 1, "test": 2}
+    gone = dict.fromkeys(raw.hidden, ColumnRole.IGNORED)
+    for one in plan.of(FileRole.ITEMS):
+        plan = plan.with_file(
+            replace(one, columns={**one.columns, **{n: r for n, r in gone.items() if n in one.columns}})
+        )
     return Preview(
         plan=plan,
         classes=raw.classes,
@@ -34,17 +41,18 @@ def preview(plan: Plan, raw: Raw, n_rows: int = 20) -> Preview:
 
 
 def _rows(split: str, rows: Rows, raw: Raw, count: int) -> list[PreviewRow]:
-    frame = rows.frame.iloc[: max(count, 0)]
-    said = raw.votes[raw.votes["item"].isin(frame[ID].tolist())]
+    ids = rows.frame[ID].iloc[: max(count, 0)].tolist()
+    held = {str(name): cells.iloc[: len(ids)].tolist() for name, cells in rows.frame.items() if name in raw.content}
+    said = raw.votes[raw.votes["item"].isin(ids)]
     return [
         PreviewRow(
-            id=str(line[ID]),
+            id=str(key),
             split=split,
-            content={name: _cut(text_of(line[name])) for name in raw.content},
+            content={name: _cut(text_of(held[name][k])) for name in raw.content},
             label=rows.labels[k],
-            votes=_votes(said[said["item"] == line[ID]]),
+            votes=_votes(said[said["item"] == key]),
         )
-        for k, line in enumerate(frame.to_dict("records"))
+        for k, key in enumerate(ids)
     ]
 
 

@@ -5,6 +5,7 @@ By row number only where the plan says so. What does not match becomes a finding
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -48,10 +49,11 @@ class OpenFile:
         file, part = formats.locate(self.plan.path)
         return part if part is not None else file.stem
 
-    @property
+    @cached_property
     def key(self) -> str | None:
-        """The column of ids."""
-        return next(iter(self.plan.named(ColumnRole.ID)), None)
+        """The column of ids; where there is none, the images, if each is there once."""
+        images = [n for n in self.texts(ColumnRole.IMAGE) if self.column(n).is_unique and self.column(n).notna().all()]
+        return next(iter((*self.plan.named(ColumnRole.ID), *images)), None)
 
     def column(self, name: str) -> pd.Series:
         """One column of text."""
@@ -83,6 +85,8 @@ class Pool:
     """(n_items,) row of the items file that each of the first rows is."""
     row_of: dict[str, int] = field(default_factory=dict)
     """Id → row."""
+    called: dict[str, str] = field(default_factory=dict)
+    """Name of an image without its folder → id, where there is one such image."""
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -105,9 +109,8 @@ class Matcher:
 
     def _open(self, one: FilePlan) -> OpenFile:
         table = formats.read_table(one.path, progress=self.progress)
-        gone = [
-            name for name, role in one.columns.items() if role is not ColumnRole.IGNORED and name not in table.columns
-        ]
+        there = set(table.columns)
+        gone = [name for name, role in one.columns.items() if role is not ColumnRole.IGNORED and name not in there]
         if gone:
             raise InvalidInputError(
                 f"{one.path} has no column {gone[0]!r}; it has {list(table.columns)[:15]}. Detect the roles again",
@@ -154,7 +157,7 @@ class Matcher:
             keys, rows = self.usable_ids(one)
             found: list[str | None] = [None] * n
             for key, row in zip(keys.tolist(), rows.tolist(), strict=True):
-                found[row] = key
+                found[row] = key if key in pool.row_of else pool.called.get(key, key)
             return found
         if self.plan.by_position and not own:
             return self.by_position(pool, one)
@@ -215,7 +218,7 @@ class Matcher:
                 Severity.ERROR,
                 f"{one.title}: only {len(asked) - len(unknown)} of {len(asked)} ids in {one.key!r} are ids of "
                 f"items ({some(known)})"
-                f"{hint}. Is it the right column? Name it: --id COLUMN",
+                f"{hint or '. Is it the right column? Name it: --id COLUMN'}",
                 unknown,
             )
         else:
@@ -248,7 +251,12 @@ def _hint(unknown: Sequence[str], known: set[str]) -> str:
         there = {change(key): key for key in known}
         found = [key for key in unknown[:2000] if change(key) in there]
         if len(found) > 0.5 * len(unknown[:2000]):
-            return f". They would match without {what}: {found[0]!r} here, {there[change(found[0])]!r} there"
+            lost = what in ("leading zeros", "'.0' at the end")
+            why = ": the program that wrote one of them took them for numbers; let it keep them as text" if lost else ""
+            return (
+                f". They would match without {what}: {found[0]!r} here, {there[change(found[0])]!r} there. Write them alike in "
+                f"both files{why}"
+            )
     return ""
 
 

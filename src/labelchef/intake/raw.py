@@ -55,6 +55,12 @@ class Raw:
     findings: tuple[Finding, ...] = field(default=())
     rules: tuple[Rule, ...] = ()
     """Rules whose votes are among `votes`."""
+    id_column: str | None = None
+    """The column of the items that names them; None for row numbers."""
+    hidden: tuple[str, ...] = ()
+    """Columns that are not used, as each alone tells the label of the trusted rows."""
+    fold_case: bool = False
+    """Whether labels that differ in upper and lower case only are one class."""
 
     def columns(self, role: ColumnRole) -> tuple[str, ...]:
         """The content columns of this role."""

@@ -106,6 +106,9 @@ def with_votes(raw: Raw, votes: pd.DataFrame, names: Sequence[str]) -> Raw:
                 len(taken), tuple(taken[:5]),
             )
         )  # fmt: skip
+    if raw.fold_case:
+        forms = {name.casefold(): name for name in raw.classes}
+        votes = votes.assign(label=[forms.get(name.casefold(), name) for name in votes["label"].tolist()])
     unknown = sorted(set(votes["label"].unique()) - set(raw.classes))
     if unknown:
         by = votes.loc[votes["label"] == unknown[0], "source"].iloc[0]

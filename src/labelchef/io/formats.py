@@ -24,6 +24,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class Table:
     """The folder that images are relative to, where the file is one of images."""
     findings: tuple[Finding, ...] = ()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Of the frame, then the vectors."""
         return (*map(str, self.frame.columns), *self.vectors)

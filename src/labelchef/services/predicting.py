@@ -1,13 +1,13 @@
 """New rows through a model file: its encoder, its classifier, a table with labels and probabilities.
 
-    id, label, probability, p: CLASS …        a row for each row of the file, in its order
+    id, kept columns …, label, probability, p: CLASS …        a row for each row of the file, in its order
 
 The file may be of any format that campaigns are made from. It is encoded `CHUNK` rows at a time, so that memory holds the file's
 texts and never all of X (n, D).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,13 @@ def predict(
     id: str | None = None,
     embeddings: Path | None = None,
     media: Path | None = None,
+    keep: Sequence[str] = (),
     progress: Progress = no_progress,
 ) -> Predicted:
     """Write labels and probabilities of the rows of a file.
 
-    `id` names the column of ids, `id` if there is one, else row numbers from 0. `embeddings` is a file with the numbers of each
+    `id` names the column of ids; without it, that of the campaign or `id`, if there is one, else row numbers from 0. `keep` names
+    columns of the file to write beside them. `embeddings` is a file with the numbers of each
     row, for a model that learned from such; `media` the folder of images, else that of the file.
     """
     tables.check_format(out)
@@ -61,7 +63,10 @@ def predict(
         raise InvalidInputError(f"{rows} holds no rows; expected at least one", code="file")
     numbers = _numbers(table, None if embeddings is None else read_table(embeddings, progress=progress))
     folder = media or table.media or (rows if rows.is_dir() else rows.parent)
-    ids = _ids(table, id)
+    own = found.encoder.id_column if isinstance(found, EncodedClassifier) else None
+    there = [name for name in (own, ID) if name is not None and name in table.frame.columns]
+    ids = _ids(table, id or next(iter(there), None))
+    kept = _kept(table, keep)
     P, labels = _predicted(found, table.frame, numbers, folder, progress)
     names = [str(name) for name in found.classes_.tolist()]
     place = {name: c for c, name in enumerate(names)}
@@ -69,6 +74,7 @@ def predict(
     frame = pd.DataFrame(
         {
             "id": ids,
+            **kept,
             "label": [names[c] for c in chosen],
             "probability": P[np.arange(len(P)), chosen].round(6),
             **{f"p: {name}": P[:, c].round(6) for c, name in enumerate(names)},
@@ -152,15 +158,28 @@ def _features(model: LinearClassifier, frame: pd.DataFrame, numbers: NDArray[Any
     return as_features(values.to_numpy(dtype=np.float64), "features", columns=model.n_features_in_)
 
 
+def _kept(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns to carry along; one called like a column of the answer gets another name."""
+    lost = [name for name in names if name not in table.frame.columns]
+    if lost:
+        raise InvalidInputError(
+            f"--keep {lost[0]}: {table.path} has no such column; it has {list(table.frame.columns)[:20]}", code="column"
+        )
+    taken = (ID, "label", "probability")
+    return {
+        f"{name} (input)" if name in taken or name.startswith("p: ") else name: table.frame[name].tolist()
+        for name in names
+    }
+
+
 def _ids(table: Table, name: str | None) -> list[str]:
     if name is not None and name not in table.frame.columns:
         raise InvalidInputError(
             f"there is no column {name!r}; {table.path} has {list(table.frame.columns)[:20]}. Name one of them: --id",
             code="id",
         )
-    column = name or (ID if ID in table.frame.columns else None)
-    if column is not None:
-        found = ["" if value != value or value is None else str(value) for value in table.frame[column].tolist()]
+    if name is not None:
+        found = ["" if value != value or value is None else str(value) for value in table.frame[name].tolist()]
         repeated = sorted(key for key, times in Counter(found).items() if times > 1 and key)
         told = [f"{found.count('')} rows have no id"] if "" in found else []
         told += [f"{len(repeated)} ids repeat, such as {repeated[0]!r}"] if repeated else []

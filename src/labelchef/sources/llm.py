@@ -21,7 +21,8 @@ answers is left out. They are a soft vote.
     {"id": "007", "probabilities": {"spam": 0.8, "ham": 0.2}}          a soft vote
     {"id": "007", "logprobs": {"spam": -0.2, "ham": -1.7}}             exp, then divided by their sum
 
-`logprob` may stand for `probability`, `item` for `id`; `source` (or `model`) names the source. A label of null is no vote.
+`logprob` or `confidence` may stand for `probability`, `item` for `id`; `source` (or `model`) names the source. A label of
+null is no vote.
 Several lines of one source on one item are one soft vote if they have the probabilities of different labels, which sum to 1.
 Else, as from asking several times, they are averaged: (1/k) Σ of their distributions.
 """
@@ -45,6 +46,7 @@ SOURCE_NAMES = ("source", "model")
 LONGEST_CONTENT = 8000
 """Characters of a row that a question holds."""
 MOST_CLASSES = 500
+_SURE_NAMES = ("probability", "confidence")
 _SOFT_NAMES = ("probabilities", "logprobs")
 _SUM_TOLERANCE = 1e-3
 _LARGEST_REQUEST = 1_000_000
@@ -333,7 +335,7 @@ def looks_like_llm_labels(path: Path) -> bool:
     if any(isinstance(values.get(name), dict) for name in _SOFT_NAMES):
         return True
     named = any(name in values for name in SOURCE_NAMES)
-    return "label" in values and not named and any(name in values for name in ("probability", "logprob"))
+    return "label" in values and not named and any(name in values for name in (*_SURE_NAMES, "logprob"))
 
 
 def read_llm_labels(
@@ -435,8 +437,9 @@ def _number(value: object, where: str, what: str) -> float:
 
 def _probability(values: Mapping[str, Any], where: str) -> float | None:
     """The probability of the label, if only that is given."""
-    if values.get("probability") is not None:
-        p = _number(values["probability"], where, "the probability")
+    sure = next((values[name] for name in _SURE_NAMES if values.get(name) is not None), None)
+    if sure is not None:
+        p = _number(sure, where, "the probability")
     elif values.get("logprob") is not None:
         p = math.exp(min(_number(values["logprob"], where, "logprob"), 1.0))
     else:

@@ -423,6 +423,10 @@ class CorrectionForm(Form):
 
     files: Annotated[list[FileForm], Field(max_length=1000)] = Field(default_factory=list)
     by_position: bool | None = Field(None, description="Join files by row number, not by id.")
+    rows_are_ids: bool | None = Field(
+        None, description="Call the items by their row numbers, whatever columns there are."
+    )
+    fold_case: bool | None = Field(None, description="Take classes that differ in upper and lower case only for one.")
     classes: Annotated[list[Name], Field(max_length=10_000)] | None = Field(
         None, description="The classes in their order; an empty list for those that occur."
     )
@@ -433,6 +437,8 @@ class CorrectionForm(Form):
             roles={one.path: one.role for one in self.files if one.role is not None},
             columns={one.path: one.columns for one in self.files if one.columns},
             by_position=self.by_position,
+            rows_are_ids=self.rows_are_ids,
+            fold_case=self.fold_case,
             classes=None if self.classes is None else tuple(self.classes),
         )
 

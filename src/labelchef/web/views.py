@@ -473,6 +473,8 @@ class IntakeView(BaseModel):
     state: IntakeState
     files: list[FileView] = Field(description="Empty until roles were detected.")
     by_position: bool
+    rows_are_ids: bool
+    fold_case: bool
     preview: PreviewView | None = Field(description="Null while files are read, or where they cannot be joined.")
     working: Working | None = Field(description="What is being done just now.")
     problem: str | None = Field(description="Why the last step failed, and what to do; the files are kept.")
@@ -482,15 +484,17 @@ class IntakeView(BaseModel):
     @classmethod
     def of(cls, intake: Intake) -> "IntakeView":
         """Of the service's answer."""
-        plan, found = intake.plan, intake.preview
+        found = intake.preview
+        plan = intake.plan if found is None else found.plan
         files = () if plan is None else plan.files
         return cls(
             **{
                 name: getattr(intake, name)
-                for name in ("id", "by", "created_at", "state", "working", "problem", "campaign")
+                for name in ("id", "by", "created_at", "state", "working", "problem", "campaign", "rows_are_ids")
             },
             files=[FileView(path=one.path, role=one.role, columns=dict(one.columns), why=one.why) for one in files],
             by_position=plan is not None and plan.by_position,
+            fold_case=plan is not None and plan.fold_case,
             rules=[dict(one) for one in intake.rules],
             preview=None
             if found is None

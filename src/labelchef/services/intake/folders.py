@@ -62,6 +62,8 @@ class Record:
     columns: Mapping[str, Mapping[str, ColumnRole]] = field(default_factory=dict)
     """Path → column → role, where the user said one."""
     by_position: bool = False
+    rows_are_ids: bool = False
+    fold_case: bool = False
     classes: tuple[str, ...] | None = None
     rules: tuple[Mapping[str, object], ...] = ()
     """Rules that were made on the page, as `sources.rules.rule_of` reads them."""

@@ -56,6 +56,8 @@ class Correction:
     columns: Mapping[str, Mapping[str, ColumnRole]] = field(default_factory=dict)
     """Path → column → role."""
     by_position: bool | None = None
+    rows_are_ids: bool | None = None
+    fold_case: bool | None = None
     classes: tuple[str, ...] | None = None
     """The classes in their order; an empty tuple for those that occur."""
 
@@ -152,6 +154,8 @@ def correct(ws: Workspace, intake: str, said: Correction) -> Intake:
             roles={**record.roles, **said.roles},
             columns=columns,
             by_position=record.by_position if said.by_position is None else said.by_position,
+            rows_are_ids=record.rows_are_ids if said.rows_are_ids is None else said.rows_are_ids,
+            fold_case=record.fold_case if said.fold_case is None else said.fold_case,
             classes=record.classes if said.classes is None else said.classes or None,
         )
         folders.write(ws, intake, changed)
@@ -249,6 +253,7 @@ def _answer(ws: Workspace, intake: str) -> Intake:
         problem=record.problem if job is None or job.problem is None else job.problem,
         campaign=record.campaign,
         rules=record.rules,
+        rows_are_ids=record.rows_are_ids,
     )
 
 
@@ -306,6 +311,8 @@ def _planned(root: Path, record: Record, progress: Progress) -> Plan:
     given = Given(
         classes=record.classes,
         by_position=record.by_position,
+        rows_are_ids=record.rows_are_ids,
+        fold_case=record.fold_case,
         roles={_absolute(path, root): role for path, role in record.roles.items()},
         column_roles={_absolute(path, root): roles for path, roles in record.columns.items()},
     )

@@ -21,7 +21,8 @@ const FITTING = {
 };
 const SPLITS = { train: t("training"), trusted: t("trusted"), test: t("test") };
 const SEVERITIES = { error: t("To mend"), warning: t("Please check"), note: t("Note") };
-const COLUMNS_AT_ONCE = 24;
+const COLUMNS_AT_ONCE = 300;
+const SWITCHES = { "by-position": "by_position", "rows-are-ids": "rows_are_ids", "fold-case": "fold_case" };
 const page = $("#main"), box = $("#intake"), sent = $("#sent"), create = $("#create");
 const path = (id, rest = "") => `/api/intakes/${encodeURIComponent(id)}${rest}`;
 let now = null; // the intake as it was answered last
@@ -181,13 +182,13 @@ function show(intake) {
   if (making && intake.working) tell($(".told", create), count(intake.working));
   if (!reading) {
     $("#files").replaceChildren(...intake.files.map(file));
-    $("#by-position").checked = intake.by_position;
+    for (const [id, name] of Object.entries(SWITCHES)) $(`#${id}`).checked = intake[name];
     look(intake);
     rules.show(intake);
   }
   for (const field of $$("select, input", create)) field.disabled = making;
   $("button[type=submit]", create).disabled = making || !intake.preview?.usable;
-  for (const field of $$("#files select, #by-position")) field.disabled = making;
+  for (const field of [...$$("#files select"), ...Object.keys(SWITCHES).map((id) => $(`#${id}`))]) field.disabled = making;
   box.classList.toggle("busy", reading);
   box.setAttribute("aria-busy", String(reading || making));
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
@@ -224,7 +225,7 @@ function file(one, k) {
   return el("div", { class: "card file stack" }, head, grid, more);
 }
 
-$("#by-position").addEventListener("change", (event) => change({ by_position: event.target.checked }));
+for (const [id, name] of Object.entries(SWITCHES)) $(`#${id}`).addEventListener("change", (event) => change({ [name]: event.target.checked }));
 $("#keep-classes").addEventListener("click", () => {
   const given = $("#classes").value.split("\n").map((line) => line.trim()).filter(Boolean);
   change({ classes: given });
