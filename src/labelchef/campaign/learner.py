@@ -12,7 +12,8 @@ restart comes to the same.
 
 The choice (source model, γ, λ) is made on the first clean samples and again whenever they have grown by half. It is computed in
 the background, from the end of a round on, and used from the next round on: people label meanwhile, and the same answers give
-the same choices whatever the time they take.
+the same choices whatever the time they take. Where a single round brings that many, as an import may, it is made in this round:
+no figure of it is shown that rests on a choice of so few.
 """
 
 from concurrent.futures import Future
@@ -101,6 +102,10 @@ class Learner:
     choice: Choice | None = None
     keep_choice: bool = False
     """Whether the choice is never made anew."""
+    leaps: bool = True
+    """Whether it may be made in the round that brings the answers; those of version 0.2 waited for the next one."""
+    n_before: int | None = field(default=None, repr=False)
+    """Clean samples of the last model; None where the choice stays as it is for the next one."""
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
@@ -121,8 +126,11 @@ class Learner:
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
-        if self.choice is None:
-            self.choice = self._chosen(objective, labels)
+        n_clean, kept = int(np.count_nonzero(labels.cleaned)), self.fixed.everything or self.keep_choice
+        grown = self.leaps and self.n_before is not None and n_clean >= GROWTH * self.n_before
+        self.n_before = n_clean
+        if self.choice is None or (grown and not kept):
+            self.choice, self._next = self._chosen(objective, labels), None
         elif self._next is not None:
             self.choice, self._next = self._awaited(), None
         return self.under_choice(objective)

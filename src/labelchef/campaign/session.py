@@ -135,6 +135,14 @@ class Session:
         known = self.labels.cleaned | (self.labels.given >= 0)
         return self.labels.as_given[: self.n_train], known[: self.n_train]
 
+    def drawn_by_chance(self) -> Bools:
+        """(rows,): clean rows that nobody chose because of what was believed: known from the start, or audited."""
+        known = self.labels.cleaned if self.learner is None else self.learner.known >= 0
+        found = known.copy()
+        for record in self.rounds:
+            found[_drawn(record.batch)] = True
+        return found & (self.labels.clean_ids >= 0)
+
     def posterior(self) -> Float64s:
         """(rows, C): what is believed of every row, from model, sources and people; trusted samples come after the N samples."""
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
@@ -475,7 +483,7 @@ class Session:
             change = self.labels.assign(items, np.array(list(final.values()), dtype=np.int64))
             self.labels.attempts[items] = [attempts[item] for item in final]
             if self.learner is not None:
-                self.learner.choice = records[-1].choice
+                self.learner.choice, self.learner.n_before = records[-1].choice, None
             self._construction = self._follow(change, list(map(_said_in, records)))
             self.ruling = records[-1].ruling
             self._judge(self._construction)

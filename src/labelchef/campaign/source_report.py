@@ -28,7 +28,7 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.learning import NO_SOURCES, SourceFacts
+from labelchef.domain.learning import FEWEST_VOTES, NO_SOURCES, SourceFacts
 from labelchef.sources import SourceVotes, adjoint
 from labelchef.sources.models import Belief, make_source_model
 
@@ -70,9 +70,10 @@ class SourceReport:
         notes = [model]
         if len(self.sources) < self.total:
             notes.append(f"These are the {len(self.sources)} sources with the most votes, of {self.total}.")
-        unknown = sum(one.clean_votes == 0 for one in self.sources)
+        unknown = sum(one.measured_on < FEWEST_VOTES for one in self.sources)
         if unknown:
-            notes.append(f"{unknown} of them have no vote on a clean sample: their intervals are 0 to 1.")
+            few = f"fewer than {FEWEST_VOTES} votes on samples of known class that nobody chose"
+            notes.append(f"{unknown} of {len(self.sources)} sources are not measured yet: {few}.")
         return tuple(notes)
 
     def as_json(self) -> dict[str, Any]:
@@ -118,6 +119,7 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
     votes, N, C = every_vote(session), session.n_train, session.labels.n_classes
     chosen = np.arange(votes.n_sources) if places is None else places
     posterior, clean = session.posterior(), session.labels.clean_ids
+    fair = session.drawn_by_chance()
     table, heard = csc_array(votes.table), learner.votes
     others = np.asarray(heard.shares(smoothing=1e-9) * np.asarray(heard.presence.sum(axis=1)).reshape(-1, 1))
     changes, evidence = muting(session), learner.evidence(np.zeros((len(clean), C)), clean)
@@ -129,13 +131,17 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
         rows = np.flatnonzero(np.diff(block.indptr))
         T = block[rows].toarray()  # (n_j, C)
         asked = rows < N
-        known = clean[rows] >= 0
+        known = fair[rows]
         joint = posterior[rows].T @ T  # (class, vote)
         right, total = float(np.trace(joint)), float(joint.sum())
         hits = float((T[known] * np.eye(C)[clean[rows[known]]]).sum())
         low, high = _jeffreys(np.array(hits), np.array(float(known.sum())))
         seen = np.eye(C)[clean[rows[known]]].T @ T[known]
-        each_low, each_high = _jeffreys(seen, seen.sum(axis=1, keepdims=True))
+        each = seen.sum(axis=1, keepdims=True)
+        each_low, each_high = _jeffreys(seen, each)
+        shares = [
+            [None] * C if n < FEWEST_VOTES else (line / n).tolist() for line, n in zip(seen, each[:, 0], strict=True)
+        ]
         differs = (others[rows] - (0.0 if k is None else T) > 1e-6) & (T < 1.0 - 1e-6)
         weight = float("nan") if k is None else _weight(learner.belief, k, T, C)
         use = MUTED
@@ -147,18 +153,19 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
                 name=votes.names[j],
                 votes=int(asked.sum()),
                 coverage=float(asked.sum()) / max(1, N),
-                clean_votes=int(known.sum()),
-                accuracy=right / total if total else float("nan"),
+                measured_on=int(known.sum()),
+                accuracy=hits / float(known.sum()) if known.sum() >= FEWEST_VOTES else float("nan"),
                 accuracy_low=float(low),
                 accuracy_high=float(high),
+                believed=right / total if total else float("nan"),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
                 use=use,
                 muting=float("nan") if k is None else float(changes[k]),
-                confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
+                confusion=tuple(map(tuple, shares)),
                 confusion_low=_rows(each_low),
                 confusion_high=_rows(each_high),
-                clean_accuracy=hits / float(known.sum()) if known.any() else float("nan"),
+                believed_confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
             )
         )
     return found
@@ -177,7 +184,7 @@ def facts_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
 def flat_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
     """The same for a file: confusions as JSON, [class][vote]."""
     frame = facts_frame(facts)
-    return frame.assign(**{name: frame[name].map(json.dumps) for name in frame.columns if name.startswith("confusion")})
+    return frame.assign(**{name: frame[name].map(json.dumps) for name in frame.columns if "confusion" in name})
 
 
 def muting(session: Session, places: Ints | None = None) -> Float64s:
