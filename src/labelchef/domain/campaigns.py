@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from labelchef.domain.learning import InUse
+from labelchef.domain.learning import Harm, InUse
 from labelchef.domain.records import AskedCount
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
@@ -416,6 +416,8 @@ class CampaignStatus:
     """Decisions that wait for the next model."""
     audit: AuditReport
     """Items drawn by chance and predicted before they were answered."""
+    harms: tuple[Harm, ...] = field(default=(), kw_only=True)
+    """Sources that harm beyond doubt and are not muted, the worst first."""
     asked: AskedCount
     """Samples asked, and decisions without asking."""
 

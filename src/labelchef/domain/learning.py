@@ -27,8 +27,8 @@ FEWEST_VOTES = 10
 ABOUT_SOURCES = (
     "Measured: share of the votes that are right on n samples of known class that nobody chose, trusted or drawn by chance, with "
     f"its 95 % interval; not yet below {FEWEST_VOTES}. Believed: the same share of all its votes, as model and sources believe, "
-    "which may be wrong. Weight: log-odds that a vote adds for the class it names. If muted: predicted change of the "
-    "cross-fitted loss without the source; above 0 it helps."
+    "which may be wrong. Weight: log-odds that a vote adds for the class it names, in the labels that train. "
+    "If muted: predicted change of the cross-fitted loss without the source; above 0 it helps."
 )
 
 
@@ -104,11 +104,32 @@ class InUse:
 
 
 @dataclass(frozen=True)
+class Harm:
+    """A source that harms beyond doubt.
+
+    >>> print(Harm("old rule", -0.157, -0.21, -0.1))
+    Source 'old rule' harms: without it, the cross-fitted loss changes by -0.1570 (-0.2100 to -0.1000).
+    """
+
+    name: str
+    change: float
+    """Of the cross-fitted loss without it."""
+    low: float
+    high: float
+    """95 % interval, for all sources together; below 0."""
+
+    def __str__(self) -> str:
+        change = f"{self.change:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+        return f"Source {self.name!r} harms: without it, the cross-fitted loss changes by {change}."
+
+
+@dataclass(frozen=True)
 class SourceFacts:
     """What is known of a source.
 
     What is measured is measured on samples of known class that nobody chose: trusted ones, and those that were drawn by chance.
-    Samples that a selector asked are harder than others. Intervals are 95 % intervals of Jeffreys; (0, 1) without such votes.
+    Samples that a selector asked are harder than others. Intervals are 95 % intervals of Jeffreys, of the share among all its
+    votes; (0, 1) without such votes.
     """
 
     name: str
@@ -127,7 +148,7 @@ class SourceFacts:
     conflicts: float
     """Share of its votes that differ from those of another source on the same sample; NaN without votes."""
     weight: float
-    """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
+    """Mean log-odds that one of its votes adds for the class it names, in the labels that train: below 0 it counts against it."""
     use: str
     """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
     and left out), 'counted' (like any other source), 'not used', or 'muted by you': left out by the setting `muted`.

@@ -33,6 +33,7 @@ from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
+from labelchef.services import harms
 from labelchef.services.browsing import numbers
 from labelchef.services.browsing.standing import given_array
 from labelchef.services.keys import link_signer
@@ -267,6 +268,8 @@ def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
         return
     with contextlib.suppress(StoppedWorkError):  # what is written down in no ledger may be broken off
         numbers.write(folder, session, found.data, session.scores() if scored else None)
+        if scored:
+            harms.keep(folder, session, found.data, found.settings)
 
 
 def due_step(ws: Workspace, campaign: str) -> Step | None:

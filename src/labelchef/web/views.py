@@ -201,6 +201,7 @@ class SourcesView(BaseModel):
     found: int = Field(description="Sources that fit the search.")
     classes: list[str]
     notes: list[str] = Field(description="What a reader should know.")
+    harmful: list[str] = Field(description="Sources that harm beyond doubt, the worst first.")
     sources: list[SourceView]
 
     @classmethod
@@ -214,6 +215,7 @@ class SourcesView(BaseModel):
             found=page.found,
             classes=list(report.classes),
             notes=list(report.notes),
+            harmful=[one.name for one in report.harmful],
             sources=shown,
         )
 
