@@ -8,7 +8,7 @@ import pytest
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth
 from labelchef.campaign.session import Session
-from labelchef.campaign.source_report import harms, source_report
+from labelchef.campaign.source_report import harms, source_facts, source_report
 from labelchef.domain.learning import FEWEST_VOTES
 
 FIXED: dict[str, Any] = {"gamma": 0.3, "l2": 0.01, "tol": 1e-3, "budget": 60, "batch_size": 20}
@@ -54,7 +54,7 @@ def test_intervals_of_accuracies_and_confusions_hold_what_they_promise(C: int) -
         data, y = drawn(seed, C)
         cleaner = fitted(data, audit=0.25, sources="naive_bayes")
         cleaner.run(GroundTruth(y))
-        for j, one in enumerate(cleaner.sources_.itertuples()):
+        for j, one in enumerate(source_facts(session_of(cleaner))):
             said = data["votes"][:, j]
             assert (one.measured_on < FEWEST_VOTES) == bool(np.isnan(one.accuracy))
             truth = float((said[said >= 0] == y[said >= 0]).mean())

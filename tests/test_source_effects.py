@@ -181,14 +181,18 @@ def test_matched_words_are_marked_unless_blind(tmp_path: Path) -> None:
         assert any(one.highlights for one in tasks)
         for task in tasks:
             assert _marked(task) == _expected(task)
+            assert task.margin is not None
+            assert 0.0 <= task.margin <= 1.0
+            assert {(who, label) for who, label in task.sources} >= {(one.source, one.label) for one in task.highlights}
         campaigns.change_settings(ws, name, "lead", muted=["praise"])
         tasks = next_tasks(ws, name, "ann", n=5)
         assert isinstance(tasks, list)
         assert not any(one.source == "praise" for task in tasks for one in task.highlights)
+        assert not any(who == "praise" for task in tasks for who, _ in task.sources)
         blind = make(ws, tmp_path / "b", name="blind", blind=True, **FIXED)
         tasks = next_tasks(ws, blind, "ann", n=5)
         assert isinstance(tasks, list)
-        assert not any(one.highlights for one in tasks)
+        assert not any(one.highlights or one.sources or one.margin for one in tasks)
 
 
 def _marked(task: Task) -> set[tuple[str, str, str]]:

@@ -277,6 +277,10 @@ class Task:
     """Comments in the thread of the item; hidden ones count."""
     highlights: tuple[Highlight, ...] = ()
     """Words of the text that rules matched, by their beginning; empty if blind."""
+    margin: float | None = None
+    """How far apart the model's two most probable classes are; None if blind, or not known yet."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """What sources that are heard say: name and class; those that differ from the suggestion first. Empty if blind."""
 
 
 @dataclass(frozen=True)
