@@ -372,7 +372,7 @@ class Learner:
         votes, y = self.votes.rows(rows), labels.clean_ids[rows]
         if self.belief.rates is None:
             shares = votes.shares()
-            if self.evidence(np.zeros(self.given.shape), labels.clean_ids).given_source is not None:
+            if Evidence(self.votes, self.given, labels.clean_ids, self.given).given_source is not None:
                 shares = votes.of_sources(np.arange(votes.n_sources) == votes.n_sources - 1).shares()
             weak = np.full(len(rows), -1)
             E = Evidence(votes, _uniform(A.shape), weak, shares, self.belief.heard).first()

@@ -53,6 +53,7 @@ from labelchef.domain.validation import CalibrationError, Certificate, Figure, G
 from labelchef.engines import RowArray
 from labelchef.selectors import InflSelector, SelectionContext, Selector
 from labelchef.selectors.skipping import settled
+from labelchef.sources.models import Belief
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -102,8 +103,8 @@ class Session:
     """The model of round 0, sample by sample, on the parts that judge."""
     _pool: Bools = field(default_factory=lambda: np.empty(0, dtype=bool), repr=False)
     """(N,): the samples that could be asked at the start."""
-    _weighed: tuple[Float64s, VoteWeights | None] | None = field(default=None, repr=False)
-    """Parameters, and what votes count beside them."""
+    _weighed: tuple[Float64s, Belief | None, VoteWeights | None] | None = field(default=None, repr=False)
+    """Parameters, what was learned about sources, and what votes count beside them."""
     _baselines: Baselines = field(default_factory=Baselines, repr=False)
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
@@ -140,8 +141,8 @@ class Session:
 
     def drawn_by_chance(self) -> Bools:
         """(rows,): clean rows that nobody chose because of what was believed: known from the start, or audited."""
-        known = self.labels.cleaned if self.learner is None else self.learner.known >= 0
-        found = known.copy()
+        assert self.learner is not None, "trusted samples train"
+        found = self.learner.known >= 0
         for record in self.rounds:
             found[_drawn(record.batch)] = True
         return found & (self.labels.clean_ids >= 0)
@@ -169,14 +170,15 @@ class Session:
         W = self.construction.point.W
         if self.learner is None or self.ruling is None or not isinstance(self.steering, CrossFitted):
             return None
-        if self._weighed is None or self._weighed[0] is not W:
+        belief = self.learner.belief
+        if self._weighed is None or self._weighed[0] is not W or self._weighed[1] is not belief:
             trusted, answered = self.learner.voted(self.labels)
             A = with_reference(self.steering.settled(W).logits)[trusted - self.n_train]
             if len(answered):
                 A = np.vstack([A, self.steering.held_out(self.objective, self.construction, answered)])
             rows, T = np.concatenate([trusted, answered]), self.ruling.temperature
-            self._weighed = (W, self.learner.vote_weights(self.labels, rows, A / T))
-        return self._weighed[1]
+            self._weighed = (W, belief, self.learner.vote_weights(self.labels, rows, A / T))
+        return self._weighed[2]
 
     def views(self, items: Ints) -> tuple[Float64s, Ints, Float64s]:
         """Of these of the N samples: the model's probabilities (n, C), the class it predicts (n,), what is believed (n, C)."""
