@@ -1,22 +1,27 @@
 """Why an item is asked: the words that made rules vote, what sources say, and how far the model decides; never of blind items."""
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from labelchef.domain.campaigns import Highlight, SplitName, Task
+from labelchef.domain.campaigns import Highlight, Task
 from labelchef.services.browsing import numbers
 from labelchef.services.browsing.source_votes import votes_seen
 from labelchef.services.campaign_rules import marks_of
+from labelchef.services.labelling.kept import places_of
 from labelchef.services.people.access import Part
 from labelchef.services.workspace import Workspace, folder_of
 from labelchef.sources.rules import Model
 from labelchef.sources.spans import utf16
 from labelchef.store import campaign_table
+from labelchef.store.arrays import ArrayFacts
 from labelchef.store.rows import CampaignRow
 
+_CAMPAIGNS = 256
+_arrays: "OrderedDict[tuple[str, str], dict[str, ArrayFacts]]" = OrderedDict()
 MOST_SAID = 8
 """Sources whose votes are told."""
 
@@ -40,10 +45,13 @@ def highlighted(ws: Workspace, campaign: str, tasks: Sequence[Task], part: Part 
         return list(tasks)
     with _looking(ws, campaign, part) as (connection, row):
         marks, folder = marks_of(ws, connection, row), folder_of(ws, row)
-        votes = votes_seen(folder, campaign_table.arrays_of(connection, row.id), len(tasks[0].classes))
-        found = campaign_table.items_by_key(connection, row.id, keys, SplitName.TRAIN)
-    place, seen, muted = {key: one.position for key, one in found.items()}, numbers.latest(folder), row.settings.muted
-    told = []
+        if (known := (str(folder), row.public_id)) not in _arrays:  # the votes that a campaign was made with stay
+            _arrays[known] = campaign_table.arrays_of(connection, row.id)
+            while len(_arrays) > _CAMPAIGNS:
+                _arrays.popitem(last=False)
+        votes = votes_seen(folder, _arrays.get(known, {}), len(tasks[0].classes))
+        place = places_of(connection, row, keys)
+    seen, muted, told = numbers.latest(folder), row.settings.muted, list[Task]()
     for task in tasks:
         at = place.get(task.item)
         if task.blind or at is None:
