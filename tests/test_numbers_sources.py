@@ -1,15 +1,22 @@
 """What is said of sources, and the probabilities of the data set, against the truth of simulated campaigns."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner
 from labelchef.annotators import GroundTruth
+from labelchef.campaign.contents import Contents
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import harms, source_facts, source_report
 from labelchef.domain.learning import FEWEST_VOTES
+from labelchef.domain.settings import Settings
+from labelchef.services import campaigns, sources, worker
+from labelchef.services.workspace import open_workspace
 
 FIXED: dict[str, Any] = {"gamma": 0.3, "l2": 0.01, "tol": 1e-3, "budget": 60, "batch_size": 20}
 
@@ -131,3 +138,26 @@ def test_a_source_that_harms_is_named_and_no_other() -> None:
         np.testing.assert_array_equal(cleaner.W_, W)
     assert wrong <= 4, "5 % of 30, and two standard deviations"
     assert named >= 7
+
+
+def test_a_campaign_says_which_source_harms_until_it_is_muted(tmp_path: Path) -> None:
+    data, _ = drawn(1, m=200, sources=4, stale=True)
+    names = ["no", "yes"]
+    frames = {
+        key: pd.DataFrame(
+            [[names[k] if k >= 0 else None for k in row] for row in data[key]], columns=["a", "b", "c", "stale"]
+        )
+        for key in ("votes", "votes_val")
+    }
+    y_val = [names[k] for k in data["y_val"]]
+    given = CampaignData.of(
+        data["X"], None, X_val=data["X_val"], y_val=y_val, classes=names, contents=Contents(None), **frames
+    )
+    with open_workspace(tmp_path / "home") as ws:
+        settings = Settings(sources="naive_bayes", gamma=1.0, l2=0.01, budget=20, batch_size=10)
+        name = campaigns.create_campaign(ws, "harmed", given, settings, "lead").slug
+        worker.advance(ws, name)
+        assert [one.name for one in campaigns.status(ws, name).harms] == ["stale"]
+        assert sources.sources(ws, name).notes[0].startswith("Source 'stale' harms: without it")
+        campaigns.change_settings(ws, name, "lead", muted=("stale",))
+        assert campaigns.status(ws, name).harms == ()

@@ -231,7 +231,7 @@ def muting(session: Session, places: Ints | None = None) -> Float64s:
 
 
 def harms(session: Session) -> tuple[Harm, ...]:
-    """The sources that harm beyond doubt, the worst first; the session stays as it is.
+    """The source that harms most, if one does beyond doubt: without it others may help. The session stays as it is.
 
     For the sources of which the closed form says most clearly that muting helps, the model without them is made, with the choice
     as it is. Both models are compared on the trusted samples, cross-fitted, by the differences d_k of their losses at their
@@ -242,7 +242,7 @@ def harms(session: Session) -> tuple[Harm, ...]:
         return ()
     changes, names = muting(session), session.learner.votes.names
     before, n = part.judged(session.parameters).losses, len(part.y)
-    wide = float(student.ppf(1 - (1 - LEVEL) / (2 * len(names)), n - 1)) / np.sqrt(n)
+    wide = float(student.ppf(1 - (1 - LEVEL) / (2 * len(names)), n - 1) / np.sqrt(n))
     for j in np.argsort(changes, kind="stable")[:_TRIED].tolist():
         if not changes[j] < 0.0:
             break
@@ -251,7 +251,7 @@ def harms(session: Session) -> tuple[Harm, ...]:
             d = part.judged(session.parameters).losses - before
             change, error = float(d.mean()), wide * float(d.std(ddof=1))
             found += [Harm(names[j], change, change - error, change + error)] if change + error < 0.0 else []
-    return tuple(sorted(found, key=lambda one: one.change))
+    return tuple(sorted(found, key=lambda one: one.change)[:1])
 
 
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:

@@ -264,10 +264,10 @@ def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
         return  # the ledger has not moved
     folder, session = folder_of(ws, campaign), found.session
     before, number = numbers.latest(folder), len(session.rounds) - 1
-    if before is not None and before.round == number and (not scored or before.scored_in == number):
-        return
+    written = before is not None and before.round == number and (not scored or before.scored_in == number)
     with contextlib.suppress(StoppedWorkError):  # what is written down in no ledger may be broken off
-        numbers.write(folder, session, found.data, session.scores() if scored else None)
+        if not written:
+            numbers.write(folder, session, found.data, session.scores() if scored else None)
         if scored:
             harms.keep(folder, session, found.data, found.settings)
 
