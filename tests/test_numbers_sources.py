@@ -151,7 +151,14 @@ def test_a_campaign_says_which_source_harms_until_it_is_muted(tmp_path: Path) ->
     }
     y_val = [names[k] for k in data["y_val"]]
     given = CampaignData.of(
-        data["X"], None, X_val=data["X_val"], y_val=y_val, classes=names, contents=Contents(None), **frames
+        data["X"],
+        None,
+        X_val=data["X_val"],
+        y_val=y_val,
+        classes=names,
+        contents=Contents(None),
+        votes=frames["votes"],
+        votes_val=frames["votes_val"],
     )
     with open_workspace(tmp_path / "home") as ws:
         settings = Settings(sources="naive_bayes", gamma=1.0, l2=0.01, budget=20, batch_size=10)

@@ -142,7 +142,7 @@ class Session:
     def drawn_by_chance(self) -> Bools:
         """(rows,): clean rows that nobody chose because of what was believed: known from the start, or audited."""
         assert self.learner is not None, "trusted samples train"
-        found = self.learner.known >= 0
+        found = np.asarray(self.learner.known >= 0)
         for record in self.rounds:
             found[_drawn(record.batch)] = True
         return found & (self.labels.clean_ids >= 0)
