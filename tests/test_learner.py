@@ -234,14 +234,42 @@ def test_a_choice_in_the_background_blocks_no_round_and_counts_from_the_next(mon
         slowed(patch, lambda: go.wait(60))
         cleaner = fitted(data)
         first = chosen(cleaner)
-        cleaner.update(range(30), data["y"][:30])  # returns though the choice is not made
+        cleaner.update(range(20), data["y"][:20])
+        cleaner.update(range(20, 30), data["y"][20:30])  # returns though the choice is not made
         assert chosen(cleaner) is first
         cleaner.query()
         go.set()
         cleaner.update([40], [0])
     assert chosen(cleaner).n_clean == N_VAL + 30
-    assert cleaner.rounds_[1].choice is first
-    assert cleaner.rounds_[2].choice is chosen(cleaner)
+    assert cleaner.rounds_[2].choice is first
+    assert cleaner.rounds_[3].choice is chosen(cleaner)
+
+
+def test_many_answers_at_once_have_a_choice_before_a_figure_is_shown() -> None:
+    data = drawn()
+    settings = Settings(batch_size=40, budget=80)
+    session = new_session(campaign(data), settings)
+    session.start()
+    ledger = MemoryLedger(settings, session.rounds)
+    steps.run(ledger, session, GroundTruth(data["y"]))
+    assert [record.choice.n_clean for record in session.rounds if record.choice] == [50, 90, 90]
+    assert all(one.agrees for one in replay(campaign(data), settings, list(ledger.past())))
+    again = rebuild(campaign(data), settings, session.rounds[1:], first=session.rounds[0])
+    assert again.learner is not None
+    assert again.learner.choice == session.rounds[-1].choice
+    np.testing.assert_allclose(again.parameters, session.parameters, atol=1e-2)
+
+
+def test_rounds_that_waited_for_their_choice_are_replayed_so() -> None:
+    data, settings = drawn(), Settings(batch_size=40, budget=80)
+    session = new_session(campaign(data), settings)
+    session.start()
+    assert session.learner is not None
+    session.learner.leaps = False  # as in version 0.2
+    ledger = MemoryLedger(settings, session.rounds)
+    steps.run(ledger, session, GroundTruth(data["y"]))
+    assert [record.choice.n_clean for record in session.rounds if record.choice] == [50, 50, 90]
+    assert all(one.agrees for one in replay(campaign(data), settings, list(ledger.past())))
 
 
 def test_the_time_a_choice_takes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,10 @@ def test_a_campaign_knows_its_sources(tmp_path: Path) -> None:
         assert facts[WRONG].use == "turned"
         assert "against the class" in facts[WRONG].about
         assert facts[GOOD].accuracy > 0.7 > 0.3 > facts[WRONG].accuracy
-        assert facts[GOOD].clean_votes > facts[GOOD].votes / 4, "votes on trusted and answered samples"
-        assert found.notes == ("The source model in use is naive_bayes.",)
+        assert facts[GOOD].believed > 0.7 > 0.3 > facts[WRONG].believed
+        assert 20 <= facts[GOOD].measured_on <= 30, "votes on trusted samples, not on those that were chosen"
+        said = "What their votes count together is measured on"
+        assert [note.partition(said)[0] for note in found.notes] == ["The source model in use is naive_bayes.", ""]
         label_all(ws, name, "ann")
         assert sources.sources(ws, name) is not found
         page = exchange.report(ws, name)

@@ -338,8 +338,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def sources_(self) -> pd.DataFrame:
-        """A row a source: coverage, accuracy and confusion with intervals, conflicts, weight, use, and what muting it would
-        change (`labelchef.domain.learning.SourceFacts`); empty where trusted samples only steer."""
+        """A row a source: coverage, accuracy and confusion as measured with intervals and as believed, conflicts, weight, use,
+        and what muting it would change (`labelchef.domain.learning.SourceFacts`); empty where trusted samples only steer."""
         return sources_frame(self._fitted())
 
     @property

@@ -128,7 +128,7 @@ def test_the_models_numbers_say_which_class_each_is_of(ws: Workspace, lead: Pers
 
     assert "The model of round 0 decides for dog, to which it gives 32 %." in told()
     assert "It gives 53 % to cat, the class of the weak label, which holds until there is an answer." in told()
-    assert "Its decision rule weighs the classes" in told()
+    assert "Its decision rule favours rare classes" in told()
     lead.post(f"{api}/decisions", {"item": "t40", "label": 2})
     assert lead.get(f"{api}/items/t40/detail").json()["line"]["label_probability"] is None, "53 % is not of this label"
     assert "What it gives to &lt;b&gt;cow&lt;/b&gt;, the label now, comes with the next model." in told()

@@ -107,7 +107,7 @@ def test_muting_and_editing_through_the_api(ws: Workspace, as_person: Sign, peop
     slug = make_with_rules(ws, tmp_path / "files", sources="naive_bayes", gamma=0.5, l2=0.001)
     lead, path = as_person("lead"), f"/api/campaigns/{slug}"
     assert lead.get(f"{path}/sources/effect").json()["code"] == "effect"
-    page = lead.get(f"{path}/sources", params={"search": "w", "sort": "clean_accuracy", "falling": False}).json()
+    page = lead.get(f"{path}/sources", params={"search": "w", "sort": "accuracy", "falling": False}).json()
     assert ([one["name"] for one in page["sources"]], page["found"], page["total"]) == (["wrong"], 1, 4)
     assert lead.get(f"{path}/sources", params={"sort": "colour"}).json()["code"] == "sort"
     detail = lead.get(f"{path}/source", params={"name": "wrong"}).json()

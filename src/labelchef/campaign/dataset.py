@@ -2,7 +2,9 @@
 
     label of a training row    people's decision, else the label known from the start, else argmax of what is believed of the row
     probability                1 for a label of trusted rows; 1 − (probability that it is wrong) for a decision in doubt, else 1;
-                               of all other rows what is believed: the model's prediction as prior, and the votes on the row
+                               of all other rows what is believed: the model's prediction as prior, and the votes on the row, each
+                               with its weight (`vote_weights`)
+    model_label                the model's class by its decision rule; model_most_probable is its most probable class
     doubt                      1 − probability
     rank                       1 for the training row with the largest doubt; ties by position
 
@@ -95,7 +97,8 @@ def part_frame(part: Part, classes: Sequence[str], columns: Sequence[str], *, so
 
 _FIRST = ("id", "split")
 _LAST = (
-    "label", "probability", "origin", "decided_by", "support", "model_label", "model_probability", "doubt", "flags", "rank",
+    "label", "probability", "origin", "decided_by", "support", "model_label", "model_probability",
+    "model_most_probable", "doubt", "flags", "rank",
 )  # fmt: skip
 OWN = {*_FIRST, *_LAST, "votes"}
 """Columns that are ours, beside votes and probabilities; all others are content."""
@@ -138,6 +141,10 @@ def settle(part: Part, n_classes: int, *, sources_used: bool) -> Settled:
     return Settled(chosen, origin, P, _flags(part, chosen, probability), rank)
 
 
+RULED = "the decision rule favours rare classes"
+"""Said where the class that the model decides for is not the most probable one."""
+
+
 def chosen_of(part: Part, n_classes: int) -> tuple[Ints, Float64s]:
     """The final classes (n,), and how probable each class is (n, C)."""
     chosen = _labels(part)
@@ -151,6 +158,17 @@ def chosen_of(part: Part, n_classes: int) -> tuple[Ints, Float64s]:
         P[row] *= 1.0 - doubt.wrong
         P[row, doubt.believed] += doubt.wrong
     return chosen, P
+
+
+def most_probable(P: Float64s, chosen: Ints, classes: Sequence[str]) -> dict[str, list[str]]:
+    """Columns beside a label and its probability: the most probable class, and a note where that is another one.
+
+    >>> most_probable(np.array([[0.58, 0.42]]), np.array([1]), ["No", "Yes"])
+    {'most_probable': ['No'], 'note': ['the decision rule favours rare classes']}
+    """
+    most = P.argmax(axis=1)
+    notes = [RULED if other else "" for other in most != chosen]
+    return {"most_probable": [classes[c] for c in most], "note": notes}
 
 
 def ranks_of(probability: Float64s) -> Ints:
@@ -190,6 +208,7 @@ def _frame(part: Part, classes: Sequence[str], sources_used: bool) -> pd.DataFra
         "support": support.tolist(),
         "model_label": [classes[c] for c in part.predicted_ids],
         "model_probability": part.predicted[np.arange(n), part.predicted_ids].round(6).tolist(),
+        "model_most_probable": [classes[c] for c in part.predicted.argmax(axis=1)],
         "doubt": (1.0 - probability).round(6).tolist(),
         "flags": ["; ".join(flags) for flags in found.flags],
         "rank": found.rank,
@@ -213,6 +232,7 @@ def _column(name: str) -> str:
 def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[tuple[str, ...]]:
     """What is in doubt of each row, in words; empty where nothing is."""
     differs: Bools = np.asarray(part.predicted_ids != chosen)
+    ruled: Bools = np.asarray(part.predicted.argmax(axis=1) != part.predicted_ids)
     found = []
     for k in range(len(part.keys)):
         flags = []
@@ -224,6 +244,8 @@ def _flags(part: Part, chosen: Ints, probability: Float64s) -> list[tuple[str, .
             flags.append("the model says otherwise")
         if k in part.copies:
             flags.append(f"{COPY}{part.copies[k]}")
+        if ruled[k]:
+            flags.append(f"model_label: {RULED}")
         found.append(tuple(flags))
     return found
 

@@ -128,12 +128,14 @@ class CrossFitted(Split):
         A = self.held_out(objective, construction)
         self._logits = (construction.point.W, A if shift is None else A + shift)
 
-    def held_out(self, objective: Objective, construction: Construction) -> Float64s:
-        """Logits (n, C) of the samples, each under the model without it."""
+    def held_out(self, objective: Objective, construction: Construction, others: Ints | None = None) -> Float64s:
+        """Logits (n, C) of the samples, each under the model without it; or of `others` among the rows of the objective."""
         point, factor = construction.point, construction.keeper.factor
         (D, C), N = objective.shape, objective.engine.n_rows
         if 0.5 * C * (C - 1) * N * D**2 + ((C - 1) * D) ** 3 <= _QUICK:
-            return leave_one_out_logits(objective, point, self.rows)
+            return leave_one_out_logits(objective, point, self.rows if others is None else others)
+        if others is not None:
+            return kronecker(objective, point, others, factor, projected(objective, others, factor))
         if self._inside is None or self._inside[0] is not factor.E:
             self._inside = (factor.E, projected(objective, self.rows, factor))
         return kronecker(objective, point, self.rows, factor, self._inside[1])

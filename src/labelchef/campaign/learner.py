@@ -12,7 +12,8 @@ restart comes to the same.
 
 The choice (source model, γ, λ) is made on the first clean samples and again whenever they have grown by half. It is computed in
 the background, from the end of a round on, and used from the next round on: people label meanwhile, and the same answers give
-the same choices whatever the time they take.
+the same choices whatever the time they take. Where a single round brings that many, as an import may, it is made in this round:
+no figure of it is shown that rests on a choice of so few.
 """
 
 from concurrent.futures import Future
@@ -27,6 +28,7 @@ from labelchef.campaign.dense_fits import Axes, DenseRows
 from labelchef.campaign.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.campaign.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
 from labelchef.campaign.tuning import folds_of, mean_squared_length
+from labelchef.campaign.vote_weights import VoteWeights, counted, fitted, said
 from labelchef.core.contrasts import contrast, with_reference
 from labelchef.core.labels import Doubted, LabelTable
 from labelchef.core.objective import Objective
@@ -36,6 +38,7 @@ from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
 from labelchef.domain.routing import Price
 from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.domain.stopping_work import waited
+from labelchef.domain.validation import FEWEST
 from labelchef.engines import OnParts, RowArray
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
@@ -101,6 +104,10 @@ class Learner:
     choice: Choice | None = None
     keep_choice: bool = False
     """Whether the choice is never made anew."""
+    leaps: bool = True
+    """Whether it may be made in the round that brings the answers; those of version 0.2 waited for the next one."""
+    n_before: int | None = field(default=None, repr=False)
+    """Clean samples of the last model; None where the choice stays as it is for the next one."""
     clean_parameters: Float64s | None = field(default=None, repr=False)
     """W (D, C) of the clean model."""
     clean_held_out: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
@@ -112,6 +119,8 @@ class Learner:
     _inside: dict[int, Float64s] = field(default_factory=dict, repr=False)
     """Rows along `axes`, (r + bias,) each, as far as they were needed."""
     _next: "Future[Choice] | Choice | None" = field(default=None, repr=False)
+    _without: list[tuple[Ints, Belief]] = field(default_factory=list, repr=False)
+    """Folds of the trusted samples, and what was learned without each; empty where that does not depend on labels."""
     _held: tuple[SourceVotes, OnParts, RowArray] | None = field(default=None, repr=False)
     """Votes that workers hold, and who."""
 
@@ -121,8 +130,11 @@ class Learner:
 
     def adopt(self, objective: Objective, labels: LabelTable) -> Objective:
         """The objective under the choice that holds from now on: the first one, or one that was computed meanwhile."""
-        if self.choice is None:
-            self.choice = self._chosen(objective, labels)
+        n_clean, kept = int(np.count_nonzero(labels.cleaned)), self.fixed.everything or self.keep_choice
+        grown = self.leaps and self.n_before is not None and n_clean >= GROWTH * self.n_before
+        self.n_before = n_clean
+        if self.choice is None or (grown and not kept):
+            self.choice, self._next = self._chosen(objective, labels), None
         elif self._next is not None:
             self.choice, self._next = self._awaited(), None
         return self.under_choice(objective)
@@ -262,7 +274,7 @@ class Learner:
         order it would be far too large where the model is sure.) None where what is believed does not depend on the labels.
         """
         assert self.choice is not None, "a choice comes first"
-        choice, clean = self.choice, labels.clean_ids
+        choice, clean, self._without = self.choice, labels.clean_ids, []
         if choice.model in (NO_SOURCES, Shares.name) or choice.gamma == 0.0:
             return None
         weak = self._probe(labels)
@@ -276,7 +288,8 @@ class Learner:
         Y, strength = np.eye(labels.n_classes)[y], objective.l2 * objective.engine.n_rows
         with one_blas_thread():
             probed = _Probed(self.choice, dense, self.votes.rows(np.concatenate([weak, rows])), self.given[weak], y)
-            whole, start = probed.without(np.empty(0, dtype=np.int64), None)
+            belief, start = probed.without(np.empty(0, dtype=np.int64), None)
+            whole = belief.Q[:M]
             weight = np.concatenate([np.full(M, choice.gamma * times), np.ones(m)])
             W = dense.fit(np.vstack([whole, Y]), weight, strength, tol=_TOL)
             folds = [held for _, held in folds_of(y[-n:], FOLDS, np.random.default_rng([self.seed, _DRAW]))]
@@ -284,7 +297,9 @@ class Learner:
             for held in folds:
                 others = weight.copy()
                 others[M + m - n + held] = 0.0
-                beliefs = whole, probed.without(m - n + held, start)[0]
+                belief = probed.without(m - n + held, start)[0]
+                self._without.append((held, belief))
+                beliefs = whole, belief.Q[:M]
                 before, after = (dense.fit(np.vstack([Q, Y]), others, strength, W, tol=_TOL) for Q in beliefs)
                 shift[held] = dense.X[M + m - n + held] @ (after - before)
         return np.asarray(shift - shift[:, :1])
@@ -327,10 +342,13 @@ class Learner:
             self.axes = Axes.of(X, AXES, self.seed)
         return self.axes
 
-    def posterior(self, labels: LabelTable, rows: Ints, log_p: Float64s) -> Float64s:
-        """(m, C) for some rows: the model's log-probabilities `log_p` (m, C) as prior, the votes, and the labels of people."""
+    def posterior(self, labels: LabelTable, rows: Ints, log_p: Float64s, weights: Float64s | None = None) -> Float64s:
+        """(m, C) for some rows: the model's log-probabilities `log_p` (m, C) as prior, the votes, and the labels of people.
+
+        `weights` are what votes count (`vote_weights`); 1 without them.
+        """
         votes = self.votes if len(rows) == len(labels.cleaned) else self.votes.rows(rows)
-        Q = updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]))
+        Q = updated(self.belief, Evidence(votes, log_p, labels.clean_ids[rows], self.given[rows]), weights)
         doubted = labels.belief[2]
         if doubted is not None:
             place = np.full(len(labels.cleaned), -1)
@@ -338,6 +356,35 @@ class Learner:
             inside = place[rows] >= 0
             Q[inside] = doubted[1][place[rows][inside]]
         return Q
+
+    def voted(self, labels: LabelTable) -> tuple[Ints, Ints]:
+        """Rows with votes on which these can be weighed: trusted ones; and answered ones, where there are few of those."""
+        clean = labels.clean_ids[: self.n_items]
+        trusted = self.n_items + np.flatnonzero(~self.votes.rows(slice(self.n_items, None)).silent)
+        answered = np.flatnonzero(clean >= 0)
+        answered = answered[~self.votes.rows(answered).silent]
+        return trusted[:CLEAN], answered[:CLEAN] if len(trusted) < FEWEST else answered[:0]
+
+    def vote_weights(self, labels: LabelTable, rows: Ints, A: Float64s) -> VoteWeights | None:
+        """What votes count in what is believed, by clean rows with held-out logits A (m, C) at their temperature."""
+        if self.belief is None:
+            return None
+        votes, y = self.votes.rows(rows), labels.clean_ids[rows]
+        if self.belief.rates is None:
+            shares = votes.shares()
+            if Evidence(self.votes, self.given, labels.clean_ids, self.given).given_source is not None:
+                shares = votes.of_sources(np.arange(votes.n_sources) == votes.n_sources - 1).shares()
+            weak = np.full(len(rows), -1)
+            E = Evidence(votes, _uniform(A.shape), weak, shares, self.belief.heard).first()
+            return fitted(A, counted(E), y)
+        C = votes.n_classes
+        G = said(votes, self.belief.rates).tolil()
+        for held, belief in self._without:
+            inside = np.flatnonzero(np.isin(rows, self.n_items + held))
+            if belief.rates is not None and len(inside):
+                places = (inside[:, None] * C + np.arange(C)).ravel()
+                G[places] = said(votes.rows(inside), belief.rates).tolil()
+        return fitted(A, G.tocsr(), y)
 
     def without_each(self, objective: Objective, labels: LabelTable, rows: Ints) -> "Without":
         """What would be believed of each of these answered rows, had it not been answered; the choice stays."""
@@ -529,8 +576,11 @@ class _Probed:
     y: Ints
     """(m,)."""
 
-    def without(self, held: Ints, start: Float64s | None) -> tuple[Float64s, Float64s | None]:
-        """Beliefs (M, C), learned without the clean rows at the places `held`, and W of the clean model, if it plays a part."""
+    def without(self, held: Ints, start: Float64s | None) -> tuple[Belief, Float64s | None]:
+        """What is believed, learned without the clean rows at the places `held`, and W of the clean model, if it plays a part.
+
+        The first M rows are the weak ones.
+        """
         model, M, C = make_source_model(self.choice.model), len(self.given), self.votes.n_classes
         kept = np.setdiff1d(np.arange(len(self.y)), held)
         y, inside, W = self.y[kept], np.concatenate([np.arange(M), M + kept]), None
@@ -540,7 +590,7 @@ class _Probed:
             log_p = log_probabilities(self.choice.temperature * (self.dense.X[inside] @ W))
         given = np.concatenate([self.given, np.zeros((len(kept), C))])  # not read of clean rows
         evidence = Evidence(self.votes.rows(inside), log_p, np.concatenate([np.full(M, -1), y]), given)
-        return model.believe(evidence).Q[:M], W
+        return model.believe(evidence), W
 
 
 def _uniform(shape: tuple[int, ...]) -> Float64s:

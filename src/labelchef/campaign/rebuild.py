@@ -115,6 +115,9 @@ def replay(data: CampaignData, settings: Settings, past: Sequence[PastRound]) ->
             if answered.rebuilt:
                 session = rebuild(data, then.closed_with or settings, records, first=begun)
             heard = None if then.record is None else then.record.heard
+            if session.learner is not None and then.record is not None and then.record.choice is not None:
+                trusted = len(session.labels.cleaned) - session.n_train
+                session.learner.leaps = then.record.choice.n_clean == then.record.cleaned + trusted
             record = session.decide(answered.batch, answered.votes, answered.decisions, heard=heard)
         if then.record is not None and then.number > 0:
             records.append(then.record)

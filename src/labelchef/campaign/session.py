@@ -26,6 +26,7 @@ from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.people import Said, answers_of
 from labelchef.campaign.source_influence import influence_parts
+from labelchef.campaign.vote_weights import VoteWeights
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import with_reference
 from labelchef.core.influence import InfluenceParts
@@ -52,6 +53,7 @@ from labelchef.domain.validation import CalibrationError, Certificate, Figure, G
 from labelchef.engines import RowArray
 from labelchef.selectors import InflSelector, SelectionContext, Selector
 from labelchef.selectors.skipping import settled
+from labelchef.sources.models import Belief
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -101,6 +103,8 @@ class Session:
     """The model of round 0, sample by sample, on the parts that judge."""
     _pool: Bools = field(default_factory=lambda: np.empty(0, dtype=bool), repr=False)
     """(N,): the samples that could be asked at the start."""
+    _weighed: tuple[Float64s, Belief | None, VoteWeights | None] | None = field(default=None, repr=False)
+    """Parameters, what was learned about sources, and what votes count beside them."""
     _baselines: Baselines = field(default_factory=Baselines, repr=False)
     _carried: Linear | None = field(default=None, repr=False)
     """The last V that the selector handed over."""
@@ -135,19 +139,46 @@ class Session:
         known = self.labels.cleaned | (self.labels.given >= 0)
         return self.labels.as_given[: self.n_train], known[: self.n_train]
 
+    def drawn_by_chance(self) -> Bools:
+        """(rows,): clean rows that nobody chose because of what was believed: known from the start, or audited."""
+        assert self.learner is not None, "trusted samples train"
+        found = np.asarray(self.learner.known >= 0)
+        for record in self.rounds:
+            found[_drawn(record.batch)] = True
+        return found & (self.labels.clean_ids >= 0)
+
     def posterior(self) -> Float64s:
         """(rows, C): what is believed of every row, from model, sources and people; trusted samples come after the N samples."""
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
-        if self.learner is None:
-            return np.where(self.labels.cleaned[:, None], self.labels.Y, probabilities(A))
-        return self.learner.posterior(self.labels, np.arange(len(A)), log_probabilities(A))
+        return self._belief_in(np.arange(len(A)), A)
 
     def _believed(self, items: Ints) -> Float64s:
         """The same of some of the N samples."""
-        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
+        return self._belief_in(items, with_reference(self.objective.engine.host(self.construction.point.logits[items])))
+
+    def _belief_in(self, rows: Ints, A: Float64s) -> Float64s:
+        """The same of some rows, of which the model has logits A."""
         if self.learner is None:
-            return np.where(self.labels.cleaned[items, None], self.labels.Y[items], probabilities(A))
-        return self.learner.posterior(self.labels, items, log_probabilities(A))
+            return np.where(self.labels.cleaned[rows, None], self.labels.Y[rows], probabilities(A))
+        if self.ruling is None:
+            return self.learner.posterior(self.labels, rows, log_probabilities(A))
+        found, log_p = self.vote_weights(), log_probabilities(A / self.ruling.temperature)
+        return self.learner.posterior(self.labels, rows, log_p, None if found is None else found.weights)
+
+    def vote_weights(self) -> VoteWeights | None:
+        """What the votes of each source count in what is believed; None where no source is, or where that is not measured."""
+        W = self.construction.point.W
+        if self.learner is None or self.ruling is None or not isinstance(self.steering, CrossFitted):
+            return None
+        belief = self.learner.belief
+        if self._weighed is None or self._weighed[0] is not W or self._weighed[1] is not belief:
+            trusted, answered = self.learner.voted(self.labels)
+            A = with_reference(self.steering.settled(W).logits)[trusted - self.n_train]
+            if len(answered):
+                A = np.vstack([A, self.steering.held_out(self.objective, self.construction, answered)])
+            rows, T = np.concatenate([trusted, answered]), self.ruling.temperature
+            self._weighed = (W, belief, self.learner.vote_weights(self.labels, rows, A / T))
+        return self._weighed[2]
 
     def views(self, items: Ints) -> tuple[Float64s, Ints, Float64s]:
         """Of these of the N samples: the model's probabilities (n, C), the class it predicts (n,), what is believed (n, C)."""
@@ -473,7 +504,7 @@ class Session:
             change = self.labels.assign(items, np.array(list(final.values()), dtype=np.int64))
             self.labels.attempts[items] = [attempts[item] for item in final]
             if self.learner is not None:
-                self.learner.choice = records[-1].choice
+                self.learner.choice, self.learner.n_before = records[-1].choice, None
             self._construction = self._follow(change, list(map(_said_in, records)))
             self.ruling = records[-1].ruling
             self._judge(self._construction)

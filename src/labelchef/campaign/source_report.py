@@ -21,20 +21,23 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csc_array
 from scipy.stats import beta
+from scipy.stats import t as student
 
 from labelchef.campaign.gain import LEVEL
+from labelchef.campaign.judging import CrossFitted
 from labelchef.campaign.session import Session
 from labelchef.core.contrasts import with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.learning import NO_SOURCES, SourceFacts
+from labelchef.domain.learning import FEWEST_VOTES, NO_SOURCES, Harm, SourceFacts
 from labelchef.sources import SourceVotes, adjoint
 from labelchef.sources.models import Belief, make_source_model
 
 _HARDLY = 0.05
 """Log-odds below which a vote hardly counts."""
 _RESIDUAL, _ITERATIONS = 1e-4, 200
+_TRIED = 3  # sources of which it is seen by a model without them whether they harm: each costs a fit
 
 
 SHOWN = 50
@@ -48,6 +51,12 @@ NOTHING_LEARNED = (
 )
 
 
+UNWEIGHED = (
+    f"Fewer than {FEWEST_VOTES} samples of known class have votes: what votes count together is not measured yet, and the "
+    "probabilities of the data set are those of the model alone. Answers, or votes on trusted samples, change that."
+)
+
+
 @dataclass(frozen=True)
 class SourceReport:
     """The sources as people see them."""
@@ -58,6 +67,10 @@ class SourceReport:
     classes: tuple[str, ...]
     model: str
     """The source model in use; 'none' where weak labels are not used, '' where trusted samples only steer."""
+    harmful: tuple[Harm, ...] = ()
+    """Those that harm beyond doubt, the worst first."""
+    weighed_on: int | None = None
+    """Clean samples with votes on which it was measured what votes count together; None where no source is believed."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -67,12 +80,17 @@ class SourceReport:
         model = f"The source model in use is {self.model}."
         if self.model == NO_SOURCES:
             model = "Weak labels are not used: without them the cross-validation was better. What is known of their sources:"
-        notes = [model]
+        notes = [*map(str, self.harmful), model]
         if len(self.sources) < self.total:
             notes.append(f"These are the {len(self.sources)} sources with the most votes, of {self.total}.")
-        unknown = sum(one.clean_votes == 0 for one in self.sources)
+        unknown = sum(one.measured_on < FEWEST_VOTES for one in self.sources)
         if unknown:
-            notes.append(f"{unknown} of them have no vote on a clean sample: their intervals are 0 to 1.")
+            few = f"fewer than {FEWEST_VOTES} votes on samples of known class that nobody chose"
+            notes.append(f"{unknown} of {len(self.sources)} sources are not measured yet: {few}.")
+        if self.weighed_on:
+            notes.append(f"What their votes count together is measured on {self.weighed_on} samples of known class.")
+        elif self.weighed_on == 0:
+            notes.append(UNWEIGHED)
         return tuple(notes)
 
     def as_json(self) -> dict[str, Any]:
@@ -83,6 +101,7 @@ class SourceReport:
             "total": self.total,
             "classes": self.classes,
             "notes": self.notes,
+            "harmful": [asdict(one) for one in self.harmful],
             "sources": facts,
         }
 
@@ -97,7 +116,10 @@ def source_report(
     votes = every_vote(session).rows(slice(session.n_train)).counts
     most = np.argsort(-votes, kind="stable")[:SHOWN]
     shown = source_facts(session, most) if facts is None else [facts[j] for j in most]
-    return SourceReport(tuple(shown), len(votes), tuple(map(str, classes)), learner.choice.model)
+    weighed = session.vote_weights()
+    on = None if weighed is None else weighed.measured_on
+    names = tuple(map(str, classes))
+    return SourceReport(tuple(shown), len(votes), names, learner.choice.model, harms(session), on)
 
 
 def every_vote(session: Session) -> SourceVotes:
@@ -118,6 +140,7 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
     votes, N, C = every_vote(session), session.n_train, session.labels.n_classes
     chosen = np.arange(votes.n_sources) if places is None else places
     posterior, clean = session.posterior(), session.labels.clean_ids
+    fair = session.drawn_by_chance()
     table, heard = csc_array(votes.table), learner.votes
     others = np.asarray(heard.shares(smoothing=1e-9) * np.asarray(heard.presence.sum(axis=1)).reshape(-1, 1))
     changes, evidence = muting(session), learner.evidence(np.zeros((len(clean), C)), clean)
@@ -129,13 +152,17 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
         rows = np.flatnonzero(np.diff(block.indptr))
         T = block[rows].toarray()  # (n_j, C)
         asked = rows < N
-        known = clean[rows] >= 0
+        known = fair[rows]
         joint = posterior[rows].T @ T  # (class, vote)
         right, total = float(np.trace(joint)), float(joint.sum())
         hits = float((T[known] * np.eye(C)[clean[rows[known]]]).sum())
-        low, high = _jeffreys(np.array(hits), np.array(float(known.sum())))
+        low, high = _jeffreys(np.array(hits), np.array(float(known.sum())), np.array(total))
         seen = np.eye(C)[clean[rows[known]]].T @ T[known]
-        each_low, each_high = _jeffreys(seen, seen.sum(axis=1, keepdims=True))
+        each = seen.sum(axis=1, keepdims=True)
+        each_low, each_high = _jeffreys(seen, each, joint.sum(axis=1, keepdims=True))
+        shares = [
+            [None] * C if n < FEWEST_VOTES else (line / n).tolist() for line, n in zip(seen, each[:, 0], strict=True)
+        ]
         differs = (others[rows] - (0.0 if k is None else T) > 1e-6) & (T < 1.0 - 1e-6)
         weight = float("nan") if k is None else _weight(learner.belief, k, T, C)
         use = MUTED
@@ -147,18 +174,19 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
                 name=votes.names[j],
                 votes=int(asked.sum()),
                 coverage=float(asked.sum()) / max(1, N),
-                clean_votes=int(known.sum()),
-                accuracy=right / total if total else float("nan"),
+                measured_on=int(known.sum()),
+                accuracy=hits / float(known.sum()) if known.sum() >= FEWEST_VOTES else float("nan"),
                 accuracy_low=float(low),
                 accuracy_high=float(high),
+                believed=right / total if total else float("nan"),
                 conflicts=float(differs.any(axis=1).mean()) if len(rows) else float("nan"),
                 weight=weight,
                 use=use,
                 muting=float("nan") if k is None else float(changes[k]),
-                confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
+                confusion=tuple(map(tuple, shares)),
                 confusion_low=_rows(each_low),
                 confusion_high=_rows(each_high),
-                clean_accuracy=hits / float(known.sum()) if known.any() else float("nan"),
+                believed_confusion=_rows(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-12)),
             )
         )
     return found
@@ -177,7 +205,7 @@ def facts_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
 def flat_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
     """The same for a file: confusions as JSON, [class][vote]."""
     frame = facts_frame(facts)
-    return frame.assign(**{name: frame[name].map(json.dumps) for name in frame.columns if name.startswith("confusion")})
+    return frame.assign(**{name: frame[name].map(json.dumps) for name in frame.columns if "confusion" in name})
 
 
 def muting(session: Session, places: Ints | None = None) -> Float64s:
@@ -202,6 +230,30 @@ def muting(session: Session, places: Ints | None = None) -> Float64s:
     return np.asarray(changes[chosen] / objective.engine.n_rows)
 
 
+def harms(session: Session) -> tuple[Harm, ...]:
+    """The source that harms most, if one does beyond doubt: without it others may help. The session stays as it is.
+
+    For the sources of which the closed form says most clearly that muting helps, the model without them is made, with the choice
+    as it is. Both models are compared on the trusted samples, cross-fitted, by the differences d_k of their losses at their
+    temperatures: a source harms if mean(d) + t · sd(d) / √n < 0, with Student's t at 1 − 5 % / 2J for all J sources together.
+    """
+    part, found = session.steering, list[Harm]()
+    if session.learner is None or session.sources is None or not isinstance(part, CrossFitted) or len(part.y) < 2:
+        return ()
+    changes, names = muting(session), session.learner.votes.names
+    before, n = part.judged(session.parameters).losses, len(part.y)
+    wide = float(student.ppf(1 - (1 - LEVEL) / (2 * len(names)), n - 1) / np.sqrt(n))
+    for j in np.argsort(changes, kind="stable")[:_TRIED].tolist():
+        if not changes[j] < 0.0:
+            break
+        heard = replace(session.heard, muted=(*session.heard.muted, names[j]))
+        with session.supposing(heard, keep_choice=True):
+            d = part.judged(session.parameters).losses - before
+            change, error = float(d.mean()), wide * float(d.std(ddof=1))
+            found += [Harm(names[j], change, change - error, change + error)] if change + error < 0.0 else []
+    return tuple(sorted(found, key=lambda one: one.change)[:1])
+
+
 def _weight(belief: Belief | None, j: int, T: Float64s, n_classes: int) -> float:
     """Mean over the votes of log θ(v | v) − log of the mean of θ(v | c), c ≠ v."""
     if belief is None or belief.rates is None or len(T) == 0:
@@ -222,9 +274,13 @@ def _use(model: str, belief: Belief | None, weight: float, *, counted: bool, mut
     return "as it votes" if weight > 0 else "turned"
 
 
-def _jeffreys(hits: Float64s, total: Float64s) -> tuple[Float64s, Float64s]:
-    """The interval of a share; (0, 1) of nothing."""
-    tail = (1 - LEVEL) / 2
+def _jeffreys(hits: Float64s, total: Float64s, everything: Float64s) -> tuple[Float64s, Float64s]:
+    """The interval of a share among `everything`, of which `total` were seen; (0, 1) of nothing.
+
+    The share among those that were not seen varies too, by p(1 − p) / their number: the seen ones tell as much as fewer would.
+    """
+    tail, fewer = (1 - LEVEL) / 2, np.maximum(everything, 1.0) / (np.maximum(everything, 1.0) + total)
+    hits, total = fewer * hits, fewer * total
     misses = np.maximum(total - hits, 0.0)
     low, high = beta.ppf(tail, hits + 0.5, misses + 0.5), beta.ppf(1 - tail, hits + 0.5, misses + 0.5)
     nothing = np.broadcast_to(total == 0, np.shape(hits))

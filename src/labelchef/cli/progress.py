@@ -212,17 +212,19 @@ def _show_baselines(outcome: CleanOutcome, metric: str) -> None:
 def show_sources(found: SourceReport, *, few: bool = False) -> None:
     """A table of sources, most votes first; `few`: if there are many, the best and the worst by accuracy."""
     shown = list(found.sources)
-    if few and len(shown) > 2 * _FEW_SOURCES:
-        known = sorted((one for one in shown if not math.isnan(one.accuracy)), key=lambda one: -one.accuracy)
+    known = sorted((one for one in shown if not math.isnan(one.accuracy)), key=lambda one: -one.accuracy)
+    if few and len(known) > 2 * _FEW_SOURCES:
         shown = [*known[:_FEW_SOURCES], *known[-_FEW_SOURCES:]]
         console.print(
-            f"sources: the {_FEW_SOURCES} most and the {_FEW_SOURCES} least accurate of {len(known)}; sources.csv has all"
+            f"sources: the {_FEW_SOURCES} most and the {_FEW_SOURCES} least accurate of {len(known)} that are measured; "
+            "sources.csv has all"
         )
     elif few:
-        console.print("sources:")
+        shown = shown[: 2 * _FEW_SOURCES]
+        console.print("sources:" if len(shown) == found.total else f"sources, the {len(shown)} with the most votes:")
     if not console.is_terminal:
         console.width = PIPED
-    right = ("votes", "coverage", "accuracy", "95 %", "conflicts", "weight", "if muted")
+    right = ("votes", "coverage", "measured", "95 %", "n", "believed", "conflicts", "weight", "if muted")
     columns = [Column("source"), *(Column(title, justify="right") for title in right), Column("use")]
     console.print(plain_table(columns, [_source_cells(one) for one in shown]))
     if few:
@@ -269,8 +271,10 @@ def _source_cells(one: SourceFacts) -> tuple[str, ...]:
         one.name,
         str(one.votes),
         f"{one.coverage:.0%}",
-        digits(one.accuracy, ".3f"),
+        "not yet" if math.isnan(one.accuracy) else f"{one.accuracy:.3f}",
         f"{one.accuracy_low:.2f} to {one.accuracy_high:.2f}",
+        str(one.measured_on),
+        digits(one.believed, ".3f"),
         digits(one.conflicts, ".0%"),
         digits(one.weight, "+.2f"),
         digits(one.muting, "+.5f"),

@@ -558,6 +558,8 @@ def _show_status(seen: CampaignStatus) -> None:
         _show_last(closed[-1], metric)
     if seen.settings.audit:
         console.print(str(seen.audit))
+    for harm in seen.harms:
+        console.print(f"{harm} labelchef sources {seen.summary.slug} --mute {harm.name!r} shows what muting it does.")
     if seen.open_round is not None:
         console.print(f"open batch: {seen.open_round.complete} of {len(seen.open_round.items)} items have their votes")
     for person in seen.people:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from labelchef.domain.learning import InUse
+from labelchef.domain.learning import Harm, InUse
 from labelchef.domain.records import AskedCount
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
@@ -277,6 +277,10 @@ class Task:
     """Comments in the thread of the item; hidden ones count."""
     highlights: tuple[Highlight, ...] = ()
     """Words of the text that rules matched, by their beginning; empty if blind."""
+    margin: float | None = None
+    """How far apart the model's two most probable classes are; None if blind, or not known yet."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """What sources that are heard say: name and class; those that differ from the suggestion first. Empty if blind."""
 
 
 @dataclass(frozen=True)
@@ -416,6 +420,8 @@ class CampaignStatus:
     """Decisions that wait for the next model."""
     audit: AuditReport
     """Items drawn by chance and predicted before they were answered."""
+    harms: tuple[Harm, ...] = field(default=(), kw_only=True)
+    """Sources that harm beyond doubt and are not muted, the worst first."""
     asked: AskedCount
     """Samples asked, and decisions without asking."""
 

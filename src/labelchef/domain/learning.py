@@ -22,10 +22,13 @@ ABOUT_USE: Mapping[str, str] = {
     "not used": "No weak label is used: trusted and answered samples alone did better.",
 }
 """Each `SourceFacts.use`, as a sentence."""
+FEWEST_VOTES = 10
+"""Votes from which on a measured share is shown: with fewer, its interval can be wider than half of the scale."""
 ABOUT_SOURCES = (
-    "Accuracy: share of the votes that are right, as believed of all samples. Its interval is from clean samples; those that "
-    "were asked are harder than others, so it may lie lower. Weight: log-odds that a vote adds for the class it names. If muted: "
-    "predicted change of the cross-fitted loss without the source; above 0 it helps."
+    "Measured: share of the votes that are right on n samples of known class that nobody chose, trusted or drawn by chance, with "
+    f"its 95 % interval; not yet below {FEWEST_VOTES}. Believed: the same share of all its votes, as model and sources believe, "
+    "which may be wrong. Weight: log-odds that a vote adds for the class it names, in the labels that train. "
+    "If muted: predicted change of the cross-fitted loss without the source; above 0 it helps."
 )
 
 
@@ -113,10 +116,32 @@ class InUse:
 
 
 @dataclass(frozen=True)
+class Harm:
+    """A source that harms beyond doubt.
+
+    >>> print(Harm("old rule", -0.157, -0.21, -0.1))
+    Source 'old rule' harms: without it, the cross-fitted loss changes by -0.1570 (-0.2100 to -0.1000).
+    """
+
+    name: str
+    change: float
+    """Of the cross-fitted loss without it."""
+    low: float
+    high: float
+    """95 % interval, for all sources together; below 0."""
+
+    def __str__(self) -> str:
+        change = f"{self.change:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+        return f"Source {self.name!r} harms: without it, the cross-fitted loss changes by {change}."
+
+
+@dataclass(frozen=True)
 class SourceFacts:
     """What is known of a source.
 
-    Intervals are 95 % intervals of Jeffreys from clean samples; (0, 1) where it has no vote on a clean sample.
+    What is measured is measured on samples of known class that nobody chose: trusted ones, and those that were drawn by chance.
+    Samples that a selector asked are harder than others. Intervals are 95 % intervals of Jeffreys, of the share among all its
+    votes; (0, 1) without such votes.
     """
 
     name: str
@@ -124,16 +149,18 @@ class SourceFacts:
     """Samples it votes on, of those that can be asked about."""
     coverage: float
     """Their share."""
-    clean_votes: int
-    """Clean samples it votes on, trusted or answered."""
+    measured_on: int
+    """Samples it votes on, of those it is measured on."""
     accuracy: float
-    """Share of its votes that are right: as believed of all samples it votes on, clean or not; NaN without votes."""
+    """Share of its votes on these that are right; NaN where there are fewer than `FEWEST_VOTES`."""
     accuracy_low: float
     accuracy_high: float
+    believed: float
+    """Share of its votes that are right as the model believes, of all samples it votes on; NaN without votes."""
     conflicts: float
     """Share of its votes that differ from those of another source on the same sample; NaN without votes."""
     weight: float
-    """Mean log-odds that one of its votes adds for the class it names: below 0 it counts against that class."""
+    """Mean log-odds that one of its votes adds for the class it names, in the labels that train: below 0 it counts against it."""
     use: str
     """'as it votes', 'turned' (counts against what it votes), 'muted' (hardly counts; where votes are counted: worse than chance
     and left out), 'counted' (like any other source), 'not used', or 'muted by you': left out by the setting `muted`.
@@ -141,12 +168,12 @@ class SourceFacts:
     muting: float
     """Predicted change of the cross-fitted loss if the source were muted: above 0 it helps. NaN where it is not used, and for a
     network."""
-    confusion: tuple[tuple[float, ...], ...]
-    """[class][vote]: share of its votes on samples of a class, as believed."""
+    confusion: tuple[tuple[float | None, ...], ...]
+    """[class][vote]: share of its votes on samples of a class, measured; None where there are fewer than `FEWEST_VOTES`."""
     confusion_low: tuple[tuple[float, ...], ...]
     confusion_high: tuple[tuple[float, ...], ...]
-    clean_accuracy: float = float("nan")
-    """Share of its votes on clean samples that are right; NaN without such votes."""
+    believed_confusion: tuple[tuple[float, ...], ...]
+    """The same shares as the model believes, of all samples it votes on."""
 
     @property
     def about(self) -> str:

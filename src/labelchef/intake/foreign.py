@@ -75,7 +75,7 @@ def _exported(path: Path, into: Path) -> Unfolded | None:
         return None
     frame = formats.read_table(path).frame
     rows = [{str(name): _text(value) for name, value in row.items()} for row in frame.to_dict("records")]
-    derived = (*_EXPORTED, "decided_by", "support", "model_probability", "flags", "votes")
+    derived = (*_EXPORTED, "decided_by", "support", "model_probability", "model_most_probable", "flags", "votes")
     held = [name for name in frame.columns if name not in derived and not name.startswith((VOTE, "p: "))]
     content = {n: n if n.removeprefix(FIELD) in derived else n.removeprefix(FIELD) for n in held}
     right = [row for row in rows if row["origin"] in _RIGHT]

@@ -293,7 +293,7 @@ def _learner(
         sources = Shares.name if data.votes is None else Joint.name
     return NetworkLearner(
         votes=stacked_votes(data, division.trains), given=table.Y_weak, n_items=len(data.X), bias=False, seed=settings.seed,
-        fixed=replace(strengths, sources=sources), model=model, training=training,
+        fixed=replace(strengths, sources=sources), model=model, training=training, known=table.decided.copy(),
     )  # fmt: skip
 
 

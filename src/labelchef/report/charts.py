@@ -100,8 +100,7 @@ def audit_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
 
 
 def sources_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
-    """Accuracy of sources: the interval from clean samples, and what is believed; columns name, accuracy_low, accuracy_high,
-    accuracy, use."""
+    """Measured accuracy of sources with its interval; columns name, accuracy_low, accuracy_high, accuracy, use."""
     colours = THEMES[theme]
     palette = {"as it votes": colours.third, "turned": colours.second, "muted": colours.faint}
     palette |= {"counted": colours.first, "not used": colours.faint}
@@ -109,7 +108,7 @@ def sources_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
     order = named.sort_values("accuracy", ascending=False)["source"].tolist()
     x = alt.X(
         "accuracy_low:Q",
-        title="dot: as believed; bar: 95 % interval from clean samples",
+        title="share of right votes, measured; bar: 95 % interval",
         scale=alt.Scale(domain=[0, 1]),
     )
     y = alt.Y("source:N", title=None, sort=order, axis=alt.Axis(grid=False, labelLimit=220))

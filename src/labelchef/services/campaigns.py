@@ -36,6 +36,7 @@ from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.selectors import SELECTORS
 from labelchef.services import guidelines as written
+from labelchef.services import harms
 from labelchef.services.labelling import duties
 from labelchef.services.labelling.decisions import contested_items
 from labelchef.services.making import NewCampaign, make_campaign
@@ -44,7 +45,7 @@ from labelchef.services.people.access import changing, find, leads, looking, tak
 from labelchef.services.progress import asked_of, audit_of, facts_of, gain_of, in_steps, stats_of
 from labelchef.services.shared import common, moment
 from labelchef.services.trained import source_names
-from labelchef.services.workspace import Workspace, require_folder
+from labelchef.services.workspace import Workspace, folder_of, require_folder
 from labelchef.store import account_table, campaign_table, decision_table, round_table, vote_table
 from labelchef.store.arrays import ArrayFacts, write_array
 from labelchef.store.rows import CampaignRow, CampaignValues, RoundRow
@@ -187,6 +188,7 @@ def status(ws: Workspace, campaign: str) -> CampaignStatus:
             pending=len(decision_table.pending_decisions(connection, row.id)),
             audit=audit_of(turns, row.settings.audit, len(classes)),
             asked=asked_of(turns),
+            harms=harms.kept(folder_of(ws, row), row.settings),
         )
 
 

@@ -1,6 +1,6 @@
 """New rows through a model file: its encoder, its classifier, a table with labels and probabilities.
 
-    id, kept columns …, label, probability, p: CLASS …        a row for each row of the file, in its order
+    id, kept columns …, label, probability, most_probable, note, p: CLASS …     a row for each row of the file, in its order
 
 The file may be of any format that campaigns are made from. It is encoded `CHUNK` rows at a time, so that memory holds the file's
 texts and never all of X (n, D).
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.campaign.dataset import most_probable
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.errors import InvalidInputError, PredictionWarning, warn_caller
 from labelchef.domain.features import as_features
@@ -77,6 +78,7 @@ def predict(
             **kept,
             "label": [names[c] for c in chosen],
             "probability": P[np.arange(len(P)), chosen].round(6),
+            **most_probable(P, chosen, names),
             **{f"p: {name}": P[:, c].round(6) for c, name in enumerate(names)},
         }
     )

@@ -51,9 +51,9 @@ CONFLICTS = 20
 SORTS: Mapping[str, Callable[[SourceFacts], Any]] = {
     "name": lambda one: one.name.casefold(),
     "votes": lambda one: one.votes,
-    "clean_votes": lambda one: one.clean_votes,
-    "clean_accuracy": lambda one: one.clean_accuracy,
+    "measured_on": lambda one: one.measured_on,
     "accuracy": lambda one: one.accuracy,
+    "believed": lambda one: one.believed,
     "conflicts": lambda one: one.conflicts,
     "weight": lambda one: one.weight,
     "muting": lambda one: one.muting,

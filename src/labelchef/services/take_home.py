@@ -15,7 +15,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from labelchef.campaign.dataset import Part, chosen_of, dataset_columns, part_frame, ranks_of, settle, votes_on
+from labelchef.campaign.dataset import (
+    Part,
+    chosen_of,
+    dataset_columns,
+    most_probable,
+    part_frame,
+    ranks_of,
+    settle,
+    votes_on,
+)
 from labelchef.campaign.final import final_classifier
 from labelchef.classifier import LinearClassifier
 from labelchef.domain.arrays import Ints
@@ -120,6 +129,7 @@ def export_predictions(ws: Workspace, campaign: str, path: Path, format: str | N
                 "split": [part.split] * n,
                 "label": [whole.classes[c] for c in part.predicted_ids],
                 "probability": part.predicted[np.arange(n), part.predicted_ids].round(6),
+                **most_probable(part.predicted, part.predicted_ids, whole.classes),
                 **{f"p: {name}": part.predicted[:, c].round(6) for c, name in enumerate(whole.classes)},
             }
             yield pd.DataFrame(found)
@@ -190,7 +200,8 @@ class _Whole:
         if data.test is not None:
             splits.append(_Rows(SplitName.TEST, data.test[0], _bare(SplitName.TEST, data.test[1])))
         choice = session.rounds[-1].choice
-        used = choice is None or choice.gamma > 0
+        weighed = session.vote_weights()
+        used = (choice is None or choice.gamma > 0) and (weighed is None or weighed.measured_on > 0)
         return cls(ws, row, classes, model, tuple(splits), used, tuple(names))
 
     def frames(self) -> Iterator[pd.DataFrame]:

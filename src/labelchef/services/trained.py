@@ -33,6 +33,7 @@ from labelchef.domain.stopping_work import StoppedWorkError
 from labelchef.ledger.links import Signer, check_links
 from labelchef.ledger.protocol import labels_hash
 from labelchef.ledger.sql import SqlLedger
+from labelchef.services import harms
 from labelchef.services.browsing import numbers
 from labelchef.services.browsing.standing import given_array
 from labelchef.services.keys import link_signer
@@ -263,10 +264,12 @@ def keep_numbers(ws: Workspace, campaign: CampaignRow, *, scored: bool) -> None:
         return  # the ledger has not moved
     folder, session = folder_of(ws, campaign), found.session
     before, number = numbers.latest(folder), len(session.rounds) - 1
-    if before is not None and before.round == number and (not scored or before.scored_in == number):
-        return
+    written = before is not None and before.round == number and (not scored or before.scored_in == number)
     with contextlib.suppress(StoppedWorkError):  # what is written down in no ledger may be broken off
-        numbers.write(folder, session, found.data, session.scores() if scored else None)
+        if not written:
+            numbers.write(folder, session, found.data, session.scores() if scored else None)
+        if scored:
+            harms.keep(folder, session, found.data, found.settings)
 
 
 def due_step(ws: Workspace, campaign: str) -> Step | None:

@@ -157,9 +157,9 @@ class Evidence(Known):
         """See `Known.labelled`."""
         return self._with_clean(self.shares if smoothing is None else self.votes.shares(smoothing))
 
-    def first(self) -> Float64s:
-        """See `Known.first`."""
-        return self._with_clean(softmax(self.log_p + np.log(softened(self.shares))))
+    def first(self, weight: float = 1.0) -> Float64s:
+        """See `Known.first`; `weight` is what the weak labels count."""
+        return self._with_clean(softmax(self.log_p + weight * np.log(softened(self.shares))))
 
     def tallied(self, Q: Float64s, weak: float, silent: float) -> tuple[Float64s, Float64s]:
         """See `Known.tallied`."""

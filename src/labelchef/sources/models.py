@@ -255,16 +255,18 @@ def coins(evidence: Known, Q: RowArray, alternations: int = 20) -> Iterator[Alte
         yield Alternation(before, rates, np.broadcast_to(cast[:, None, None], (len(a), 1, C)), Q, value)
 
 
-def updated(belief: Belief | None, evidence: Evidence) -> Float64s:
+def updated(belief: Belief | None, evidence: Evidence, weights: Float64s | None = None) -> Float64s:
     """(n, C): what a belief comes to with the classifier of `evidence` in the place of its own, rates as they are.
 
-    Weak labels that were counted are multiplied with the classifier; without a belief there is the classifier alone.
+    Weak labels that were counted are multiplied with the classifier; without a belief there is the classifier alone. `weights`
+    (J,) are what the votes of each source count, or (1,) what counted labels do; 1 without them.
     """
     if belief is None:
         return evidence.classifier()
     if belief.rates is None:
-        return replace(evidence, known_heard=belief.heard).first()
-    return evidence.followed(None, np.log(belief.rates))[0]
+        return replace(evidence, known_heard=belief.heard).first(1.0 if weights is None else float(weights[0]))
+    L = np.log(belief.rates)
+    return evidence.followed(None, L if weights is None else weights[:, None, None] * L)[0]
 
 
 MODELS: Mapping[str, Callable[[], SourceModel]] = {

@@ -49,6 +49,7 @@ COMPOSED = (
     "changed since you looked: {what}. Nothing was saved; save again to set yours",
     "this name and password do not belong together; try again",
     "Nothing was answered yet.",
+    "Source {name} harms: without it, the cross-fitted loss changes by {change}.",
     "cross-fitted over {n} trusted samples",
     "{n} samples held out",
     "All of validation steers the selection, so its figures are optimistic; judge by a test set.",

@@ -161,12 +161,13 @@ class SourceView(BaseModel):
     name: str
     votes: int = Field(description="Samples it votes on, of those that can be asked about.")
     coverage: float = Field(description="Their share.")
-    clean_votes: int = Field(description="Clean samples it votes on, trusted or answered.")
-    accuracy: float | None = Field(
-        description="Share of its votes that are right, as believed of all samples it votes on."
+    measured_on: int = Field(
+        description="Samples of known class that nobody chose (trusted or drawn by chance) on which it votes."
     )
-    accuracy_low: float = Field(description="95 % interval from clean samples.")
+    accuracy: float | None = Field(description="Share of its votes on these that are right; null with too few.")
+    accuracy_low: float = Field(description="95 % interval of it.")
     accuracy_high: float
+    believed: float | None = Field(description="Share of all its votes that are right, as the model believes.")
     conflicts: float | None = Field(description="Share of its votes that differ from those of another source.")
     weight: float | None = Field(description="Mean log-odds that a vote adds for the class it names.")
     use: str = Field(
@@ -176,12 +177,12 @@ class SourceView(BaseModel):
     muting: float | None = Field(
         description="Predicted change of the cross-fitted loss if it were muted; above 0 it helps."
     )
-    confusion: list[list[float]] = Field(
-        description="[class][vote]: share of its votes on samples of a class, as believed."
+    confusion: list[list[float | None]] = Field(
+        description="[class][vote]: share of its votes on samples of a class, measured; null with too few."
     )
     confusion_low: list[list[float]]
     confusion_high: list[list[float]]
-    clean_accuracy: float | None = Field(description="Share of its votes on clean samples that are right.")
+    believed_confusion: list[list[float]] = Field(description="The same of all its votes, as the model believes.")
     rule: bool = Field(description="Whether it is a rule that the campaign keeps, which can be edited.")
 
     @classmethod
@@ -200,6 +201,7 @@ class SourcesView(BaseModel):
     found: int = Field(description="Sources that fit the search.")
     classes: list[str]
     notes: list[str] = Field(description="What a reader should know.")
+    harmful: list[str] = Field(description="Sources that harm beyond doubt, the worst first.")
     sources: list[SourceView]
 
     @classmethod
@@ -213,6 +215,7 @@ class SourcesView(BaseModel):
             found=page.found,
             classes=list(report.classes),
             notes=list(report.notes),
+            harmful=[one.name for one in report.harmful],
             sources=shown,
         )
 

@@ -1,19 +1,29 @@
-"""Which words of an item's text made rules vote; never of items that are shown blind."""
+"""Why an item is asked: the words that made rules vote, what sources say, and how far the model decides; never of blind items."""
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from labelchef.domain.campaigns import Highlight, SplitName, Task
+from labelchef.domain.campaigns import Highlight, Task
+from labelchef.services.browsing import numbers
+from labelchef.services.browsing.source_votes import votes_seen
 from labelchef.services.campaign_rules import marks_of
+from labelchef.services.labelling.kept import places_of
 from labelchef.services.people.access import Part
-from labelchef.services.workspace import Workspace
+from labelchef.services.workspace import Workspace, folder_of
 from labelchef.sources.rules import Model
 from labelchef.sources.spans import utf16
 from labelchef.store import campaign_table
+from labelchef.store.arrays import ArrayFacts
 from labelchef.store.rows import CampaignRow
+
+_CAMPAIGNS = 256
+_arrays: "OrderedDict[tuple[str, str], dict[str, ArrayFacts]]" = OrderedDict()
+MOST_SAID = 8
+"""Sources whose votes are told."""
 
 
 @contextlib.contextmanager
@@ -26,28 +36,41 @@ def _looking(ws: Workspace, campaign: str, part: Part | None) -> Iterator[tuple[
 
 
 def highlighted(ws: Workspace, campaign: str, tasks: Sequence[Task], part: Part | None = None) -> list[Task]:
-    """The tasks with the words that the rules of the campaign matched, except those of muted rules.
+    """The tasks with the words that the rules of the campaign matched, the votes of sources, and the model's margin.
 
-    `part`: a transaction in which to look, if there is one.
+    What is muted is left out. `part`: a transaction in which to look, if there is one.
     """
-    keys = [one.item for one in tasks if not one.blind and one.content.text]
+    keys = [one.item for one in tasks if not one.blind]
     if not keys:
         return list(tasks)
     with _looking(ws, campaign, part) as (connection, row):
-        marks = marks_of(ws, connection, row)
-        if marks is None:
-            return list(tasks)
-        place = {
-            key: one.position
-            for key, one in campaign_table.items_by_key(connection, row.id, keys, SplitName.TRAIN).items()
-        }
-    found = []
+        marks, folder = marks_of(ws, connection, row), folder_of(ws, row)
+        if (known := (str(folder), row.public_id)) not in _arrays:  # the votes that a campaign was made with stay
+            _arrays[known] = campaign_table.arrays_of(connection, row.id)
+            while len(_arrays) > _CAMPAIGNS:
+                _arrays.popitem(last=False)
+        votes = votes_seen(folder, _arrays.get(known, {}), len(tasks[0].classes))
+        place = places_of(connection, row, keys)
+    seen, muted, told = numbers.latest(folder), row.settings.muted, list[Task]()
     for task in tasks:
+        at = place.get(task.item)
+        if task.blind or at is None:
+            told.append(task)
+            continue
         text, spans = task.content.text or "", []
-        if not task.blind and task.item in place:
-            for rule, start, end in marks.of_item(place[task.item]):
-                if rule.name not in row.settings.muted and not isinstance(rule, Model):
-                    first, last = utf16(text, (start, end))
-                    spans.append(Highlight(first, last, rule.name, rule.label))
-        found.append(replace(task, highlights=tuple(sorted(spans, key=lambda one: (one.start, one.end)))))
-    return found
+        for rule, start, end in marks.of_item(at) if marks is not None and text else ():
+            if rule.name not in muted and not isinstance(rule, Model):
+                first, last = utf16(text, (start, end))
+                spans.append(Highlight(first, last, rule.name, rule.label))
+        heard = [one for one in ([] if votes is None else votes.said(at)) if one.source not in muted]
+        said = [(one.source, max(one.votes, key=lambda c, given=one.votes: given[c])) for one in heard]  # type: ignore[misc]
+        said.sort(key=lambda one: one[1] == task.suggestion)
+        told.append(
+            replace(
+                task,
+                highlights=tuple(sorted(spans, key=lambda one: (one.start, one.end))),
+                margin=None if seen is None or at >= len(seen) else round(1.0 - float(seen["doubt"][at]), 4),
+                sources=tuple((name, task.classes[label]) for name, label in said[:MOST_SAID]),
+            )
+        )
+    return told

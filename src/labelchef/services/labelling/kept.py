@@ -6,14 +6,16 @@ has is looked up at most twice a second: to find these, a database goes through 
 
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from sqlalchemy import Connection
 
 from labelchef.domain.campaigns import SplitName
 from labelchef.services.people.access import Part
 from labelchef.store import campaign_table, round_table, vote_table
-from labelchef.store.rows import ItemRow, TurnRow
+from labelchef.store.rows import CampaignRow, ItemRow, TurnRow
 
 _LARGE = 500
 """Items of a batch from which on it is not searched for every request."""
@@ -24,6 +26,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 _classes: "OrderedDict[str, tuple[str, ...]]" = OrderedDict()
+_places: "OrderedDict[tuple[str, str], int]" = OrderedDict()
 _trusted: "OrderedDict[tuple[str, int], ItemRow]" = OrderedDict()
 _glances: "OrderedDict[tuple[str, int], Glance]" = OrderedDict()
 
@@ -40,6 +43,22 @@ def classes_of(part: Part) -> tuple[str, ...]:
     if found is None:
         found = campaign_table.classes_of(part.connection, part.campaign.id)
         _keep(_classes, part.campaign.public_id, found, _CAMPAIGNS)
+    return found
+
+
+def keep_places(part: Part, items: Iterable[ItemRow]) -> None:
+    """Keep the positions of training items, which never change either."""
+    for one in items:
+        _keep(_places, (part.campaign.public_id, one.key), one.position, _SAMPLES)
+
+
+def places_of(connection: Connection, campaign: CampaignRow, keys: Sequence[str]) -> dict[str, int]:
+    """Positions of training items; they are read only where they are not kept."""
+    found = {key: at for key in keys if (at := _places.get((campaign.public_id, key))) is not None}
+    missing = [key for key in keys if key not in found]
+    if missing:
+        read = campaign_table.items_by_key(connection, campaign.id, missing, SplitName.TRAIN)
+        found.update({key: one.position for key, one in read.items()})
     return found
 
 

@@ -24,7 +24,7 @@ from labelchef.domain.gold import in_pool
 from labelchef.services.labelling import duties, gold
 from labelchef.services.labelling.contents import content_of as content_of
 from labelchef.services.labelling.highlights import highlighted
-from labelchef.services.labelling.kept import classes_of, given_from, glance, trusted_at
+from labelchef.services.labelling.kept import classes_of, given_from, glance, keep_places, trusted_at
 from labelchef.services.people.access import Part, changing, looking, taking_part, visiting
 from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace, folder_of
@@ -318,6 +318,7 @@ def tasks_of(
     pooled = partial(in_pool, campaign.settings.seed, campaign.public_id)
     classes = classes_of(part)
     items, said = guidance_table.items_with_comments(connection, [s.item_id for s in selections])
+    keep_places(part, items.values())
     near = sorted({int(position) for s in selections for position, _ in s.nearest})
     validation = trusted_at(part, near)
     standing = gold.standing(part, turn, golds)

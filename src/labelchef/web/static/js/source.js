@@ -2,7 +2,7 @@
 import { call, campaignPath } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { picture, showEffect, words } from "./effect.js";
-import { bar, share, signed } from "./intervals.js";
+import { bar, measured, share, signed } from "./intervals.js";
 import { itemPath, sourcePath } from "./links.js";
 import { factsOf } from "./rules.js";
 import { t } from "./texts.js";
@@ -14,15 +14,12 @@ let found = null, kept = null, timer, turn = 0;
 
 const fact = (word, ...value) => [el("dt", {}, word), el("dd", {}, ...value)];
 
-function facts({ source, model, n_right, n_wrong }) {
-  const said = t("{low} to {high}", { low: share(source.accuracy_low), high: share(source.accuracy_high) });
-  const clean = source.clean_votes
-    ? [t("{share} ({right} of {n}); 95 % interval {interval}", { share: share(source.clean_accuracy), right: n_right, n: n_right + n_wrong, interval: said }), bar({ low: source.accuracy_low, high: source.accuracy_high, value: source.accuracy, said })]
-    : [t("no vote on a clean sample")];
+function facts({ source, model }) {
+  const said = measured(source);
   return el("dl", { class: "facts" },
     ...fact(t("Votes on"), t("{n} samples ({share})", { n: source.votes, share: share(source.coverage) })),
-    ...fact(t("Right on clean samples, trusted or answered"), ...clean),
-    ...fact(t("Right as believed of all samples it votes on"), share(source.accuracy)),
+    ...fact(t("Right, measured on samples that nobody chose"), said, bar({ low: source.accuracy_low, high: source.accuracy_high, value: source.accuracy, said })),
+    ...fact(t("Right as believed of all samples it votes on"), share(source.believed)),
     ...fact(t("Differs from another source on"), share(source.conflicts)),
     ...fact(t("Weight of a vote, log-odds"), signed(source.weight, 2)),
     ...fact(t("Change of the loss if muted, closed form"), signed(source.muting, 5)),
@@ -32,8 +29,8 @@ function facts({ source, model, n_right, n_wrong }) {
 function confusion({ source, classes }) {
   const head = el("tr", {}, el("th", { scope: "col" }, t("Class")), ...classes.map((one) => el("th", { scope: "col", class: "right" }, t("votes {label}", { label: one }))));
   const rows = classes.map((one, c) => el("tr", {}, el("th", { scope: "row" }, one), ...classes.map((_, v) =>
-    el("td", { class: "right" }, el("span", {}, share(source.confusion[c][v]), el("small", { class: "soft" }, ` ${share(source.confusion_low[c][v])} ${t("to")} ${share(source.confusion_high[c][v])}`))))));
-  return el("details", { class: "card" }, el("summary", {}, t("Confusion")), el("p", { class: "soft small" }, t("Of the samples of a class, as believed, the share of its votes for each class, with the 95 % interval from the {n} clean samples it votes on.", { n: source.clean_votes })),
+    el("td", { class: "right" }, el("span", {}, source.confusion[c][v] === null ? t("not yet") : share(source.confusion[c][v]), el("small", { class: "soft" }, ` ${share(source.confusion_low[c][v])} ${t("to")} ${share(source.confusion_high[c][v])}; ${t("believed {label}", { label: share(source.believed_confusion[c][v]) })}`))))));
+  return el("details", { class: "card" }, el("summary", {}, t("Confusion")), el("p", { class: "soft small" }, t("Of the samples of a class, the share of its votes for each class: measured on {n} samples that nobody chose, with the 95 % interval, and as believed of all samples it votes on.", { n: source.measured_on })),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("Confusion") }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
 

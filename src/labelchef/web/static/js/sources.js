@@ -1,29 +1,29 @@
 // What is known of each source: all of them in a table that can be searched, sorted and turned over.
 import { call, campaignPath } from "./api.js";
 import { $, el } from "./dom.js";
-import { bar, digits, share, signed } from "./intervals.js";
+import { bar, digits, measured, share, signed } from "./intervals.js";
 import { sourcePath } from "./links.js";
-import { t } from "./texts.js";
+import { t, told as translated } from "./texts.js";
 
 const PAGE = 50;
 const box = $("#sources"), told = $("#sources-told"), find = $("#sources-find"), pages = $("#sources-pages");
 const campaign = box.dataset.campaign;
 const right = (text) => el("td", { class: "right" }, text);
 const COLUMNS = [
-  ["name", t("Source"), false], ["votes", t("Votes"), true], ["clean_accuracy", t("Right on clean"), true], [null, t("95 % interval"), false],
-  ["accuracy", t("Believed"), true], ["conflicts", t("Conflicts"), true], ["weight", t("Weight"), true], ["muting", t("If muted"), true], ["use", t("Use"), false],
+  ["name", t("Source"), false], ["votes", t("Votes"), true], ["accuracy", t("Measured"), true], [null, t("95 % interval"), false],
+  ["believed", t("Believed"), true], ["conflicts", t("Conflicts"), true], ["weight", t("Weight"), true], ["muting", t("If muted"), true], ["use", t("Use"), false],
 ];
 const asked = { search: "", sort: "votes", falling: true, first: 0 };
 let turn = 0, timer;
 
 function line(one) {
-  const said = t("right on clean samples {low} to {high}, believed {value}", { low: share(one.accuracy_low), high: share(one.accuracy_high), value: share(one.accuracy) });
+  const said = measured(one);
   const kind = { turned: "paused", muted: "stopped", "muted by you": "stopped", "muted, from the next model on": "stopped" }[one.use] ?? "";
   return el("tr", {},
     el("th", { scope: "row" }, el("a", { href: sourcePath(campaign, one.name), dir: "auto" }, one.name), one.rule ? el("small", { class: "soft" }, ` ${t("rule")}`) : null),
-    right(`${one.votes} (${share(one.coverage)})`), right(one.clean_votes ? t("{share} of {n}", { share: share(one.clean_accuracy), n: one.clean_votes }) : "–"),
+    right(`${one.votes} (${share(one.coverage)})`), right(measured(one, true)),
     el("td", {}, bar({ low: one.accuracy_low, high: one.accuracy_high, value: one.accuracy, said }), el("small", { class: "soft num" }, `${digits(one.accuracy_low, 2)} ${t("to")} ${digits(one.accuracy_high, 2)}`)),
-    right(share(one.accuracy)), right(share(one.conflicts)), right(signed(one.weight, 2)), right(signed(one.muting, 5)),
+    right(share(one.believed)), right(share(one.conflicts)), right(signed(one.weight, 2)), right(signed(one.muting, 5)),
     el("td", { class: "wrap" }, el("span", { class: `badge ${kind}`, title: one.about }, one.use)));
 }
 
@@ -41,7 +41,7 @@ async function show() {
   try {
     const found = await call("GET", campaignPath(campaign, `/sources?${query}`));
     if (mine !== turn) return;
-    told.textContent = found.notes.join(" ");
+    told.replaceChildren(found.notes.map((one) => translated(one)).join(" "), ...found.harmful.flatMap((name) => [" ", el("a", { class: "button little", href: sourcePath(campaign, name) }, t("Mute {name}", { name }))]));
     told.className = "told";
     find.hidden = !found.total;
     pages.hidden = found.found <= PAGE;
