@@ -48,7 +48,7 @@ def main(console: Console, *, quick: bool = False) -> dict[str, Any]:
             votes = pd.DataFrame({"item": [f"m{k}" for k in range(items)], "annotator": "crowd"})
             votes["label"] = np.array(["harmless", "spam", "unclear"])[labels.astype(int)]
             votes.to_csv(Path(folder) / "votes.csv", index=False)
-            importing.import_votes(ws, SLUG, Path(folder) / "votes.csv")
+            importing.import_votes(ws, SLUG, "lead", Path(folder) / "votes.csv")
         server = Server(home)
         server.start()
         try:

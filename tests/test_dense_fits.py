@@ -86,7 +86,7 @@ def test_the_shift_of_beliefs_agrees_with_refits(sources: str, C: int, monkeypat
         weight = np.concatenate([np.full(M, learner.choice.gamma * times), np.ones(m)])
         weight[M + m - n + held] = 0.0
         without, _ = probed.without(m - n + held, start)
-        one, two = (optimum(dense, np.vstack([Q, Y]), weight, strength) for Q in (whole, without))
+        one, two = (optimum(dense, np.vstack([Q, Y]), weight, strength) for Q in (whole.Q[:M], without.Q[:M]))
         real[held] = dense.X[M + m - n + held] @ (two - one)
     real -= real[:, :1]
     assert found is not None

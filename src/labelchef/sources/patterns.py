@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from re import _parser  # type: ignore[attr-defined]  # it reads a pattern as `re` does
+from re import _parser  # it reads a pattern as `re` does
 from typing import Any
 
 import numpy as np
