@@ -18,8 +18,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
-from re import _parser  # it reads a pattern as `re` does
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from labelchef.domain.errors import InvalidInputError
 
+_parser = import_module("re._parser")  # it reads a pattern as `re` does
 LONGEST_PATTERN = 1000
 """Characters of a pattern."""
 LARGEST_PROGRAM = 5000
