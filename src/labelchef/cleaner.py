@@ -98,8 +98,8 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         Y_weak: Any = None,
         *,
         votes: Any = None,
-        X_val: Any,
-        y_val: Any,
+        X_val: Any = None,
+        y_val: Any = None,
         votes_val: Any = None,
         X_judge: Any = None,
         y_judge: Any = None,
@@ -131,6 +131,9 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         Rows of X that are equal are copies, where chance does not make them equal (few columns of few values): one of them is
         asked, trains and counts, and its answer labels all. A copy of a trusted, judging or test sample has the label of that
         one, is never asked and does not train. With trusted='steer' every row stands for itself.
+
+        Without `X_val` and `y_val`, the first 50 answers are drawn by chance and become the trusted samples; until then there are
+        no figures.
 
         Part of validation judges, as `holdout` says, and neither selection nor early stopping sees it; with judges of your
         own (`X_judge`, `y_judge`) all of it steers.

@@ -105,7 +105,7 @@ def test_asked_is_one_number_everywhere(
     answered = lead.get(f"/api/campaigns/{slug}/status").json()
     assert (answered["summary"]["spent"], answered["asked"]["asked"]) == (asked, asked)
     assert lead.get("/api/campaigns").json()["entries"][0]["spent"] == asked
-    sentence = f"{asked} samples asked ({seen.asked.audited} of them drawn by the audit), 1 more imported or decided"
+    sentence = f"{asked} samples asked ({seen.asked.audited} of them drawn by chance), 1 more imported or decided"
     assert f"{asked} of 24 asked" in " ".join(lead.get("/").text.split())
     for path in (f"/c/{slug}/lead", f"/c/{slug}/progress"):
         page = lead.get(path).text

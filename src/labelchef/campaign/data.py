@@ -98,8 +98,8 @@ class CampaignData:
         *,
         votes: Any = None,
         votes_val: Any = None,
-        X_val: Any,
-        y_val: Any,
+        X_val: Any = None,
+        y_val: Any = None,
         X_judge: Any = None,
         y_judge: Any = None,
         X_test: Any = None,
@@ -113,7 +113,8 @@ class CampaignData:
         """Data from arrays or frames; whatever is wrong with them is refused with what was expected.
 
         Without `Y_weak`, the weak labels are the shares of the votes, and without `classes` too, the classes are those of
-        `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers.
+        `CastVotes.classes`. With `classes` alone there are no sources: the model learns from trusted samples and answers. Without
+        `X_val` and `y_val` there are no trusted samples (`campaign.pilot`).
         """
         contents = contents or Contents()
         rows, columns = read(X, "X", None), columns_of(X)
@@ -125,7 +126,8 @@ class CampaignData:
         names = _class_names(classes, Y_weak, weak, cast, y_val)
         found = None if cast is None else cast.read(names)
         validation = _split(X_val, y_val, names, rows, "val", read)
-        assert validation is not None, "a split that is missing is refused"
+        if validation is None:
+            validation = np.asarray(rows[:0]), np.empty(0, dtype=np.int64)
         if found is None:
             if votes_val is not None:
                 raise InvalidInputError("votes_val was given without votes; expected both, or neither", code="votes")
@@ -157,6 +159,11 @@ class CampaignData:
             votes_val=found_val,
             feature_names=feature_names_of(X),
         )
+
+    @property
+    def from_nothing(self) -> bool:
+        """Whether no trusted samples were given."""
+        return len(self.validation[1]) == 0
 
     def at_version(self, version: int) -> "CampaignData":
         """The data with the votes of a later version, as if they had come with it."""
@@ -242,16 +249,15 @@ def known_labels(labels: Any, names: ClassNames, n_rows: int, name: str, code: s
 
 
 def _split(X: Any, y: Any, names: ClassNames, like: Rows, name: str, read: ReadRows) -> Labelled | None:
-    """A labelled split; None for one that may be left out and is. Only validation has to be there."""
-    if name != "val" and X is None and y is None:
+    """A labelled split; None for one that is left out."""
+    if X is None and y is None:
         return None
     if X is None or y is None:
         raise InvalidInputError(f"X_{name} and y_{name} belong together; one of them is missing", code=name)
     if len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0:
-        remedy = "Leave it out if there is none"
-        if name == "val":
-            remedy = "Influence measures what helps on validation: hold out a few dozen trusted samples"
-        raise InvalidInputError(f"X_{name} is empty; expected at least one sample. {remedy}", code=name)
+        raise InvalidInputError(
+            f"X_{name} is empty; expected at least one sample. Leave it out if there is none", code=name
+        )
     rows = read(X, f"X_{name}", like)
     return rows, as_evaluation_labels(y, names, len(rows), f"y_{name}", must_cover=name == "val")
 

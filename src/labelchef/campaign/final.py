@@ -11,12 +11,19 @@ import numpy as np
 from labelchef.campaign.inputs import ClassNames
 from labelchef.campaign.session import Session
 from labelchef.classifier import LinearClassifier
+from labelchef.domain.errors import ConflictError
 
 
 def final_classifier(
     session: Session, names: ClassNames, *, bias: bool, feature_names: Sequence[str] | None = None
 ) -> LinearClassifier:
     """Fit from scratch to the labels as they stand; the session stays as it is."""
+    if not session.labels.weight.any():
+        raise ConflictError(
+            "nothing is learned yet: there are no trusted samples, no source says anything and nobody has answered; expected at "
+            "least one answer",
+            code="preparing",
+        )
     made = session.from_scratch()
     ruling = session.ruling_of(made)
     rule = {} if ruling is None else {"temperature": ruling.temperature, "offsets": np.array(ruling.offsets)}

@@ -80,8 +80,8 @@ class Split:
         return total / engine.n_rows
 
     def metrics(self, W: Float64s) -> Metrics:
-        """Quality at W."""
-        return evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
+        """Quality at W; nothing is known without samples."""
+        return Metrics() if len(self.y) == 0 else evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
 
     def probabilities(self, W: Float64s) -> Float64s:
         """(n, C) class probabilities at W."""
@@ -110,15 +110,25 @@ class CrossFitted(Split):
         y: Ints,
         n_classes: int,
         *,
-        first_row: int,
+        rows: Ints,
         bias: bool,
         engine: Callable[..., Engine] = MemoryEngine,
     ) -> None:
         super().__init__(X, y, n_classes, bias=bias, engine=engine)
-        self.rows = np.arange(first_row, first_row + len(y))
+        self._bias, self._engine = bias, engine
+        self.rows = rows
         """Of the objective."""
         self._logits: tuple[Float64s, Float64s] | None = None
         self._inside: tuple[RowArray, Float64s] | None = None
+
+    def over(self, objective: Objective, labels: LabelTable, rows: Ints) -> "CrossFitted":
+        """The same of the samples in these rows of the objective, with the labels as they stand."""
+        y = labels.decided[rows]
+        if np.array_equal(rows, self.rows) and np.array_equal(y, self.y):
+            return self
+        X = objective.engine.rows(rows)
+        X = X[:, :-1] if self._bias else X
+        return CrossFitted(X, y, self._n_classes, rows=rows, bias=self._bias, engine=self._engine)
 
     def follow(self, objective: Objective, construction: Construction, shift: Float64s | None) -> None:
         """Take up a new model; the curvature is that of the model where this is quick, else the one the solver has.
@@ -142,6 +152,8 @@ class CrossFitted(Split):
 
     def settled(self, W: Float64s) -> Point:
         """Loss, gradient and logits of every sample under the model without it, for the W that was followed last."""
+        if len(self.y) == 0:
+            return Point(W, np.empty((0, W.shape[1] - 1)), float("nan"), np.zeros_like(W))
         if self._settled is None or self._settled.W is not W:
             assert self._logits is not None, "follow() comes first"
             assert np.array_equal(self._logits[0], W), "only the present model is settled"
@@ -159,6 +171,8 @@ class Baselines:
 
     _trusted_only: tuple[Float64s, Float64s] | None = field(default=None, repr=False)
     """Parameters of the model of the trusted samples alone, and their held-out logits."""
+    _trusted: tuple[Ints, Ints] | None = field(default=None, repr=False)
+    """Rows and class ids of these samples."""
     _rulings: dict[str, Ruling] = field(default_factory=dict, repr=False)
 
     def measure(
@@ -175,11 +189,13 @@ class Baselines:
 
         Temperatures and rules are chosen `anew` when the learner's choice is, over the trusted samples alone.
         """
-        if learner is None or learner.clean_parameters is None:
+        if learner is None or learner.clean_parameters is None or len(learner.trusted) == 0:
             return {}
-        y = labels.decided[learner.n_items :]
+        y = labels.decided[learner.trusted]
+        if self._trusted is None or not all(map(np.array_equal, self._trusted, (learner.trusted, y))):
+            self._trusted, self._trusted_only = (learner.trusted, y), None
         if self._trusted_only is None:
-            self._trusted_only = learner.clean_model(objective, labels, np.arange(learner.n_items, len(labels.decided)))
+            self._trusted_only = learner.clean_model(objective, labels, learner.trusted)
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():

@@ -1,6 +1,7 @@
 """The learner of a session: trusted samples train, and weak labels are what a source model believes (`learning`).
 
-The training set is the N samples that can be asked about, then the n trusted ones. After every round
+The training set is the N samples that can be asked about, then the trusted ones that were given. Where none were given, the
+first answered samples, which are drawn by chance, become the n trusted ones (`campaign.pilot`): rows of the N. After every round
 
     1. the clean model is fitted to the clean samples, and predicts every sample (one half of a sweep); where people are known to
        err, the samples they answered get the labels that follow from it and the answers (`people`), and it is fitted again
@@ -79,11 +80,13 @@ class Learner:
     """Votes and weak labels of all rows, what was chosen, and what is believed."""
 
     votes: SourceVotes
-    """Of the N samples, then of the n trusted ones."""
+    """Of the N samples, then of the trusted ones that were given."""
     given: Float64s
     """(N + n, C) weak labels as given; not read of the trusted rows."""
     n_items: int
     """N."""
+    trusted: Ints
+    """(n,) rows of the trusted samples, ascending."""
     closed_form: ClassVar[bool] = True
     """Whether the model is at an optimum, so that what muting a source would change has a closed form."""
     bias: bool
@@ -178,7 +181,7 @@ class Learner:
         labels.believe(self.belief.Q, np.where(self.belief.spoken, choice.gamma, 0.0), doubted)
 
     def clean_model(self, objective: Objective, labels: LabelTable, rows: Ints) -> tuple[Float64s, Float64s]:
-        """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones, which come last."""
+        """W (D, C) of a model of these clean rows alone, and held-out logits (n, C) of the trusted ones among them."""
         fit = self._clean_fit(objective, labels, rows)
         return fit.parameters, fit.held_out(fit.trusted)
 
@@ -197,10 +200,10 @@ class Learner:
 
     def _clean_fit(self, objective: Objective, labels: LabelTable, rows: Ints) -> "_CleanFit":
         assert self.choice is not None, "a choice comes first"
-        axes, n = self._directions(objective, labels), len(labels.cleaned) - self.n_items
-        dense = self._along_axes(objective, labels, rows)
+        axes, dense = self._directions(objective, labels), self._along_axes(objective, labels, rows)
         Y = np.eye(labels.n_classes)[labels.decided[rows]]
-        return _CleanFit(axes, dense, rows, n, self.bias, self.choice.clean_strength, Y).fitted()
+        trusted = np.searchsorted(rows, self.trusted)
+        return _CleanFit(axes, dense, rows, trusted, self.bias, self.choice.clean_strength, Y).fitted()
 
     def _weigh_answers(self, objective: Objective, labels: LabelTable, fit: "_CleanFit") -> Doubted | None:
         """Estimate how often people err. Where answers are a source, fit the model to what is believed of them.
@@ -253,16 +256,17 @@ class Learner:
     def _held_out(
         self, objective: Objective, labels: LabelTable, fit: "_CleanFit", samples: Ints
     ) -> tuple[Float64s, Float64s, Ints]:
-        """Logits of the clean model for some samples and the trusted ones, held out where the sample trained it, and the
-        classes of the trusted ones."""
+        """Logits of the clean model for some samples and the trusted ones that were given, held out where the sample trained
+        it, and the classes of these trusted ones, which no answer tells."""
         assert self.choice is not None, "a choice comes first"
         settled = labels.cleaned[samples]
         A = np.empty((len(settled), labels.n_classes))
-        inside = fit.held_out(np.concatenate([np.searchsorted(fit.rows, samples[settled]), fit.trusted]))
+        known = self.known[self.n_items :]
+        given = np.arange(len(fit.rows) - len(known), len(fit.rows))
+        inside = fit.held_out(np.concatenate([np.searchsorted(fit.rows, samples[settled]), given]))
         A[settled] = inside[: settled.sum()]
         A[~settled] = fit.logits(objective.engine.rows(samples[~settled]))
-        temperature, y = self.choice.temperature, self.known[self.n_items :]
-        return temperature * A, temperature * inside[settled.sum() :], y
+        return self.choice.temperature * A, self.choice.temperature * inside[settled.sum() :], known
 
     def belief_shift(self, objective: Objective, labels: LabelTable) -> Float64s | None:
         """(n, C): how the logits of each trusted sample change where what is believed was learned without its fold.
@@ -281,7 +285,8 @@ class Learner:
         if len(weak) == 0:
             return None
         assert self.belief is not None, "believe() comes first"
-        rows, n = np.flatnonzero(clean >= 0), len(clean) - self.n_items
+        rows, n = np.flatnonzero(clean >= 0), len(self.trusted)
+        trusted = np.searchsorted(rows, self.trusted)
         dense = self._along_axes(objective, labels, np.concatenate([weak, rows])).narrower(COLUMNS, bias=self.bias)
         M, m, y = len(weak), len(rows), clean[rows]
         times = np.count_nonzero(~labels.cleaned & self.belief.spoken) / M
@@ -292,16 +297,16 @@ class Learner:
             whole = belief.Q[:M]
             weight = np.concatenate([np.full(M, choice.gamma * times), np.ones(m)])
             W = dense.fit(np.vstack([whole, Y]), weight, strength, tol=_TOL)
-            folds = [held for _, held in folds_of(y[-n:], FOLDS, np.random.default_rng([self.seed, _DRAW]))]
+            folds = [held for _, held in folds_of(y[trusted], FOLDS, np.random.default_rng([self.seed, _DRAW]))]
             shift = np.zeros((n, labels.n_classes))
             for held in folds:
                 others = weight.copy()
-                others[M + m - n + held] = 0.0
-                belief = probed.without(m - n + held, start)[0]
+                others[M + trusted[held]] = 0.0
+                belief = probed.without(trusted[held], start)[0]
                 self._without.append((held, belief))
                 beliefs = whole, belief.Q[:M]
                 before, after = (dense.fit(np.vstack([Q, Y]), others, strength, W, tol=_TOL) for Q in beliefs)
-                shift[held] = dense.X[M + m - n + held] @ (after - before)
+                shift[held] = dense.X[M + trusted[held]] @ (after - before)
         return np.asarray(shift - shift[:, :1])
 
     def _probe(self, labels: LabelTable) -> Ints:
@@ -322,7 +327,8 @@ class Learner:
             with one_blas_thread():
                 found = axes.rows(objective.engine.rows(missing), bias=self.bias).X
             self._inside.update(zip(missing.tolist(), found, strict=True))
-        return DenseRows(np.stack([self._inside[row] for row in rows.tolist()]))
+        width = self._directions(objective, labels).E.shape[1] + int(self.bias)
+        return DenseRows(np.array([self._inside[row] for row in rows.tolist()]).reshape(len(rows), width))
 
     def first_parameters(self, objective: Objective, labels: LabelTable) -> Float64s:
         """W (D, C) near the minimum of F under the labels as they stand, from a sample of the rows: where to start."""
@@ -359,9 +365,8 @@ class Learner:
 
     def voted(self, labels: LabelTable) -> tuple[Ints, Ints]:
         """Rows with votes on which these can be weighed: trusted ones; and answered ones, where there are few of those."""
-        clean = labels.clean_ids[: self.n_items]
-        trusted = self.n_items + np.flatnonzero(~self.votes.rows(slice(self.n_items, None)).silent)
-        answered = np.flatnonzero(clean >= 0)
+        trusted = self.trusted[~self.votes.rows(self.trusted).silent]
+        answered = np.setdiff1d(np.flatnonzero(labels.clean_ids[: self.n_items] >= 0), self.trusted)
         answered = answered[~self.votes.rows(answered).silent]
         return trusted[:CLEAN], answered[:CLEAN] if len(trusted) < FEWEST else answered[:0]
 
@@ -380,7 +385,7 @@ class Learner:
         C = votes.n_classes
         G = said(votes, self.belief.rates).tolil()
         for held, belief in self._without:
-            inside = np.flatnonzero(np.isin(rows, self.n_items + held))
+            inside = np.flatnonzero(np.isin(rows, self.trusted[held]))
             if belief.rates is not None and len(inside):
                 places = (inside[:, None] * C + np.arange(C)).ravel()
                 G[places] = said(votes.rows(inside), belief.rates).tolil()
@@ -466,7 +471,7 @@ class Learner:
         """Some weak and the clean rows, copied: later changes of the labels do not change it."""
         rows, axes = self._drawn(labels), self._directions(objective, labels)
         X = objective.engine.rows(rows)
-        n_trusted = min(CLEAN, len(labels.cleaned) - self.n_items)
+        n_trusted = min(CLEAN, len(self.trusted))
         y = labels.clean_ids[rows[np.flatnonzero(labels.cleaned[rows])]]
         scale = mean_squared_length(X[:, :-1] if self.bias else X)
         dense, times = axes.rows(X, bias=self.bias), self._times(labels)
@@ -475,21 +480,22 @@ class Learner:
         return Sample(dense, scale, votes, given, y, n_trusted, n_clean, times, self.bias, self.seed)
 
     def _drawn(self, labels: LabelTable) -> Ints:
-        return drawn_rows(labels.cleaned, self.n_items, self.seed, labels.silent)
+        return drawn_rows(labels.cleaned, self.n_items, self.trusted, self.seed, labels.silent)
 
     def _times(self, labels: LabelTable) -> float:
         return times_drawn(labels.cleaned | labels.silent, self.n_items)
 
 
-def drawn_rows(cleaned: Bools, n_items: int, seed: int, silent: Bools | None = None) -> Ints:
-    """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first; `cleaned` (N + n,), `n_items` N.
+def drawn_rows(cleaned: Bools, n_items: int, trusted: Ints, seed: int, silent: Bools | None = None) -> Ints:
+    """At most `ROWS` weak rows, then at most `CLEAN` clean ones, the trusted first; `cleaned` (rows,), `n_items` N.
 
-    Copies (`silent`, (N + n,)) that nobody decided do not train, and are not drawn.
+    Copies (`silent`, (rows,)) that nobody decided do not train, and are not drawn.
     """
     order = np.random.default_rng([seed, _DRAW]).permutation(n_items)
     order = order if silent is None else order[~silent[order] | cleaned[order]]
-    weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), np.arange(n_items, len(cleaned))[:CLEAN]
-    return np.concatenate([weak, trusted, np.sort(order[cleaned[order]][: CLEAN - len(trusted)])])
+    weak, trusted = np.sort(order[~cleaned[order]][:ROWS]), trusted[:CLEAN]
+    others = order[cleaned[order] & ~np.isin(order, trusted)]
+    return np.concatenate([weak, trusted, np.sort(others[: CLEAN - len(trusted)])])
 
 
 def times_drawn(cleaned: Bools, n_items: int) -> float:
@@ -516,8 +522,9 @@ class _CleanFit:
     axes: Axes
     dense: DenseRows
     rows: Ints
-    """(m,) of the objective, ascending; the trusted ones are the last."""
-    n_trusted: int
+    """(m,) of the objective, ascending."""
+    trusted: Ints
+    """Places of the trusted rows among the m."""
     bias: bool
     strength: float
     Y: Float64s
@@ -531,11 +538,6 @@ class _CleanFit:
         with one_blas_thread():
             self.W = self.dense.fit(self.Y, np.ones(len(self.rows)), self.strength, self.W, tol=_TOL)
         return self
-
-    @property
-    def trusted(self) -> Ints:
-        """Places of the trusted rows among the m."""
-        return np.arange(len(self.rows) - self.n_trusted, len(self.rows))
 
     @property
     def parameters(self) -> Float64s:
@@ -557,6 +559,8 @@ class _CleanFit:
     def held_out(self, places: Ints) -> Float64s:
         """Logits (k, C) of these of the m rows, each under the model without it; computed once for all of them."""
         assert self.W is not None, "fitted() comes first"
+        if len(places) == 0:
+            return np.empty((0, self.Y.shape[1]))
         if self._held_out is None:
             with one_blas_thread():
                 self._held_out = self.dense.leave_one_out(self.Y, self.W, self.strength)

@@ -36,7 +36,7 @@ from labelchef.domain.validation import FEWEST
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.evidence import Evidence
-from labelchef.sources.models import MODELS, DawidSkene, NaiveBayes, make_source_model
+from labelchef.sources.models import MODELS, DawidSkene, NaiveBayes, Shares, make_source_model
 
 GAMMAS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 RELATIVE = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -96,8 +96,23 @@ def choose(
         return _choose(sample, gamma, strength, tuple(MODELS) if models is None else models)
 
 
+def _unseen(sample: Sample, gamma: float | None, strength: float | None, names: tuple[str, ...]) -> Choice:
+    """The choice where nothing can be cross-validated: votes are counted and train with full weight, at a middle λ.
+
+    Counting needs no clean sample, and unlike confusions it learns nothing from votes that only ever name one class.
+    """
+    if strength is None:
+        strength = RELATIVE[len(RELATIVE) // 2] * sample.scale
+    if sample.votes.n_sources == 0 or gamma == 0.0:
+        return Choice(NO_SOURCES, 0.0, strength, strength, 1.0, sample.n_clean, ())
+    model = names[0] if len(names) == 1 else Shares.name
+    return Choice(model, 1.0 if gamma is None else gamma, strength, strength, 1.0, sample.n_clean, ())
+
+
 def _choose(sample: Sample, gamma: float | None, strength: float | None, names: tuple[str, ...]) -> Choice:
     began = time.perf_counter()
+    if len(np.unique(sample.y)) < 2:
+        return _unseen(sample, gamma, strength, names)
     search = _Search(sample)
     grid = [relative * search.scale for relative in RELATIVE]
     strengths, gammas = grid if strength is None else [strength], list(GAMMAS) if gamma is None else [gamma]

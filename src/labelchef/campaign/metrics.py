@@ -56,12 +56,14 @@ def check_metric(name: str, n_classes: int) -> None:
 
 
 def value_of(metrics: Metrics, name: str) -> float:
-    """A metric by its name.
+    """A metric by its name; NaN where nothing is measured yet.
 
     >>> value_of(Metrics(0.3, 0.9, 0.8), "accuracy")
     0.9
     """
     values = metrics.as_dict()
+    if not values:
+        return float("nan")
     if name not in values:
         raise InvalidInputError(
             f"metric {name!r} is not defined here; expected one of: {', '.join(values)}", code="metric"
@@ -69,6 +71,7 @@ def value_of(metrics: Metrics, name: str) -> float:
     return values[name]
 
 
+_NOT_YET = dict.fromkeys(("loss", "accuracy", "f1_macro"), float("nan"))
 PHASES = ("select", "annotate", "aggregate", "construct", "evaluate")
 
 
@@ -117,7 +120,12 @@ def _row(record: RoundRecord) -> dict[str, float]:
         "agreed_with_suggestion": int((answered & (labels == record.batch.suggested)).sum()),
         "spent": record.spent,
         "cleaned": record.cleaned,
-        **{f"{key}_{name}": v for key, found in splits.items() if found for name, v in found.as_dict().items()},
+        **{
+            f"{key}_{name}": v
+            for key, found in splits.items()
+            if found
+            for name, v in (found.as_dict() or _NOT_YET).items()
+        },
         **{
             f"{splits_short[split]}_{name}_{metric}": v
             for split, found in record.baselines.items()

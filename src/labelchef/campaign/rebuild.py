@@ -138,7 +138,8 @@ def _selection(session: Session, asked: Selected, then: str | None, tol: float) 
         return Verdict.DIFFERS
     chosen = np.concatenate([asked.batch.indices, asked.ahead.indices])
     tied = partial(session.selected_again, ties=Ties(tol, chosen))
-    again = assembled(asked.size, asked.ahead_size, session.suggest(reopened[: asked.size]), tied)
+    first = session.suggest(reopened[: asked.size])
+    again = assembled(asked.size, asked.ahead_size, first, tied, as_drawn=session.in_pilot)
     found = np.concatenate([part.indices for part in again])
     return Verdict.ROUNDING if np.array_equal(np.sort(found), np.sort(chosen)) else Verdict.DIFFERS
 

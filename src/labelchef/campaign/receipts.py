@@ -45,10 +45,16 @@ _RESIDUAL, _ITERATIONS = 1e-6, 300
 def receipts(session: Session, classes: Sequence[str], *, joint: bool = True, most: int = MOST_JOINT) -> Receipts:
     """All receipts of a session as it stands; without `joint`, no model is fitted again.
 
-    The joint change is computed of all answers, and of at most `most` persons, sources and classes: a fit each.
+    The joint change is computed of all answers, and of at most `most` persons, sources and classes: a fit each. Answers that are
+    trusted samples, because none were given, have no receipt: they measure the effects of the others.
     """
     last = _last_decisions(session.rounds)
-    rows = np.array([item for item in sorted(last) if session.labels.cleaned[item]], dtype=np.int64)
+    measuring = set[int]()
+    if session.chance_first and session.learner is not None:
+        measuring = set(session.learner.trusted.tolist()) if len(session.steering.y) else set(last)
+    rows = np.array(
+        [item for item in sorted(last) if session.labels.cleaned[item] and item not in measuring], dtype=np.int64
+    )
     closed_form = session.learner is None or session.learner.closed_form
     parts, flips = np.full((3, len(rows)), np.nan), np.full(len(rows), np.nan)
     if closed_form and len(rows):

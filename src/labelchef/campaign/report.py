@@ -85,7 +85,7 @@ class Outcome:
 def report_data(outcome: Outcome, items: Items) -> ReportData:
     """Everything the HTML report shows."""
     settings, first = outcome.settings, _first_selected(outcome.rounds, outcome.scores)
-    notes = [note_on(outcome.figures.get("validation"))]
+    notes = [note_on(outcome.figures.get("validation"), measured=bool(outcome.rounds[-1].validation.as_dict()))]
     if settings.people == 0:
         notes.append("No person was asked: every label is the suggestion itself (strategy two).")
     if outcome.rounds[-1].baselines:

@@ -25,6 +25,7 @@ from labelchef.campaign.hearing import AllVotes
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.people import Said, answers_of
+from labelchef.campaign.pilot import drawn_in_pilot, next_drawn
 from labelchef.campaign.source_influence import influence_parts
 from labelchef.campaign.vote_weights import VoteWeights
 from labelchef.constructors import Construction, Constructor
@@ -93,6 +94,8 @@ class Session:
     """Share of what is asked that is drawn by chance, to judge the model on."""
     blind_audit: bool = True
     """Whether audited samples come without a suggestion, which could influence the answer."""
+    chance_first: bool = False
+    """Whether no trusted samples were given: the first answers are drawn by chance and become the trusted ones (`pilot`)."""
     ruling: Ruling | None = None
     """How the model's logits become probabilities and classes; None for the plain way."""
     rounds: list[RoundRecord] = field(default_factory=list)
@@ -170,10 +173,12 @@ class Session:
         W = self.construction.point.W
         if self.learner is None or self.ruling is None or not isinstance(self.steering, CrossFitted):
             return None
+        if len(self.steering.y) == 0:
+            return None
         belief = self.learner.belief
         if self._weighed is None or self._weighed[0] is not W or self._weighed[1] is not belief:
             trusted, answered = self.learner.voted(self.labels)
-            A = with_reference(self.steering.settled(W).logits)[trusted - self.n_train]
+            A = with_reference(self.steering.settled(W).logits)[np.searchsorted(self.learner.trusted, trusted)]
             if len(answered):
                 A = np.vstack([A, self.steering.held_out(self.objective, self.construction, answered)])
             rows, T = np.concatenate([trusted, answered]), self.ruling.temperature
@@ -211,10 +216,10 @@ class Session:
 
     @property
     def judges(self) -> dict[str, Split]:
-        """'validation' (the samples that judge) and 'test', where there are such samples."""
+        """'validation' (the samples that judge) and 'test', where there are such samples already."""
         judging = self.steering if self.judging is None and self.learner is not None else self.judging
         parts = {"validation": judging, "test": self.test}
-        return {name: part for name, part in parts.items() if part is not None}
+        return {name: part for name, part in parts.items() if part is not None and len(part.y)}
 
     def _judge(self, construction: Construction, *, anew: bool = False) -> None:
         """Let the trusted samples that train be judged by models without them, and choose the ruling by that.
@@ -222,7 +227,7 @@ class Session:
         Temperature and τ are chosen for the first model, and `anew` with every choice of the learner; in between, only the
         offsets follow the model.
         """
-        if self.learner is None or not isinstance(self.steering, CrossFitted):
+        if self.learner is None or not isinstance(self.steering, CrossFitted) or len(self.steering.y) == 0:
             return
         shift = self.learner.belief_shift(self.objective, self.labels)
         self.steering.follow(self.objective, construction, shift)
@@ -314,7 +319,7 @@ class Session:
         if split not in (known := ("validation", "test", "steering")):
             raise InvalidInputError(f"split is {split!r}; expected one of: {', '.join(known)}", code="split")
         part = self.steering if split == "steering" else self.judges.get(split)
-        return None if part is None else (part.y, part.judged(self.parameters))
+        return None if part is None or len(part.y) == 0 else (part.y, part.judged(self.parameters))
 
     def select(self, batch_size: int, ahead: int = 0) -> Batch:
         """The samples to ask next: the best of those never asked, then of those that were asked but stayed unresolved.
@@ -334,6 +339,8 @@ class Session:
 
     def _choose(self, batch_size: int, ahead: int, seen: Callable[[SelectionContext], SelectionContext]) -> Batch:
         """The audited samples, then the selector's choice; `seen` adapts what the selector sees."""
+        if self.in_pilot:
+            return self._drawn_first(batch_size)
         batch = self._audit(batch_size - ahead)
         for tier in self.labels.tiers(MOST_ATTEMPTS):
             eligible = tier.copy()
@@ -342,6 +349,23 @@ class Session:
             if len(batch) >= batch_size:
                 break
         return batch
+
+    @property
+    def in_pilot(self) -> bool:
+        """Whether batches are drawn by chance, because too few answers are there to judge by."""
+        return self.chance_first and not drawn_in_pilot(map(_said_in, self.rounds))[1]
+
+    def _drawn_first(self, batch_size: int) -> Batch:
+        """The next samples of the pilot, in the order in which they are drawn; then those that stayed unresolved."""
+        found = Batch.without_predictions(_NOTHING)
+        for tier in self.labels.tiers(MOST_ATTEMPTS):
+            items = next_drawn(tier[: self.n_train], batch_size - len(found), self.seed)
+            pairs = zip(items.tolist(), self.predicted(items).tolist(), strict=True)
+            never = self.labels.attempts[items] == 0
+            drawn = tuple(pair for pair, first in zip(pairs, never.tolist(), strict=True) if first)
+            batch = Batch.without_predictions(items)
+            found = found.joined(replace(batch, diagnostics=SelectionDiagnostics(audited=drawn)))
+        return found
 
     def _audit(self, batch_size: int) -> Batch:
         """The samples of a batch that are drawn by chance from those never asked; they come first."""
@@ -379,7 +403,12 @@ class Session:
         return self.scored(items) if self.selector.suggests else Batch.without_predictions(items)
 
     def _score(self, eligible: Bools) -> Batch:
-        """All eligible samples by the scorer; what its solver learns about the curvature is not kept."""
+        """All eligible samples by the scorer; what its solver learns about the curvature is not kept.
+
+        No predictions while there are no trusted samples: an influence is a change of their loss.
+        """
+        if len(self.steering.y) == 0:
+            return Batch.without_predictions(np.flatnonzero(eligible))
         scorer = plain_influence(self.selector) if self.scorer is None else self.scorer
         context = self.context(eligible, scorer)
         return scorer.select(replace(context, keeper=replace(context.keeper)), int(eligible.sum()))
@@ -517,6 +546,7 @@ class Session:
         """Assign the labels; if anything in the `with` block fails, restore them and the state of the session."""
         closed = len(self.rounds)
         before = (self._construction, self._selected, self._undoable, self.objective, self.ruling, self.heard)
+        steering = self.steering
         learned = None if self.learner is None else replace(self.learner)
         believed = self.labels.belief
         try:
@@ -524,6 +554,7 @@ class Session:
                 yield change
         except BaseException:
             self._construction, self._selected, self._undoable, self.objective, self.ruling, self.heard = before
+            self.steering = steering
             if learned is not None:
                 self.learner = learned
                 self.labels.believe(*believed)
@@ -574,17 +605,28 @@ class Session:
     def _follow(self, change: LabelChange, said: list[Said]) -> Construction:
         """The model of the labels as they are after the change; `said` is what people said in all rounds so far."""
         if self.learner is not None:
+            self._trust(said)
             if self.learner.answers != TRUTH:
-                self.learner.answered = answers_of(said, self.learner.known)
+                # answers of the pilot are no sign that people err: no trusted label says of the model what they say of people
+                told = [(votes, decisions, ()) for votes, decisions, _ in said] if self.chance_first else said
+                self.learner.answered = answers_of(told, self.learner.known)
             believed, before = self._believes_nothing, self.objective.l2
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
             same = believed and self._believes_nothing and self.objective.l2 == before
             change = replace(change, everywhere=not same)
         companion = None
-        if self._carried is not None:
+        if self._carried is not None and len(self.steering.y):
             companion = Companion(self._carried.V, self._carried.HV, lambda W: self.steering.at(W).gradient)
         return self.constructor.construct(self.objective, self.construction, change, self.steering.losses, companion)
+
+    def _trust(self, said: list[Said]) -> None:
+        """Let the decided samples of a pilot that is over be the trusted ones."""
+        if not self.chance_first or self.learner is None or not isinstance(self.steering, CrossFitted):
+            return
+        drawn, over = drawn_in_pilot(said)
+        self.learner.trusted = drawn[self.labels.cleaned[drawn]] if over else _NOTHING
+        self.steering = self.steering.over(self.objective, self.labels, self.learner.trusted)
 
     def _record(
         self,

@@ -211,14 +211,15 @@ def flat_frame(facts: Sequence[SourceFacts]) -> pd.DataFrame:
 def muting(session: Session, places: Ints | None = None) -> Float64s:
     """Predicted changes of the cross-fitted loss, were each of the sources that are heard, at these places or all, muted.
 
-    NaN where weak labels are not used, and for networks.
+    NaN where weak labels are not used, while there are no trusted samples, and for networks.
     """
     learner, objective, construction = session.learner, session.objective, session.construction
     assert learner is not None, "trusted samples train"
     assert learner.choice is not None, "start() comes first"
     votes = learner.votes
     chosen = np.arange(votes.n_sources) if places is None else places
-    if learner.choice.model == NO_SOURCES or learner.belief is None or not learner.closed_form:
+    nothing = len(session.steering.y) == 0 or learner.choice.model == NO_SOURCES
+    if nothing or learner.belief is None or not learner.closed_form:
         return np.full(len(chosen), np.nan)
     g, keeper = session.steering.settled(construction.point.W).gradient, replace(construction.keeper)
     solved = solve_spd(objective, construction.point, g, keeper, tol=_RESIDUAL, max_iterations=_ITERATIONS)
@@ -241,6 +242,8 @@ def harms(session: Session) -> tuple[Harm, ...]:
     if session.learner is None or session.sources is None or not isinstance(part, CrossFitted) or len(part.y) < 2:
         return ()
     changes, names = muting(session), session.learner.votes.names
+    if not names:
+        return ()
     before, n = part.judged(session.parameters).losses, len(part.y)
     wide = float(student.ppf(1 - (1 - LEVEL) / (2 * len(names)), n - 1) / np.sqrt(n))
     for j in np.argsort(changes, kind="stable")[:_TRIED].tolist():

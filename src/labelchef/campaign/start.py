@@ -51,6 +51,8 @@ def check(data: CampaignData, settings: Settings, parts: Parts | None = None) ->
     """Everything that would make the first model fail or a figure mislead, said before any work is done."""
     parts = parts or Parts()
     check_choices(settings, parts, n_items=len(data.X))
+    if data.from_nothing:
+        check_pilot(settings, parts)
     check_muted(data, settings)
     check_figures(data, settings, parts.rules or Rules.of(settings))
 
@@ -75,6 +77,23 @@ def check_choices(settings: Settings, parts: Parts | None = None, *, n_items: in
         Rules.of(settings)
 
 
+def check_pilot(settings: Settings, parts: Parts | None = None) -> None:
+    """Refuse what needs trusted samples from the start, where none are given."""
+    newton = (parts is None or parts.constructor is None) and settings.constructor == Settings().constructor
+    wrong = {
+        "trusted 'steer' (or preset 'paper') needs them to steer by": settings.trusted != TRAIN,
+        f"constructor {settings.constructor!r} needs them to stop early": not newton,
+        "suggestion_votes lets a suggestion vote, and none can be made without them": settings.suggestion_votes,
+    }
+    for why, there in wrong.items():
+        if there:
+            raise InvalidInputError(
+                f"there are no trusted samples, and {why}. Give trusted samples, or leave the setting at its default: then the "
+                f"first {FEWEST} answers are drawn by chance and become the trusted samples",
+                code="val",
+            )
+
+
 def check_muted(data: CampaignData, settings: Settings) -> None:
     """Refuse to mute what is no source, or where nothing is learned about sources."""
     if not settings.muted:
@@ -93,6 +112,8 @@ def check_figures(data: CampaignData, settings: Settings, rules: Rules) -> None:
     check_metric(settings.target_metric, len(data.names))
     steering, judging = split_validation(data, settings)
     if settings.trusted == TRAIN and len(judging[1]) == 0:
+        if data.from_nothing:
+            return
         if rules.reads_metrics:
             check_judges(steering[1], steering[1], settings.holdout, read=True)
         return
@@ -261,7 +282,9 @@ def new_session(
         )  # the learner knows l2
         sources = all_votes(data, settings, table)
         learner = _learner(data, settings, table, sources, heard)
-        trusted: Split = CrossFitted(X_val, y_val, C, first_row=N, bias=bias, engine=placement.split)
+        trusted: Split = CrossFitted(
+            X_val, y_val, C, rows=np.arange(N, N + len(y_val)), bias=bias, engine=placement.split
+        )
     else:
         table = first_table(data, float(settings.gamma))
         objective = Objective(placement.training(data.X, bias=bias), table.rows, float(settings.l2))
@@ -282,6 +305,7 @@ def new_session(
         metric=settings.target_metric,
         audit=settings.audit,
         blind_audit=not settings.suggestion_votes,
+        chance_first=data.from_nothing,
     )
 
 
@@ -292,6 +316,7 @@ def _learner(data: CampaignData, settings: Settings, table: LabelTable, every: A
         votes=votes,
         given=given,
         n_items=len(data.X),
+        trusted=np.arange(len(data.X), len(table.Y)),
         bias=settings.fit_intercept,
         seed=settings.seed,
         fixed=Fixed(fixed(settings.gamma), fixed(settings.l2), sources),

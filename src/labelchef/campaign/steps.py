@@ -194,16 +194,21 @@ def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
     """The next batch: what a lead took back (or a router asks again) first, then the selector's choice, then the work ahead."""
     began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
-    batch, more = assembled(size, ahead, first, session.select)
+    batch, more = assembled(size, ahead, first, session.select, as_drawn=session.in_pilot)
     session.fresh = False
     return Selected(batch, more, len(first), size, ahead, time.perf_counter() - began, rebuilt)
 
 
-def assembled(size: int, ahead: int, first: Batch, choose: Callable[[int, int], Batch]) -> tuple[Batch, Batch]:
-    """`first` and then what `choose(samples, of them ahead)` gives, as a batch and the work ahead."""
+def assembled(
+    size: int, ahead: int, first: Batch, choose: Callable[[int, int], Batch], *, as_drawn: bool = False
+) -> tuple[Batch, Batch]:
+    """`first` and then what `choose(samples, of them ahead)` gives, as a batch and the work ahead.
+
+    `as_drawn` says that what is drawn by chance stands in the order in which it was drawn.
+    """
     chosen = choose(size, 0).without(first.indices)
     rest = chosen.take(slice(size - len(first)))
-    if len(rest.diagnostics.audited) < len(chosen.diagnostics.audited):
+    if len(rest.diagnostics.audited) < len(chosen.diagnostics.audited) and not as_drawn:
         # those that were cut off are the last in order, not drawn by chance: without them the others are no fair draw
         rest = replace(rest, diagnostics=replace(rest.diagnostics, audited=()))
     batch = first.joined(rest)

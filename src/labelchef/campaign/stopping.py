@@ -143,7 +143,8 @@ class Plateau(StoppingRule):
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
         sign = -1.0 if self.metric == "loss" else 1.0
-        values = [sign * value_of(r.validation, self.metric) for r in progress.rounds]
+        measured = [r.validation for r in progress.rounds if r.validation.as_dict()]
+        values = [sign * value_of(metrics, self.metric) for metrics in measured]
         recent, before = values[-self.patience :], values[: -self.patience]
         return bool(before) and max(recent) <= max(before) + self.min_delta
 

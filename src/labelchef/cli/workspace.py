@@ -516,7 +516,7 @@ def _show_last(last: RoundSummary, metric: str) -> None:
     """The figures of the present model, and what it is made with."""
     gain, figure = (last.gain or {}).get(metric), last.figures.get("validation", {}).get(metric)
     if figure is None:
-        console.print(note_on(None))
+        console.print(note_on(None, measured=bool(last.validation)))
     else:
         console.print(f"validation {metric} now: {figure}, {figure.measured_on}")
     if gain is not None:
@@ -547,6 +547,7 @@ def _show_status(seen: CampaignStatus) -> None:
     rows = []
     for one in seen.rounds:
         scores = [f"{split[metric]:.3f}" if split else "" for split in (one.validation, one.test)]
+        scores[0] = "not yet" if one.validation == {} else scores[0]
         scores += [f"{one.baselines[s][name][metric]:.3f}" if s in one.baselines else "" for s, name in beside]
         rows.append((one.number, one.kind, one.state, one.spent, *scores))
     short = {"validation": "val", "test": "test"}

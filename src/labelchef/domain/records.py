@@ -1,5 +1,6 @@
 """The records of a round: small frozen dataclasses, with the diagnostics of how they were computed."""
 
+import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -241,15 +242,20 @@ class Decisions:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Quality on one split. `f1` is the F1 of the positive class, given for two classes only."""
+    """Quality on one split. `f1` is the F1 of the positive class, given for two classes only.
 
-    loss: float
-    accuracy: float
-    f1_macro: float
+    `Metrics()`: nothing is measured yet, because no trusted samples were given and too few answers are there.
+    """
+
+    loss: float = math.nan
+    accuracy: float = math.nan
+    f1_macro: float = math.nan
     f1: float | None = None
 
     def as_dict(self) -> dict[str, float]:
-        """Name → value, without what is not defined."""
+        """Name → value, without what is not defined; empty where nothing is measured yet."""
+        if math.isnan(self.loss):
+            return {}
         values = {"loss": self.loss, "accuracy": self.accuracy, "f1_macro": self.f1_macro}
         return values if self.f1 is None else {**values, "f1": self.f1}
 
@@ -374,7 +380,7 @@ class AskedCount:
     batch has asked, before or after it; a correction of a sample that was asked is none of them.
 
     >>> print(AskedCount(asked=60, audited=6, others=4))
-    60 samples asked (6 of them drawn by the audit), 4 more imported or decided without being asked
+    60 samples asked (6 of them drawn by chance), 4 more imported or decided without being asked
     """
 
     asked: int
@@ -392,7 +398,7 @@ class AskedCount:
         return cls(asked, audited, len(decided - put))
 
     def __str__(self) -> str:
-        audited = f" ({self.audited} of them drawn by the audit)" if self.audited else ""
+        audited = f" ({self.audited} of them drawn by chance)" if self.audited else ""
         said = f"{self.asked} {'sample' if self.asked == 1 else 'samples'} asked{audited}"
         if not self.others:
             return said

@@ -233,8 +233,19 @@ def measured_on(samples: int, *, cross_fitted: bool) -> str:
     return f"cross-fitted over {samples} trusted samples" if cross_fitted else f"{samples} samples held out"
 
 
-def note_on(figure: Figure | None) -> str:
-    """A remark on validation figures, of which this is one; None where all of validation steers."""
+NOT_YET = (
+    f"No figures yet: there are no trusted samples. The first {FEWEST} answers are drawn by chance and become the trusted "
+    "ones; figures follow then."
+)
+
+
+def note_on(figure: Figure | None, *, measured: bool = True) -> str:
+    """A remark on validation figures, of which this is one; None where all of validation steers.
+
+    `measured` says whether anything is measured already.
+    """
+    if not measured:
+        return NOT_YET
     if figure is None:
         return "All of validation steers the selection, so its figures are optimistic; judge by a test set."
     doubt = too_few(figure.samples, figure.rarest, figure.metric)

@@ -71,12 +71,13 @@ def _data(raw: Raw, encoded: Encoded, progress: Progress) -> CampaignData:
     X, n, test = encoded.X, len(raw.train), raw.test
     votes = _votes(raw, raw.train)
     sources = () if votes is None else votes["source"].unique()
+    trusted = len(raw.trusted) > 0
     return CampaignData.of(
         X[:n],
         votes=votes,
-        votes_val=_votes(raw, raw.trusted, sources),
-        X_val=X[n:],
-        y_val=list(raw.trusted.labels),
+        votes_val=_votes(raw, raw.trusted, sources) if trusted else None,
+        X_val=X[n:] if trusted else None,
+        y_val=list(raw.trusted.labels) if trusted else None,
         X_test=None if test is None else _encoded(raw, test, encoded.encoder, progress),
         y_test=None if test is None else list(test.labels),
         y_clean=list(raw.train.labels) if any(one is not None for one in raw.train.labels) else None,

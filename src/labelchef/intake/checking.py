@@ -28,6 +28,7 @@ from labelchef.campaign.copies import Copies, content_keys, equal_by_chance, fea
 from labelchef.domain.arrays import Bools
 from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity
 from labelchef.domain.records import UNRESOLVED
+from labelchef.domain.validation import FEWEST
 from labelchef.intake.raw import ID, Rows
 
 ENOUGH_TRUSTED = 5
@@ -256,14 +257,24 @@ def _id_like(name: str, values: NDArray[Any]) -> bool:
 
 def _trusted(joined: Joined) -> list[Finding]:
     rows = joined.splits["trusted"]
-    if len(rows) == 0:
+    named = joined.plan.of(FileRole.TRUSTED) or [one for one in joined.plan.files if one.named(ColumnRole.LABEL)]
+    if len(rows) == 0 and named:
         return [
             Finding(
                 "no-trusted",
                 Severity.ERROR,
-                "no row has a label that is known to be right; a few dozen are needed to steer by. Give a file "
-                "with id and label: "
-                "--trusted gold.csv; or name the column: --truth-column COLUMN",
+                f"{Path(named[0].path).name} should hold labels that are right, but no row of the data has one of them; check "
+                "its ids and its column of labels, or leave it out: then the first answers become the trusted rows",
+            )
+        ]
+    if len(rows) == 0:
+        return [
+            Finding(
+                "no-trusted",
+                Severity.NOTE,
+                f"no row has a label that is known to be right: the first {FEWEST} answers are drawn by chance and become the "
+                "trusted ones; figures follow then. If there are such labels, give a file with id and label: --trusted "
+                "gold.csv; or name the column: --truth-column COLUMN",
             )
         ]
     if len(rows) == 1:
@@ -291,12 +302,13 @@ def _votes(joined: Joined) -> list[Finding]:
     found: list[Finding] = []
     made = [one for role in (FileRole.RULES, FileRole.FUNCTIONS, FileRole.LLM) for one in joined.plan.of(role)]
     if joined.votes.empty:
+        taught = "the trusted labels" if len(joined.splits["trusted"]) else "answers"
         if not made:
             found.append(
                 Finding(
                     "no-votes",
                     Severity.WARNING,
-                    "no source says anything of the rows: only the trusted labels are learned from. Give votes "
+                    f"no source says anything of the rows: only {taught} are learned from. Give votes "
                     "(--votes FILE), a column "
                     "of labels (--labels COLUMN), rules (--rules FILE) or labelling functions (--functions FILE)",
                 )
@@ -339,8 +351,10 @@ def _class_names(joined: Joined) -> list[Finding]:
             Finding(
                 "few-classes",
                 Severity.ERROR,
-                f"the classes are {list(joined.classes)}; expected two or more. Check the column of labels, or "
-                "name them: --classes A,B",
+                "no label names a class; name all of them: --classes A,B"
+                if not joined.classes
+                else f"the classes are {list(joined.classes)}; expected two or more. Check the column of labels, or name them: "
+                "--classes A,B",
                 len(joined.classes),
                 joined.classes,
             )

@@ -78,12 +78,12 @@ def combinations(n_groups: int) -> Iterator[tuple[float, ...]]:
 def weigh(encoded: Encoded, data: CampaignData, settings: Settings, progress: Progress = no_progress) -> Weighing:
     """The weights of the blocks of `encoded`, which hold the rows of `data`: training samples, then validation samples.
 
-    Where trusted samples only steer (`trusted='steer'`), or there is one group, nothing is tried.
+    Where trusted samples only steer (`trusted='steer'`), there is none yet, or there is one group, nothing is tried.
     """
     began, names = time.perf_counter(), encoded.encoder.groups
     groups = list(dict.fromkeys(names))
     tried = [tuple(one[groups.index(name)] for name in names) for one in combinations(len(groups))]
-    if settings.trusted != TRAIN or len(tried) == 1:
+    if settings.trusted != TRAIN or data.from_nothing or len(tried) == 1:
         return Weighing(tried[0], (), time.perf_counter() - began)
     rows = _Rows.of(data, settings)
     blocks, trials = [B[rows.places] for B in encoded.blocks], list[WeightTrial]()
@@ -131,7 +131,7 @@ class _Rows:
         steering: Bools = ~judges_of(data, settings)
         N = len(data.weak)
         table = first_table(data, 0.0, data.validation[1][steering])
-        rows = drawn_rows(table.cleaned, N, settings.seed)
+        rows = drawn_rows(table.cleaned, N, np.arange(N, len(table.cleaned)), settings.seed)
         places = np.concatenate([np.arange(N), N + np.flatnonzero(steering)])[rows]
         return cls(places, rows, table, stacked_votes(data, steering), N)
 

@@ -186,6 +186,12 @@ class NetworkCleaner(Cleaner):
 
     def _division(self, data: CampaignData, settings: Settings, following: NetworkConstructor) -> Division:
         """Which trusted samples train the network, stop its training, and judge; warns where too few judge."""
+        if data.from_nothing:
+            raise InvalidInputError(
+                "there are no trusted samples, and a network needs some to stop its training by; expected X_val and y_val, or "
+                "LabelCleaner on the features of the network",
+                code="val",
+            )
         last = isinstance(following, LastLayer)
         judged = settings if last else replace(settings, trusted="steer")  # a whole network needs samples held out
         check_figures(data, judged, self._rules())
@@ -292,7 +298,8 @@ def _learner(
     if sources == AUTO:
         sources = Shares.name if data.votes is None else Joint.name
     return NetworkLearner(
-        votes=stacked_votes(data, division.trains), given=table.Y_weak, n_items=len(data.X), bias=False, seed=settings.seed,
+        votes=stacked_votes(data, division.trains), given=table.Y_weak, n_items=len(data.X),
+        trusted=np.arange(len(data.X), len(table.Y)), bias=False, seed=settings.seed,
         fixed=replace(strengths, sources=sources), model=model, training=training, known=table.decided.copy(),
     )  # fmt: skip
 

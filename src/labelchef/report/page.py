@@ -123,13 +123,14 @@ def _charts(data: ReportData) -> Iterator[tuple[str, str]]:
             values = history.get(f"{key}_{part}{metric}")
             if values is not None and not (key == "steer" and values.equals(history[f"val_{metric}"])):
                 columns = {"samples asked": history["spent"], "value": values, "split": split, "model": model}
-                parts.append(pd.DataFrame(columns))
+                parts.append(pd.DataFrame(columns).dropna())
     levels = pd.concat(parts, ignore_index=True)
     title = f"{charts.METRICS[metric]} as labels are cleaned"
     about = f"Validation: {_about_validation(data)}."
     if "test" in data.gains:
         about += f" Test: the {data.gains['test'].samples} test samples, used for nothing else."
-    yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title), about
+    if not levels.empty:
+        yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title), about
     if not data.audit.empty:
         svg = charts.audit_svg(
             data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
@@ -140,7 +141,8 @@ def _charts(data: ReportData) -> Iterator[tuple[str, str]]:
     if rounds.empty:
         return
     told = f"{every}: the first model's own belief, before anybody was asked. Ticks: the samples of the first batch."
-    yield charts.influence_svg(data.influence, data.first_selected), told[:1].upper() + told[1:]
+    if np.isfinite(data.influence).any():
+        yield charts.influence_svg(data.influence, data.first_selected), told[:1].upper() + told[1:]
     if "truth" in data.asked.columns:
         yield (
             charts.truth_svg(agreement_by_round(data.asked)),
@@ -241,8 +243,9 @@ def _tiles(data: ReportData) -> str:
         column, figure = f"{key}_{metric}", data.figures.get(split)
         if column in data.history.columns:
             now = "" if figure is None else f", now 95 %: {figure.low:.3f} to {figure.high:.3f}"
-            start = "" if figure is not None and figure.cross_fitted else f"{first[column]:.3f} → "
-            tiles.append((f"{split} {metric}{now}", f"{start}{last[column]:.3f}"))
+            cut = (figure is not None and figure.cross_fitted) or np.isnan(first[column])
+            now_is = "not yet" if np.isnan(last[column]) else f"{last[column]:.3f}"
+            tiles.append((f"{split} {metric}{now}", now_is if cut else f"{first[column]:.3f} → {now_is}"))
         gain = data.gains.get(split)
         if gain is not None:
             few = "" if gain.doubt is None else f"; too small to judge ({gain.doubt})"

@@ -14,7 +14,7 @@ from labelchef.campaign.choice import hint_of
 from labelchef.campaign.data import CampaignData, find_files, read_files
 from labelchef.campaign.hearing import check_names
 from labelchef.campaign.metrics import check_metric
-from labelchef.campaign.start import check, check_choices, with_strengths
+from labelchef.campaign.start import check, check_choices, check_pilot, with_strengths
 from labelchef.domain.campaigns import (
     SUGGESTION,
     CampaignFiles,
@@ -28,6 +28,7 @@ from labelchef.domain.campaigns import (
     Role,
     RoundSummary,
     Shelf,
+    SplitName,
 )
 from labelchef.domain.errors import ChangedError, ConflictError, InvalidInputError, StoreError
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
@@ -225,6 +226,8 @@ def change_settings(
         after = before.changed(**changes)
         check_choices(after, n_items=row.n_items)  # a selector or rule that cannot be used is refused here
         check_metric(after.target_metric, len(campaign_table.classes_of(connection, row.id)))
+        if campaign_table.size_of_split(connection, row.id, SplitName.VALIDATION) == 0:
+            check_pilot(after)
         if "muted" in changes:
             _check_muted(ws, connection, row, after)
         old = {name: getattr(before, name) for name in changes}

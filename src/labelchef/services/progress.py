@@ -129,7 +129,12 @@ class ProgressReport:
     @property
     def note(self) -> str:
         """What a reader of the metrics should know."""
-        return note_on(self.figure("validation"))
+        return note_on(self.figure("validation"), measured=not self.waits)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is measured yet, for want of trusted samples."""
+        return bool(self.rounds) and not self.rounds[-1].validation
 
     def figure(self, split: str) -> Figure | None:
         """The target metric of the present model, with its interval."""

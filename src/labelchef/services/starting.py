@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labelchef.campaign.start import check_pilot
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.intake import ColumnRole, Plan, Preview, Progress, no_progress
 from labelchef.domain.settings import Settings
@@ -59,6 +60,8 @@ def start_campaign(
     guidelines: str | None = None,
 ) -> CampaignSummary:
     """Encode the rows and make a campaign of them. What networks compute is kept: a second try goes on where the first ended."""
+    if len(raw.trusted) == 0:
+        check_pilot(settings)  # before anything is computed
     made = assemble(raw, settings, specs, cache=ws.home / CACHE, progress=progress)
     progress("storing", 0, 0)
     encoder = made.encoder.to_bytes()

@@ -79,7 +79,7 @@ class Alternation:
     rates: Float64s
     """(J, C, C)."""
     totals: Float64s
-    """(J, 1, C): what counts were divided by to give the rates."""
+    """(J, 1, C): what counts were divided by to give the rates; of `Joint` (1, 1, C) where there is no source."""
     after: RowArray
     """(n, C) beliefs that follow from the rates."""
     objective: float
@@ -186,7 +186,7 @@ class Joint:
             L = np.log(rates)
             Q, (free, known) = evidence.followed(None, L)
             value = known + rho * free + float((pseudo * L).sum()) - float((rates * sizes).sum())
-            yield Alternation(before, rates, np.broadcast_to(sizes, (J, 1, len(sizes))), Q, value)
+            yield Alternation(before, rates, np.broadcast_to(sizes, (max(J, 1), 1, len(sizes))), Q, value)
 
     def believe(self, evidence: Known) -> Belief:
         """What the last alternation says."""

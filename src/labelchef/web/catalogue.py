@@ -18,7 +18,7 @@ from labelchef.domain.campaigns import CampaignState, Role, RoundKind, RoundStat
 from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
 from labelchef.domain.settings import OPTIONS
-from labelchef.domain.validation import ABOUT_BASELINES
+from labelchef.domain.validation import ABOUT_BASELINES, NOT_YET
 from labelchef.services.campaigns import selector_choices
 from labelchef.services.labelling.tasks import NONE_FREE, SENTENCES
 from labelchef.web.forms import ENCODERS
@@ -53,6 +53,7 @@ COMPOSED = (
     "cross-fitted over {n} trusted samples",
     "{n} samples held out",
     "All of validation steers the selection, so its figures are optimistic; judge by a test set.",
+    NOT_YET,
     _CROSS_FITTED,
     f"{_CROSS_FITTED}{_TOO_FEW}",
     _HELD_OUT,

@@ -219,7 +219,14 @@ class Orders:
 def _judged(session: Session) -> tuple[str, Ints, Judged]:
     """By the test set if there is one, else by the validation samples that judge, else by those that steer."""
     parts = ((split, session.judged(split)) for split in ("test", "validation", "steering"))
-    return next((split, *found) for split, found in parts if found is not None)
+    there = next(((split, *found) for split, found in parts if found is not None), None)
+    if there is None:
+        raise ConflictError(
+            "selectors cannot be compared: no trusted samples were given, so nothing judges the first answers; expected trusted "
+            "or test samples among the data",
+            code="few_labels",
+        )
+    return there
 
 
 def _suggestions(session: Session) -> dict[str, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from labelchef.campaign.start import check_choices
+from labelchef.campaign.start import check_choices, check_pilot
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.intake import (
@@ -210,6 +210,8 @@ def create(
     if not shown.usable:
         first = next(one.message for one in shown.findings if one.severity is Severity.ERROR)
         raise ConflictError(f"no campaign can be made of these files yet: {first}", code="not_ready")
+    if shown.n_trusted == 0:
+        check_pilot(settings)
     written.whole(guidelines, shown.classes)  # what cannot be used is refused before anything is encoded
 
     def make(read: Raw, progress: Progress) -> CampaignSummary:

@@ -274,6 +274,7 @@ function look({ preview }) {
   for (const field of $$(".encoders .field", create)) field.hidden = !Object.values(preview.content).includes(field.dataset.role);
   const items = now.files.find((one) => one.role === "items" && !/^[.#]/.test(one.path));
   if (!$("#name").value && items) $("#name").value = items.path.split("/").at(-1).replace(/\.[^.]*$/, "").slice(0, 100);
+  if (found.some((one) => one.code === "few-classes")) $("#classes-box").open = true;
   if (document.activeElement?.id !== "classes") $("#classes").value = preview.classes.join("\n");
   const hindrance = preview.usable ? now.problem : t("First mend what is marked “To mend” above.");
   if (now.state === "ready") tell($(".told", create), hindrance ?? "", "bad");
