@@ -401,7 +401,6 @@ ELSEWHERE: dict[str, set[str]] = {
     },
     "the form of the request refuses it before, with `input`": {
         "kind", "limit", "n", "note", "seconds", "settings", "password", "useful", "engine", "strategy",
-        "worth",
     },
     "labelling functions are code, and code is never taken by requests": {
         "function_answer", "label_matrix", "labelling_function",
