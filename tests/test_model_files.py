@@ -104,7 +104,7 @@ def test_predictions_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         "parquet": pd.read_parquet,
     }
     found = readers[ending](out)
-    assert list(found.columns) == ["id", "label", "probability", "p: bad", "p: good"]
+    assert list(found.columns) == ["id", "label", "probability", "most_probable", "note", "p: bad", "p: good"]
     assert found["id"].tolist() == frame["id"].tolist()  # leading zeros stay
     assert found["label"].tolist() == model.predict(frame).tolist()
     np.testing.assert_allclose(found[["p: bad", "p: good"]], model.predict_proba(frame), atol=1e-6)

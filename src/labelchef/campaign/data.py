@@ -380,6 +380,12 @@ def read_files(files: CampaignFiles) -> CampaignData:
     if (files.test_features is None) != (files.test_labels is None):
         raise InvalidInputError("X_test and y_test belong together; one of the test files is missing", code="test")
 
+    if (files.val_features is None) != (files.val_labels is None):
+        raise InvalidInputError(
+            "the validation features and the validation labels belong together; one of the files is missing. Leave out both if "
+            "no sample is trusted",
+            code="val",
+        )
     train = (files.features, files.weak, files.source_votes, files.clean_labels, files.items)
     validation = (files.val_features, files.val_labels, files.val_source_votes, files.val_items)
     for split in (train, validation, (files.test_features, files.test_labels)):
@@ -434,6 +440,7 @@ def read_files(files: CampaignFiles) -> CampaignData:
         X_test=X_test,
         y_test=y_test,
         y_clean=clean,
+        classes=files.classes,
         contents=Contents(contents, val_contents, media=files.media),
         read=partial(as_rows, half=True),
     )
@@ -456,15 +463,17 @@ def _check_counts(paths: Sequence[Path | str | None]) -> None:
             )
 
 
-def find_files(folder: Path, by_position: bool = False) -> CampaignFiles:
+def find_files(folder: Path, by_position: bool = False, classes: tuple[str, ...] | None = None) -> CampaignFiles:
     """The files of a campaign by their conventional names in a folder."""
     if not folder.is_dir():
         raise InvalidInputError(f"there is no folder {folder}; check the path", code="folder")
 
     rows, labels, items = tables.FEATURE_SUFFIXES, (".csv", ".npy", ".parquet", ".jsonl"), tables.ITEM_SUFFIXES
     votes = tables.VOTE_SUFFIXES
-    required = {"features": rows, "val_features": rows, "val_labels": labels}
+    required = {"features": rows}
     optional = {
+        "val_features": rows,
+        "val_labels": labels,
         "weak": labels,
         "source_votes": votes,
         "val_source_votes": votes,
@@ -490,11 +499,11 @@ def find_files(folder: Path, by_position: bool = False) -> CampaignFiles:
                 f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",
                 code="folder",
             )
-    if found["weak"] is None and found["source_votes"] is None:
+    if found["weak"] is None and found["source_votes"] is None and classes is None:
         raise InvalidInputError(
             f"{folder} holds no weak file and no source_votes file; expected weak.csv (a probability for each sample and class), "
-            "source_votes.csv (votes of sources), or both",
+            "source_votes.csv (votes of sources), or both; or, if nothing is known, the names of the classes: --classes",
             code="folder",
         )
     media = folder / "media"
-    return CampaignFiles(**found, media=media if media.is_dir() else None, by_position=by_position)
+    return CampaignFiles(**found, media=media if media.is_dir() else None, by_position=by_position, classes=classes)

@@ -159,15 +159,19 @@ def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Gro
     return Group(tuple(parameters), make)
 
 
-def campaign_files(given: dict[str, Any], *, or_else: str = "", by_position: bool = False) -> CampaignFiles:
+def campaign_files(
+    given: dict[str, Any], *, or_else: str = "", by_position: bool = False, classes: tuple[str, ...] | None = None
+) -> CampaignFiles:
     """The files of a campaign, if those that are needed are there; `or_else` names what could be given instead."""
-    missing = [f"--{key.replace('_', '-')}" for key in REQUIRED if key not in given]
-    if not missing and not {"weak", "source_votes"} & set(given):
-        missing = ["--weak or --source-votes"]
-    if missing:
+    trusted = {"val_features", "val_labels"} & set(given)
+    missing = [key for key in REQUIRED if key not in given and (key == "features" or trusted)]
+    named = [f"--{key.replace('_', '-')}" for key in missing]
+    if not named and not {"weak", "source_votes"} & set(given) and classes is None:
+        named = ["--weak, --source-votes or --classes"]
+    if named:
         needed = "--features, --weak or --source-votes or both, --val-features and --val-labels" + or_else
-        raise InvalidInputError(f"{missing[0]} is missing; give {needed}", code="file")
-    return CampaignFiles(**given, by_position=by_position)
+        raise InvalidInputError(f"{named[0]} is missing; give {needed}", code="file")
+    return CampaignFiles(**given, by_position=by_position, classes=classes)
 
 
 @contextmanager

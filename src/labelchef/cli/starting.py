@@ -22,7 +22,7 @@ from labelchef.cli.options import (
     workspace,
 )
 from labelchef.cli.workspace import Person, move_on, show_notices, who_is
-from labelchef.domain.campaigns import FILE_NAMES, CampaignSummary
+from labelchef.domain.campaigns import FILE_NAMES, CampaignFiles, CampaignSummary
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FilePlan, Preview, Progress, Severity
 from labelchef.domain.settings import Settings
@@ -98,6 +98,7 @@ def init(
 
     labelchef init NAME data.csv --votes votes.csv --trusted gold.csv
     """
+    from labelchef.campaign.data import find_files
     from labelchef.intake.detecting import Given
     from labelchef.io.queries import SqlQuery
     from labelchef.services.starting import look, start_campaign
@@ -118,7 +119,13 @@ def init(
             console.print(f"workspace: {ws.home}")
         return
     if arrays or folder is not None:
-        _from_arrays(name, home, database, folder, arrays, settings, person, by_position=by_position, guidelines=told)
+        named = _named(classes) or None
+        found = (
+            find_files(folder, by_position, named)
+            if folder
+            else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position, classes=named)
+        )
+        _from_arrays(name, home, database, found, settings, person, guidelines=told)
         return
     if not any(raw_files):
         raise InvalidInputError(
@@ -176,25 +183,17 @@ def _from_arrays(
     name: str,
     home: Path,
     database: str | None,
-    folder: Path | None,
-    arrays: dict[str, Any],
+    files: CampaignFiles,
     settings: Settings,
     person: str | None,
     *,
-    by_position: bool,
     guidelines: str | None,
 ) -> None:
-    from labelchef.campaign.data import find_files
     from labelchef.services.campaigns import create_campaign
 
-    found = (
-        find_files(folder, by_position)
-        if folder
-        else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position)
-    )
     with workspace(home, database, make=True) as ws:
         with WorkBar() as bar:
-            made = create_campaign(ws, name, found, settings, who_is(person), guidelines=guidelines, progress=bar.tell)
+            made = create_campaign(ws, name, files, settings, who_is(person), guidelines=guidelines, progress=bar.tell)
         _made(made, home)
         move_on(ws, made.slug)
     _next(home)

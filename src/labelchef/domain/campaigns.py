@@ -121,12 +121,13 @@ class WaitReason(StrEnum):
 class CampaignFiles:
     """The files a campaign is made of; tables may be .csv, .jsonl or .parquet, features .npy and others.
 
-    Weak labels, votes of sources or both are needed. Features may be at a URL, which is a text: a `Path` would change it.
+    Weak labels, votes of sources, or the names of the classes are needed. Without validation there are no trusted samples.
+    Features may be at a URL, which is a text: a `Path` would change it.
     """
 
     features: Path | str
-    val_features: Path | str
-    val_labels: Path
+    val_features: Path | str | None = None
+    val_labels: Path | None = None
     source_votes: Path | None = None
     """What sources (rules, crowd workers, LLMs) say of the training samples; people's answers are other votes."""
     weak: Path | None = None
@@ -142,9 +143,11 @@ class CampaignFiles:
     """The folder the images of the items lie in."""
     by_position: bool = False
     """Row k of one file belongs to row k of the others, though only some of them have a column `id`."""
+    classes: tuple[str, ...] | None = None
+    """Their names in their order; None for those that the files name."""
 
 
-FILE_NAMES = tuple(one.name for one in fields(CampaignFiles) if one.name != "by_position")
+FILE_NAMES = tuple(one.name for one in fields(CampaignFiles) if one.name not in ("by_position", "classes"))
 """The fields of `CampaignFiles` that are paths."""
 
 
