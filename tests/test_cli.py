@@ -85,7 +85,7 @@ def test_features_at_a_url_and_in_lists(files: Path, tmp_path: Path) -> None:
 def test_a_whole_campaign_from_files(files: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     done = labelchef("clean", *inputs(files, out), *with_test(files), "--truth", files / "truth.csv", "--budget", 30)
-    assert "before → after: validation f1_macro" in done.stdout
+    assert "test f1_macro before → after" in done.stdout
     assert "budget spent: 30 of 30" in done.stdout
     labels = pd.read_csv(out / "cleaned_labels.csv")
     assert labels["source"].value_counts().to_dict() == {"weak": 220, "cleaned": 30}

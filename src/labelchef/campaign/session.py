@@ -165,7 +165,7 @@ class Session:
             return np.where(self.labels.cleaned[rows, None], self.labels.Y[rows], probabilities(A))
         if self.ruling is None:
             return self.learner.posterior(self.labels, rows, log_probabilities(A))
-        found, log_p = self.vote_weights(), log_probabilities(A / self.ruling.temperature)
+        found, log_p = self.vote_weights(), log_probabilities(self.ruling.scaled(A))
         return self.learner.posterior(self.labels, rows, log_p, None if found is None else found.weights)
 
     def vote_weights(self) -> VoteWeights | None:
@@ -181,8 +181,8 @@ class Session:
             A = with_reference(self.steering.settled(W).logits)[np.searchsorted(self.learner.trusted, trusted)]
             if len(answered):
                 A = np.vstack([A, self.steering.held_out(self.objective, self.construction, answered)])
-            rows, T = np.concatenate([trusted, answered]), self.ruling.temperature
-            self._weighed = (W, belief, self.learner.vote_weights(self.labels, rows, A / T))
+            rows, A = np.concatenate([trusted, answered]), self.ruling.scaled(A)
+            self._weighed = (W, belief, self.learner.vote_weights(self.labels, rows, A))
         return self._weighed[2]
 
     def views(self, items: Ints) -> tuple[Float64s, Ints, Float64s]:
