@@ -21,7 +21,7 @@ def test_a_campaign_on_real_data(data_folder: Path, name: str) -> None:
     cleaner.fit(data.X, data.Y_weak, X_val=data.X_val, y_val=data.y_val, X_test=data.X_test, y_test=data.y_test)
     history = cleaner.run(GroundTruth(data.y)).history
     last = history.iloc[-1]
-    assert last["test_f1_macro"] > history["test_f1_macro"].iloc[0] - 0.03  # youtube has 185 test samples
+    assert last["test_f1_macro"] > history["test_f1_macro"].iloc[0] - 0.04  # youtube has 185 test samples: 7 of them
     assert last["test_f1_macro"] > last["test_trusted_only_f1_macro"] - 0.03
     assert history["sweeps"].iloc[2:].median() < 30  # a small gamma makes every clean label a long way to go
 
