@@ -417,28 +417,3 @@ def collect_reach(S, Y, weight, eligible, reach, found, lo, hi):
         found[count] = i
         count += 1
     return count
-
-
-@njit(nogil=True, cache=True)
-def collect_potential(S, leverage, width, Y, weight, eligible, reach, found):
-    """Of two classes: write the rows whose score can be −reach or less to `found`; returns how many, or −1 if there is no room.
-
-    s = x·v is known up to leverage · width around S. For s > 0 the score is −(w Y₁ + (1 − w) p) s, for s < 0 it is
-    −(w Y₀ + (1 − w) (1 − p)) |s|; p is between 0 and 1.
-    """
-    count = 0
-    for i in range(S.shape[0]):
-        slack = leverage[i] * width
-        high = max(abs(S[i] - slack), abs(S[i] + slack))
-        if high < reach or not eligible[i]:
-            continue
-        w = weight[i]
-        above = max(S[i] + slack, 0.0) * (w * Y[i, 1] + (1.0 - w))
-        below = max(slack - S[i], 0.0) * (w * Y[i, 0] + (1.0 - w))
-        if max(above, below) * (1.0 + 1e-12) < reach:
-            continue
-        if count == found.shape[0]:
-            return -1
-        found[count] = i
-        count += 1
-    return count
