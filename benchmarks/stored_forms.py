@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,15 +56,6 @@ def _parquet(path: Path, X: Any, compression: str = "none") -> None:
     pq.write_table(_lists(X), path, row_group_size=GROUP, compression=compression, use_dictionary=False)
 
 
-def _zarr(path: Path, X: Any, compressors: Literal["auto"] | None = "auto") -> None:
-    import zarr
-
-    made = zarr.create_array(
-        str(path), shape=X.shape, chunks=(GROUP, X.shape[1]), dtype=X.dtype, compressors=compressors
-    )
-    made[:] = X
-
-
 FORMS: dict[str, tuple[str, Callable[[Path, Any], None]]] = {
     ".npy, float16": ("x.npy", _npy),
     "folder of .npy": ("x", _shards),
@@ -72,8 +63,6 @@ FORMS: dict[str, tuple[str, Callable[[Path, Any], None]]] = {
     ".arrow": ("x.arrow", _arrow),
     ".parquet, not compressed": ("x.parquet", _parquet),
     ".parquet, snappy": ("s.parquet", functools.partial(_parquet, compression="snappy")),
-    "Zarr, not compressed": ("x.zarr", functools.partial(_zarr, compressors=None)),
-    "Zarr, its default (zstd)": ("z.zarr", _zarr),
 }
 
 

@@ -1,4 +1,4 @@
-"""Features in folders of shards, Parquet, Arrow, Zarr and at URLs: all hold what one .npy file holds."""
+"""Features in folders of shards, Parquet, Arrow and at URLs: all hold what one .npy file holds."""
 
 import functools
 import http.server
@@ -65,13 +65,6 @@ def arrow(folder: Path, X: np.ndarray, compression: str | None = None) -> str:
     return str(path)
 
 
-def zarr_array(folder: Path, X: np.ndarray) -> str:
-    zarr = pytest.importorskip("zarr")
-    made = zarr.create_array(str(folder / "x.zarr"), shape=X.shape, chunks=(90, D), dtype=X.dtype)
-    made[:] = X
-    return str(folder / "x.zarr")
-
-
 def in_memory(folder: Path, X: np.ndarray) -> str:
     fsspec = pytest.importorskip("fsspec")
     url = f"memory://{folder.name}/x.npy"
@@ -102,7 +95,6 @@ FORMS: dict[str, Write] = {
     "parquet shards": parquet_shards,
     "arrow": arrow,
     "arrow, compressed": functools.partial(arrow, compression="lz4"),
-    "zarr": zarr_array,
     "memory://": in_memory,
     "memory:// shards": shards_in_memory,
     "memory:// parquet": parquet_in_memory,
@@ -367,28 +359,6 @@ class TestErrors:
         pq.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "x.parquet")
         with pytest.raises(InvalidInputError, match="no column of fixed-size lists, only x"):
             open_features(tmp_path / "x.parquet")
-
-    def test_a_zarr_array_without_a_chunk(self, tmp_path: Path) -> None:
-        path = Path(zarr_array(tmp_path, matrix("float32")))
-        features = open_features(path)
-        chunk = next(one for one in sorted(path.rglob("*")) if one.is_file() and one.name != "zarr.json")
-        content = chunk.read_bytes()
-        chunk.unlink()
-        later = open_features(path)
-        with pytest.raises(InvalidInputError, match="has 7 chunks, and had 8 when it was opened"):
-            list(features.blocks())
-        chunk.write_bytes(content)
-        list(features.blocks())
-        with pytest.raises(InvalidInputError, match="has 8 chunks, and had 7") as error:
-            later.check()
-        assert error.value.code == "features_changed"
-
-    def test_a_zarr_array_with_a_chunk_of_zeros_is_whole(self, tmp_path: Path) -> None:
-        X = matrix("float32")
-        X[90:180] = 0.0
-        path = zarr_array(tmp_path, X)
-        assert sum(one.is_file() for one in Path(path, "c").rglob("*")) == 7, "Zarr does not write it"
-        np.testing.assert_array_equal(open_features(path).loaded().array, X)
 
     def test_urls_that_lead_nowhere(self) -> None:
         pytest.importorskip("fsspec")

@@ -1,4 +1,4 @@
-"""Features that are packed in groups of rows, which are unpacked as a whole: row groups of Parquet, chunks of Zarr."""
+"""Features that are packed in groups of rows, which are unpacked as a whole, as row groups of Parquet are."""
 
 import itertools
 from abc import abstractmethod
