@@ -125,7 +125,7 @@ def test_every_form_holds_the_same_rows(form: Write, tmp_path: Path) -> None:
     np.testing.assert_array_equal(features.loaded().array, X)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_other_types_in_columns(tmp_path: Path, dtype: str) -> None:
     X = matrix() * 20
     X = X.astype(dtype)
@@ -156,30 +156,6 @@ def test_the_store_copies_them_in_blocks(form: Write, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     facts = write_array(tmp_path / "store", "features", open_features(form(tmp_path, X)))
     np.testing.assert_array_equal(read_array(tmp_path / "store", facts), X)
-
-
-def test_int8_shards_with_scales(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    X, scales = rng.integers(-100, 100, (N, D)).astype(np.int8), rng.random(N).astype(np.float32)
-    for k, (a, b) in enumerate(((0, 300), (300, N))):
-        np.save(tmp_path / f"{k}.npy", X[a:b])
-        np.save(tmp_path / f"{k}.scales.npy", scales[a:b])
-    features = open_features(tmp_path)
-    np.testing.assert_array_equal(features.take(np.arange(N)), X * scales[:, None])
-    np.testing.assert_array_equal(features.part(290, 310).take([0, 19]), (X * scales[:, None])[[290, 309]])
-    np.save(tmp_path / "1.scales.npy", rng.random(D).astype(np.float32))
-    with pytest.raises(InvalidInputError, match="different scales"):
-        open_features(tmp_path)
-
-
-def test_int8_shards_with_scales_of_columns_and_as_many_rows_in_all(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    X, scales = rng.integers(-100, 100, (D, D)).astype(np.int8), rng.random(D).astype(np.float32)
-    for k, rows in enumerate((X[:4], X[4:])):
-        np.save(tmp_path / f"{k}.npy", rows)
-        np.save(tmp_path / f"{k}.scales.npy", scales)
-    for features in (open_features(tmp_path), open_features(tmp_path).loaded()):
-        np.testing.assert_array_equal(features.take(np.arange(D)), X * scales)
 
 
 def ranged(folder: Path, *, ranges: bool = True) -> Iterator[str]:
@@ -370,11 +346,9 @@ class TestErrors:
 
 
 def test_which_places_are_streamed(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((2, 2), dtype=np.int8))
+    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
     assert is_streamed(tmp_path)
     assert not is_streamed(tmp_path / "x.npy")
-    np.save(tmp_path / "x.scales.npy", np.ones(2, dtype=np.float32))
-    assert is_streamed(tmp_path / "x.npy")
 
 
 def test_a_campaign_from_a_folder_of_shards(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from labelchef.domain.cluster_address import cluster_address, required
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.limits import free_memory
@@ -73,11 +71,11 @@ def in_files(X: Any) -> Features | None:
 
 def _host_array(X: Any) -> Any:
     """An array or a memory map, for a device."""
-    if isinstance(X, RawFeatures) and X.dtype != np.int8:
+    if isinstance(X, RawFeatures):
         return X.mapped()
     if not isinstance(X, Features):
         return X
-    return widen(X.loaded().array, X.row_scales, X.column_scales)
+    return widen(X.loaded().array)
 
 
 def check_engine(engine: str, feature_dtype: str | None, cluster: str | None = None) -> str | None:
