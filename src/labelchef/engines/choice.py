@@ -97,6 +97,7 @@ def choose_placement(engine: str, feature_dtype: str | None, X: Any, cluster: st
 
     `cluster` is the address of a cluster, if one is given; else that of this machine counts (`LABELCHEF_CLUSTER`).
 
+    >>> import numpy as np
     >>> choose_placement("auto", None, np.zeros((10, 100)))
     Placement(device=None, dtype=None, streamed=False, cluster=None)
     """
