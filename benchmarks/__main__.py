@@ -17,7 +17,6 @@ NAMES = (
     "selection",
     "look_ahead",
     "constructors",
-    "skipping",
     "serving",
     "fleet",
     "beside",

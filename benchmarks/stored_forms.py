@@ -1,6 +1,6 @@
 """The same features in every stored form: how fast a sweep reads them, beside plain `.npy`, from the disk and not from its cache.
 
-The gradient of each sweep is compared with that of the array in memory; numbers in int8 are other numbers.
+The gradient of each sweep is compared with that of the array in memory.
 """
 
 import functools
@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +36,6 @@ def _shards(path: Path, X: Any) -> None:
         np.save(path / f"part-{k:04d}.npy", X[start : start + 5 * GROUP])
 
 
-def _int8(path: Path, X: Any) -> None:
-    scales = (np.abs(X).max(axis=1) / 127.0).astype(np.float32)
-    np.save(path, np.round(X / scales[:, None]).astype(np.int8))
-    np.save(path.with_suffix(".scales.npy"), scales)
-
-
 def _lists(X: Any) -> Any:
     return pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), X.shape[1])})
 
@@ -56,24 +50,12 @@ def _parquet(path: Path, X: Any, compression: str = "none") -> None:
     pq.write_table(_lists(X), path, row_group_size=GROUP, compression=compression, use_dictionary=False)
 
 
-def _zarr(path: Path, X: Any, compressors: Literal["auto"] | None = "auto") -> None:
-    import zarr
-
-    made = zarr.create_array(
-        str(path), shape=X.shape, chunks=(GROUP, X.shape[1]), dtype=X.dtype, compressors=compressors
-    )
-    made[:] = X
-
-
 FORMS: dict[str, tuple[str, Callable[[Path, Any], None]]] = {
     ".npy, float16": ("x.npy", _npy),
     "folder of .npy": ("x", _shards),
-    ".npy, int8 with scales": ("y.npy", _int8),
     ".arrow": ("x.arrow", _arrow),
     ".parquet, not compressed": ("x.parquet", _parquet),
     ".parquet, snappy": ("s.parquet", functools.partial(_parquet, compression="snappy")),
-    "Zarr, not compressed": ("x.zarr", functools.partial(_zarr, compressors=None)),
-    "Zarr, its default (zstd)": ("z.zarr", _zarr),
 }
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import time
 import warnings
+from collections import ChainMap
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 import labelchef
 from experiments import data
+from experiments.cleanlab_selectors import CLEANLAB_SELECTORS
 from labelchef import LabelCleaner
 from labelchef.baselines import BASELINES
 from labelchef.campaign.choice import ALL_SELECTORS
@@ -27,6 +29,9 @@ RECIPE = 1
 
 SAME_BATCHES = {"infl": "increm_infl", "increm_infl_theorem1": "increm_infl"}
 """Selectors that return the batches of another one, only slower: their F1 is not measured twice."""
+
+CHOOSERS = ChainMap(CLEANLAB_SELECTORS, ALL_SELECTORS)
+"""Name → factory of every selector that an experiment may name."""
 
 Setting = float | str | None
 
@@ -69,12 +74,12 @@ class Cell:
 
 def selectors() -> tuple[str, ...]:
     """Every selector that chooses batches of its own."""
-    return tuple(name for name in (*SELECTORS, *BASELINES) if name not in SAME_BATCHES)
+    return tuple(name for name in (*SELECTORS, *CLEANLAB_SELECTORS, *BASELINES) if name not in SAME_BATCHES)
 
 
 def strategies(selector: str) -> tuple[str, ...]:
     """Strategies two and three count the selector's suggestion: they are for those that suggest."""
-    return ("one", "two", "three") if ALL_SELECTORS[selector]().suggests else ("one",)
+    return ("one", "two", "three") if CHOOSERS[selector]().suggests else ("one",)
 
 
 def product_default(name: str) -> Any:
@@ -152,7 +157,7 @@ def cleaner_of(cell: Cell) -> LabelCleaner:
     return LabelCleaner(
         trusted="steer",
         tol=1e-5,
-        selector=cell.selector,
+        selector=CLEANLAB_SELECTORS[cell.selector]() if cell.selector in CLEANLAB_SELECTORS else cell.selector,
         constructor=cell.constructor,
         budget=cell.labels,
         batch_size=cell.b,

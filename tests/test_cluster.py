@@ -233,8 +233,6 @@ def fitted(problem: Any, **settings: Any) -> LabelCleaner:
 def test_every_selector_chooses_what_it_chooses_in_memory(
     rng: np.random.Generator, cluster: DaskWorkers, selector: str
 ) -> None:
-    if selector in ("cleanlab_quality", "active_lab"):
-        pytest.importorskip("cleanlab")
     problem = make_problem(rng, n=600, d=5, C=3, spread=0.7)
     truth = problem.Y.argmax(axis=1)
     one = fitted(problem, selector=selector, engine="memory")

@@ -364,16 +364,10 @@ def test_refusals(shared: Workspace, done: str, monkeypatch: pytest.MonkeyPatch)
         comparing.compare(shared, done, ["margin"])
 
 
-def test_the_usual_selectors_leave_out_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_campaigns_own_selector_is_among_the_usual_ones() -> None:
     usual = comparing.usual_selectors(Settings(selector="entropy"))
     assert usual[0] == "entropy"
     assert {"expected_infl", "increm_infl", "margin", "random"} <= set(usual)
-
-    def missing(name: str) -> None:
-        raise MissingExtraError("not there", code="cleanlab")
-
-    monkeypatch.setattr("labelchef.selectors.cleanlab.require_cleanlab", missing)
-    assert "cleanlab_quality" not in comparing.usual_selectors(Settings(selector="entropy"))
 
 
 def test_an_interrupt_leaves_everything_as_it_was(shared: Workspace, done: str) -> None:

@@ -309,8 +309,6 @@ def test_every_other_selector_chooses_alike(rng: np.random.Generator, other: str
 
 def choose_alike(problem: Any, selector: str, other: str = "cuda", *, rounds: int = 2) -> None:
     """Both engines, on the same labels after each round."""
-    if selector in {"cleanlab_quality", "active_lab"}:
-        pytest.importorskip("cleanlab", reason="the extra 'cleanlab' is not installed")
     truth = problem.Y.argmax(axis=1)
     one, two = (campaign(engine, problem, selector=selector) for engine in ("memory", other))
     for _ in range(rounds):

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from labelchef.campaign.dataset import LabelOrigin
 from labelchef.domain.errors import InvalidInputError
 from labelchef.exchange import argilla, cleanlab, crowd_kit, hugging_face, label_studio, prodigy, snorkel
+from labelchef.exchange.cleanlab import quietly
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import ALL, Prediction, Record, RecordSet, suggesting
-from labelchef.selectors.cleanlab import quietly
 from tests.exchange_support import carried, names, record_sets
 from tests.profiles import examples
 

@@ -29,7 +29,7 @@ from experiments import (
     speed,
     stats,
 )
-from experiments.cells import SAME_BATCHES, Cell, run_cell
+from experiments.cells import CHOOSERS, SAME_BATCHES, Cell, run_cell
 from experiments.plans import Plan
 from experiments.reporting import Report, header
 from experiments.store import CellStore
@@ -38,7 +38,6 @@ from scipy.stats import bootstrap, ttest_1samp
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from labelchef.campaign.choice import ALL_SELECTORS
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.records import Batch
 from labelchef.networks import NETWORK_SELECTORS
@@ -196,7 +195,7 @@ def test_the_command_refuses_what_makes_no_sense(arguments: list[str], capsys: p
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_grid_covers_every_selector(quick: bool) -> None:
     grid = command.EXPERIMENTS["exp1"].cells(replace(PLAN, quick=quick))
-    assert {c.selector for c in grid} | set(SAME_BATCHES) == set(ALL_SELECTORS)
+    assert {c.selector for c in grid} | set(SAME_BATCHES) == set(CHOOSERS)
     assert set(SAME_BATCHES.values()) <= {c.selector for c in grid}
 
 
@@ -206,7 +205,7 @@ def test_exp1_has_every_strategy_batch_size_and_gamma_once() -> None:
     for b, gamma, seed in itertools.product((10, 100), (0.0, 0.8, 1.0), (0, 1)):
         part = [c for c in grid if (c.b, c.gamma, c.seed) == (b, gamma, seed) and not c.look_ahead]
         for selector in {c.selector for c in part}:
-            expected = {"one", "two", "three"} if ALL_SELECTORS[selector]().suggests else {"one"}
+            expected = {"one", "two", "three"} if CHOOSERS[selector]().suggests else {"one"}
             assert {c.strategy for c in part if c.selector == selector} == expected
 
 

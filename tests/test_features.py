@@ -1,6 +1,5 @@
 """Features wherever they are: values, parts, blocks, identity, errors."""
 
-import functools
 import os
 import pickle
 from pathlib import Path
@@ -11,45 +10,30 @@ import pytest
 from labelchef.campaign.data import as_rows
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
-from labelchef.features import ArrayFeatures, Features, check_finite, open_features
+from labelchef.features import ArrayFeatures, Features, check_finite, is_streamed, open_features
 from labelchef.features.npy import NpyFeatures, behind_map
 from labelchef.features.reading import Buffers, LocalFile
 
 N, D = 1037, 37
 
 
-def matrix(kind: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values as stored, and scales."""
-    rng = np.random.default_rng(5)
-    if kind.startswith("int8"):
-        scales = rng.uniform(0.01, 0.1, N if kind == "int8 rows" else D).astype(np.float32)
-        return rng.integers(-127, 128, (N, D)).astype(np.int8), None if kind == "int8" else scales
-    return rng.normal(size=(N, D)).astype(kind), None
+def matrix(kind: str) -> np.ndarray:
+    return np.random.default_rng(5).normal(size=(N, D)).astype(kind)
 
 
-def expected(X: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
-    """What is read, by NumPy."""
-    wide = X.astype(np.float64 if X.dtype == np.float64 else np.float32)
-    if scales is not None:
-        wide = wide * (scales[:, None] if len(scales) == N else scales)
-    return wide
-
-
-def as_file(folder: Path, X: np.ndarray, scales: np.ndarray | None) -> Features:
+def as_file(folder: Path, X: np.ndarray) -> Features:
     np.save(folder / "x.npy", X)
-    if scales is not None:
-        np.save(folder / "x.scales.npy", scales)
     return open_features(folder / "x.npy")
 
 
-KINDS = ("float64", "float32", "float16", "int8", "int8 rows", "int8 columns")
+KINDS = ("float64", "float32", "float16")
 
 
 @pytest.fixture(params=KINDS)
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Features, Features, np.ndarray]:
     """The same matrix in a file and in memory, and its values."""
-    X, scales = matrix(request.param)
-    return as_file(tmp_path, X, scales), ArrayFeatures(X, scales), expected(X, scales)
+    X = matrix(request.param)
+    return as_file(tmp_path, X), ArrayFeatures(X), X.astype(np.float64 if X.dtype == np.float64 else np.float32)
 
 
 class TestValues:
@@ -57,7 +41,7 @@ class TestValues:
         *features, values = both
         for one in features:
             for rows in (None, 64, 500, 10 * N):
-                found = [(first, one.widened(first, block).copy()) for first, block in one.blocks(rows=rows)]
+                found = [(first, block.copy()) for first, block in one.blocks(rows=rows)]
                 assert [first for first, _ in found] == list(range(0, N, rows or N))
                 np.testing.assert_array_equal(np.concatenate([block for _, block in found]), values)
 
@@ -79,7 +63,7 @@ class TestValues:
             assert part.shape == (10, D)
             assert len(part) == 10
             np.testing.assert_array_equal(part.take([9, 0]), values[[159, 150]])
-            found = [(first, part.widened(first, block)) for first, block in part.blocks(2, 9, rows=4)]
+            found = [(first, block) for first, block in part.blocks(2, 9, rows=4)]
             assert [first for first, _ in found] == [2, 6]
             np.testing.assert_array_equal(np.concatenate([block for _, block in found]), values[152:159])
 
@@ -98,15 +82,6 @@ class TestValues:
         assert file.part(0, 5).identity != file.identity
         assert ArrayFeatures(values[::-1]).identity != ArrayFeatures(values).identity
 
-    def test_scales_keep_their_kind_where_there_are_as_many_rows_as_columns(self, tmp_path: Path) -> None:
-        for kind in ("int8 rows", "int8 columns"):
-            X, scales = matrix(kind)
-            features, values = as_file(tmp_path, X, scales), expected(X, scales)
-            for start in (0, 70):
-                part = features.part(start, start + D)
-                for one in (part, part.loaded(), pickle.loads(pickle.dumps(part.loaded())).loaded()):
-                    np.testing.assert_array_equal(one.take(np.arange(D)), values[start : start + D])
-
     def test_it_is_never_made_an_array_by_accident(self, both: tuple[Features, Features, np.ndarray]) -> None:
         with pytest.raises(InvalidInputError, match="take"):
             np.asarray(both[0])
@@ -114,8 +89,8 @@ class TestValues:
 
 class TestReading:
     def test_blocks_may_be_kept_and_memory_is_used_again(self, tmp_path: Path) -> None:
-        X, _ = matrix("float32")
-        one = as_file(tmp_path, X, None)
+        X = matrix("float32")
+        one = as_file(tmp_path, X)
         kept = [block[3:] for _, block in one.blocks(rows=64)]  # a view of each, all at once
         np.testing.assert_array_equal(
             np.concatenate(kept[:3]), np.concatenate([X[64 * k + 3 : 64 * k + 64] for k in range(3)])
@@ -140,7 +115,7 @@ class TestReading:
                 )
 
     def test_a_map_that_was_changed_in_memory_only_is_not_read_from_its_file(self, tmp_path: Path) -> None:
-        X, _ = matrix("float32")
+        X = matrix("float32")
         np.save(tmp_path / "x.npy", X)
         kept, mapped = (np.load(tmp_path / "x.npy", mmap_mode="r+"), np.load(tmp_path / "x.npy", mmap_mode="c"))
         for one, read in ((kept, True), (mapped, False)):
@@ -151,7 +126,7 @@ class TestReading:
             as_rows(mapped, "X", None)
 
     def test_it_can_be_stopped(self, tmp_path: Path) -> None:
-        one, seen = as_file(tmp_path, matrix("float16")[0], None), []
+        one, seen = as_file(tmp_path, matrix("float16")), []
 
         def read() -> None:
             for first, _ in one.blocks(rows=10):
@@ -165,22 +140,17 @@ class TestReading:
 class TestErrors:
     def test_not_finite_names_row_and_column(self, tmp_path: Path) -> None:
         for kind in ("float64", "float32", "float16"):
-            X, _ = matrix(kind)
+            X = matrix(kind)
             check_finite(ArrayFeatures(X))
             X[900, 7], X[901, 3] = np.inf, np.nan
             with pytest.raises(InvalidInputError, match=r"X\[900, 7\] is inf"):
-                check_finite(as_file(tmp_path, X, None))
+                check_finite(as_file(tmp_path, X))
             with pytest.raises(InvalidInputError, match=r"X\[850, 7\] is inf"):
                 check_finite(ArrayFeatures(X).part(50, N))
-        X, scales = matrix("int8 rows")
-        assert scales is not None
-        scales[12] = np.nan
-        with pytest.raises(InvalidInputError, match="scale of row 12 is nan"):
-            check_finite(ArrayFeatures(X, scales))
 
     def test_a_file_that_changes_is_refused_at_the_next_pass(self, tmp_path: Path) -> None:
-        X, _ = matrix("float32")
-        one = as_file(tmp_path, X, None)
+        X = matrix("float32")
+        one = as_file(tmp_path, X)
         passing = one.blocks(rows=500)
         next(passing)
         os.utime(tmp_path / "x.npy", ns=(1, 1))
@@ -197,9 +167,9 @@ class TestErrors:
             next(one.blocks())
 
     def test_a_copy_that_another_process_reads_may_be_of_another_time(self, tmp_path: Path) -> None:
-        X, _ = matrix("float32")
+        X = matrix("float32")
         path = tmp_path / "x.npy"
-        sent = pickle.dumps(as_file(tmp_path, X, None))
+        sent = pickle.dumps(as_file(tmp_path, X))
         os.utime(path, ns=(1, 1))
         one = pickle.loads(sent)
         np.testing.assert_array_equal(np.concatenate([block for _, block in one.blocks(rows=500)]), X)
@@ -214,8 +184,8 @@ class TestErrors:
             pickle.loads(sent).check()
 
     def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
-        X, _ = matrix("float32")
-        one = as_file(tmp_path, X, None)
+        X = matrix("float32")
+        one = as_file(tmp_path, X)
         path = tmp_path / "x.npy"
         path.write_bytes(path.read_bytes()[:-1000])
         with pytest.raises(InvalidInputError, match="cut off or damaged"):
@@ -238,27 +208,19 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match=said):
             open_features(tmp_path / "x.npy")
 
-    def test_scales_of_another_shape(self, tmp_path: Path) -> None:
-        X, _ = matrix("int8")
-        with pytest.raises(InvalidInputError, match=rf"one a row \({N},\) or one a column \({D},\)"):
-            as_file(tmp_path, X, np.ones(7, dtype=np.float32))
-        with pytest.raises(InvalidInputError, match="int8 only"):
-            ArrayFeatures(X.astype(np.float32), np.ones(D, dtype=np.float32))
-        with pytest.raises(InvalidInputError, match="holds scales"):
-            open_features(tmp_path / "x.scales.npy")
-
-    def test_scales_of_a_square_matrix_say_by_their_shape_what_they_are_of(self, tmp_path: Path) -> None:
-        X, scales = matrix("int8")[0][:D], np.linspace(0.5, 2.0, D, dtype=np.float32)
-        for read in (functools.partial(as_file, tmp_path), ArrayFeatures):
-            with pytest.raises(
-                InvalidInputError, match=r"may be of either; expected scales of shape \(37, 1\) for rows or"
-            ):
-                read(X, scales)
-            for shaped in (scales[:, None], scales[None]):
-                np.testing.assert_array_equal(read(X, shaped).take(np.arange(D)), X.astype(np.float32) * shaped)
+    def test_int8_with_scales_of_version_02_is_refused_with_what_to_write_instead(self, tmp_path: Path) -> None:
+        X, scales = matrix("float32").astype(np.int8), np.full((N, 1), 0.5, dtype=np.float32)
+        np.save(tmp_path / "x.scales.npy", scales)
+        assert is_streamed(tmp_path / "x.npy") is True
+        with pytest.raises(
+            InvalidInputError, match=r"int8; expected float64, float32 or float16.*\(X \* scales\)"
+        ) as told:
+            as_file(tmp_path, X)
+        assert told.value.code == "features"
+        as_file(tmp_path, (X * scales).astype(np.float16))
 
     def test_rows_that_are_not_there(self, tmp_path: Path) -> None:
-        one = as_file(tmp_path, matrix("float16")[0], None)
+        one = as_file(tmp_path, matrix("float16"))
         assert isinstance(one, NpyFeatures)
         for rows in ([N], [-1]):
             with pytest.raises(InvalidInputError, match="expected 0 to 1036"):

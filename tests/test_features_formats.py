@@ -1,4 +1,4 @@
-"""Features in folders of shards, Parquet, Arrow, Zarr and at URLs: all hold what one .npy file holds."""
+"""Features in folders of shards, Parquet, Arrow and at URLs: all hold what one .npy file holds."""
 
 import functools
 import http.server
@@ -65,13 +65,6 @@ def arrow(folder: Path, X: np.ndarray, compression: str | None = None) -> str:
     return str(path)
 
 
-def zarr_array(folder: Path, X: np.ndarray) -> str:
-    zarr = pytest.importorskip("zarr")
-    made = zarr.create_array(str(folder / "x.zarr"), shape=X.shape, chunks=(90, D), dtype=X.dtype)
-    made[:] = X
-    return str(folder / "x.zarr")
-
-
 def in_memory(folder: Path, X: np.ndarray) -> str:
     fsspec = pytest.importorskip("fsspec")
     url = f"memory://{folder.name}/x.npy"
@@ -102,7 +95,6 @@ FORMS: dict[str, Write] = {
     "parquet shards": parquet_shards,
     "arrow": arrow,
     "arrow, compressed": functools.partial(arrow, compression="lz4"),
-    "zarr": zarr_array,
     "memory://": in_memory,
     "memory:// shards": shards_in_memory,
     "memory:// parquet": parquet_in_memory,
@@ -133,7 +125,7 @@ def test_every_form_holds_the_same_rows(form: Write, tmp_path: Path) -> None:
     np.testing.assert_array_equal(features.loaded().array, X)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_other_types_in_columns(tmp_path: Path, dtype: str) -> None:
     X = matrix() * 20
     X = X.astype(dtype)
@@ -164,30 +156,6 @@ def test_the_store_copies_them_in_blocks(form: Write, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     facts = write_array(tmp_path / "store", "features", open_features(form(tmp_path, X)))
     np.testing.assert_array_equal(read_array(tmp_path / "store", facts), X)
-
-
-def test_int8_shards_with_scales(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    X, scales = rng.integers(-100, 100, (N, D)).astype(np.int8), rng.random(N).astype(np.float32)
-    for k, (a, b) in enumerate(((0, 300), (300, N))):
-        np.save(tmp_path / f"{k}.npy", X[a:b])
-        np.save(tmp_path / f"{k}.scales.npy", scales[a:b])
-    features = open_features(tmp_path)
-    np.testing.assert_array_equal(features.take(np.arange(N)), X * scales[:, None])
-    np.testing.assert_array_equal(features.part(290, 310).take([0, 19]), (X * scales[:, None])[[290, 309]])
-    np.save(tmp_path / "1.scales.npy", rng.random(D).astype(np.float32))
-    with pytest.raises(InvalidInputError, match="different scales"):
-        open_features(tmp_path)
-
-
-def test_int8_shards_with_scales_of_columns_and_as_many_rows_in_all(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    X, scales = rng.integers(-100, 100, (D, D)).astype(np.int8), rng.random(D).astype(np.float32)
-    for k, rows in enumerate((X[:4], X[4:])):
-        np.save(tmp_path / f"{k}.npy", rows)
-        np.save(tmp_path / f"{k}.scales.npy", scales)
-    for features in (open_features(tmp_path), open_features(tmp_path).loaded()):
-        np.testing.assert_array_equal(features.take(np.arange(D)), X * scales)
 
 
 def ranged(folder: Path, *, ranges: bool = True) -> Iterator[str]:
@@ -368,28 +336,6 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match="no column of fixed-size lists, only x"):
             open_features(tmp_path / "x.parquet")
 
-    def test_a_zarr_array_without_a_chunk(self, tmp_path: Path) -> None:
-        path = Path(zarr_array(tmp_path, matrix("float32")))
-        features = open_features(path)
-        chunk = next(one for one in sorted(path.rglob("*")) if one.is_file() and one.name != "zarr.json")
-        content = chunk.read_bytes()
-        chunk.unlink()
-        later = open_features(path)
-        with pytest.raises(InvalidInputError, match="has 7 chunks, and had 8 when it was opened"):
-            list(features.blocks())
-        chunk.write_bytes(content)
-        list(features.blocks())
-        with pytest.raises(InvalidInputError, match="has 8 chunks, and had 7") as error:
-            later.check()
-        assert error.value.code == "features_changed"
-
-    def test_a_zarr_array_with_a_chunk_of_zeros_is_whole(self, tmp_path: Path) -> None:
-        X = matrix("float32")
-        X[90:180] = 0.0
-        path = zarr_array(tmp_path, X)
-        assert sum(one.is_file() for one in Path(path, "c").rglob("*")) == 7, "Zarr does not write it"
-        np.testing.assert_array_equal(open_features(path).loaded().array, X)
-
     def test_urls_that_lead_nowhere(self) -> None:
         pytest.importorskip("fsspec")
         for url in ("memory://nothing/x.npy", "memory://nothing/here"):
@@ -400,11 +346,9 @@ class TestErrors:
 
 
 def test_which_places_are_streamed(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((2, 2), dtype=np.int8))
+    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
     assert is_streamed(tmp_path)
     assert not is_streamed(tmp_path / "x.npy")
-    np.save(tmp_path / "x.scales.npy", np.ones(2, dtype=np.float32))
-    assert is_streamed(tmp_path / "x.npy")
 
 
 def test_a_campaign_from_a_folder_of_shards(tmp_path: Path) -> None:

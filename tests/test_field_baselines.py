@@ -11,6 +11,14 @@ import numpy as np
 import pytest
 from cleanlab.multiannotator import get_active_learning_scores
 from cleanlab.rank import get_label_quality_scores
+from experiments.cleanlab_selectors import (
+    CLEANLAB_SELECTORS,
+    ActiveLabSelector,
+    CleanlabQualitySelector,
+    annotations,
+    deal_folds,
+    out_of_fold,
+)
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
@@ -22,14 +30,19 @@ from labelchef.campaign.choice import make_selector
 from labelchef.campaign.stopping import NoPredictedGain, Progress
 from labelchef.domain.errors import InvalidInputError, MissingExtraError
 from labelchef.domain.records import UNRESOLVED
-from labelchef.selectors import SELECTORS, ActiveLabSelector, CleanlabQualitySelector
-from labelchef.selectors.cleanlab import annotations, deal_folds, out_of_fold, quietly
+from labelchef.exchange.cleanlab import quietly
+from labelchef.selectors import SELECTORS
 from labelchef.selectors.protocol import SelectionContext
 
 Array = NDArray[np.float64]
 UNCERTAIN = ("least_confidence", "entropy", "margin")
 OURS = ("random", *UNCERTAIN, "o2u", "cleanlab_quality", "active_lab")
 N, N_VAL = 120, 60
+
+
+def chosen(selector: Any) -> Any:
+    """What `LabelCleaner` takes for this name: a peer is an object."""
+    return CLEANLAB_SELECTORS[selector]() if isinstance(selector, str) and selector in CLEANLAB_SELECTORS else selector
 
 
 class World:
@@ -46,7 +59,8 @@ class World:
     def cleaner(self, selector: Any, order: "NDArray[np.int64] | None" = None, **settings: Any) -> LabelCleaner:
         rows = np.arange(N) if order is None else order
         made = LabelCleaner(
-            selector=selector, **{"trusted": "steer", "tol": 1e-5, "gamma": 0.8, "l2": 0.02, "budget": None, **settings}
+            selector=chosen(selector),
+            **{"trusted": "steer", "tol": 1e-5, "gamma": 0.8, "l2": 0.02, "budget": None, **settings},
         )
         return made.fit(self.X[:N][rows], self.weak[rows], X_val=self.X[N:], y_val=self.y[N:])
 
@@ -284,7 +298,7 @@ def test_annotators_of_active_lab() -> None:
     world.weak[:5] = 0.5
     known = np.full(N, -1)
     known[7] = 1
-    cleaner = LabelCleaner(selector="active_lab", trusted="steer").fit(
+    cleaner = LabelCleaner(selector=ActiveLabSelector(), trusted="steer").fit(
         world.X[:N], world.weak, X_val=world.X[N:], y_val=world.y[N:], y_clean=known
     )
     table = annotations(context_of(cleaner))
@@ -346,17 +360,17 @@ def test_an_old_cleanlab_is_refused_by_name_and_licence(name: str, monkeypatch: 
     for version in ("2.7.1", "1.0", "2.7"):
         monkeypatch.setattr(importlib.metadata, "version", lambda _, found=version: found)
         with pytest.raises(MissingExtraError, match=rf"2\.8 or later and found {version}.*AGPL.*labelchef\[cleanlab\]"):
-            make_selector(name)
+            CLEANLAB_SELECTORS[name]()
     for version in ("2.8.0", "2.10", "3.0rc1"):
         monkeypatch.setattr(importlib.metadata, "version", lambda _, found=version: found)
-        assert make_selector(name).name == name
+        assert CLEANLAB_SELECTORS[name]().name == name
 
     def missing(_: str) -> str:
         raise importlib.metadata.PackageNotFoundError
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(MissingExtraError, match=r"needs cleanlab; pip install 'labelchef\[cleanlab\]'"):
-        make_selector(name)
+        CLEANLAB_SELECTORS[name]()
 
 
 @pytest.mark.parametrize(
@@ -388,7 +402,7 @@ def test_without_a_suggestion_the_suggestion_does_not_vote(name: str) -> None:
 
 def test_look_ahead_is_laid_over_influence_only() -> None:
     for name in OURS:
-        assert make_selector(name, look_ahead=True).name == name
+        assert make_selector(chosen(name), look_ahead=True).name == name
 
 
 def test_a_rule_on_predicted_gain_waits_where_nothing_is_predicted() -> None:
@@ -407,7 +421,7 @@ def test_where_all_are_alike_the_first_rows_are_no_favourites(name: str) -> None
     weak = np.eye(2)[y[:100]]
 
     def asked(seed: int) -> Any:
-        made = LabelCleaner(selector=name, trusted="steer", gamma=0.0, l2=0.02, random_state=seed, holdout=0.0)
+        made = LabelCleaner(selector=chosen(name), trusted="steer", gamma=0.0, l2=0.02, random_state=seed, holdout=0.0)
         return made.fit(X[:100], weak, X_val=X[100:], y_val=y[100:]).query(8)
 
     batches = [asked(seed) for seed in (0, 0, 1)]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.labelling.votes import cast_vote, undo_vote
 from labelchef.services.progress import progress
 from labelchef.services.trained import replay
+from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
 from labelchef.store import campaign_table
 from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 from tests.test_campaign_cli import labelchef
 
-NOT_SUGGESTING = ("random", "o2u", "active_lab")
+NOT_SUGGESTING = ("random", "o2u")
 
 
 def cleaned(
@@ -50,11 +52,11 @@ def cells(page: str) -> list[str]:
     return re.findall(r"<td>(.*?)</td>", page)
 
 
-@pytest.mark.parametrize("selector", [*NOT_SUGGESTING, "cleanlab_quality"])
+@pytest.mark.parametrize("selector", [*NOT_SUGGESTING, "margin"])
 def test_files_of_a_selector_without_predictions(selector: str, tmp_path: Path) -> None:
     done = cleaned(tmp_path / "out", selector=selector, budget=20)
     lines = [strict(line) for line in (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()]
-    suggests = selector == "cleanlab_quality"
+    suggests = selector == "margin"
     for line in lines:
         assert line["influence"] == [None] * 10
         assert all((label == -1) != suggests for label in line["suggested"])
@@ -74,7 +76,7 @@ def test_files_of_a_selector_without_predictions(selector: str, tmp_path: Path) 
 
 
 def test_a_campaign_in_files_goes_on_with_the_same_choices(tmp_path: Path) -> None:
-    for selector in ("random", "active_lab"):
+    for selector in ("random", "tars"):
         whole, parts = tmp_path / f"{selector}-whole", tmp_path / f"{selector}-parts"
         cleaned(whole, selector=selector, budget=40, report=False)
         cleaned(parts, selector=selector, budget=20, report=False)
@@ -179,7 +181,7 @@ def records(ws: Workspace, campaign: str) -> list[Any]:
 
 def test_votes_come_back_after_a_restart_as_they_stood(ws: Workspace) -> None:
     """What changed after a round closed belongs to the next one; a selector that learns from votes chooses the same."""
-    campaign = make(ws, selector="active_lab", people=2, budget=20)
+    campaign = make(ws, selector="tars", people=2, budget=20)
     contrary(ws, campaign, "bob")
     label_all(ws, campaign, "ann")
     closed = records(ws, campaign)
@@ -203,7 +205,7 @@ def test_votes_come_back_after_a_restart_as_they_stood(ws: Workspace) -> None:
 
 
 def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: Workspace) -> None:
-    campaign = make(ws, selector="active_lab", people=1)
+    campaign = make(ws, selector="tars", people=1)
     label_all(ws, campaign, "ann")
     (item, _, label), (other, _, _), (third, _, _) = records(ws, campaign)[1][:3]
     cast_vote(ws, campaign, "ann", str(item), (label + 1) % 3)
@@ -218,3 +220,23 @@ def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: W
     ws.trained.clear()
     assert records(ws, campaign)[2] == last
     assert replay(ws, campaign).agrees
+
+
+def test_a_campaign_of_a_selector_that_was_removed_says_so_and_goes_on_with_another(ws: Workspace) -> None:
+    campaign = make(ws, selector="random", people=1, budget=8)
+    with ws.writing() as connection:  # as version 0.2 has stored it
+        row = campaign_table.find_campaign(connection, campaign)
+        campaign_table.update_campaign(connection, row.id, settings=replace(row.settings, selector="active_lab"))
+    ws.trained.clear()
+    with pytest.raises(
+        InvalidInputError, match=r"'active_lab' was removed.*expected another one, such as 'margin'"
+    ) as told:
+        label_all(ws, campaign, "ann")
+    assert told.value.code == "selector"
+    assert campaigns.summary(ws, campaign).message == str(told.value)
+    assert campaigns.settings(ws, campaign).selector == "active_lab"
+    campaigns.change_settings(ws, campaign, "lead", selector="margin")
+    campaigns.resume(ws, campaign, "lead")
+    advance(ws, campaign)
+    label_all(ws, campaign, "ann")
+    assert [len(record) for record in records(ws, campaign)[1:]] == [4, 4]

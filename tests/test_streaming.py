@@ -23,28 +23,15 @@ from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.engines import MemoryEngine, RowLabels, choice, kernels
 from labelchef.engines.streaming import StreamingEngine
 from labelchef.features import ArrayFeatures, Features, open_features
-from labelchef.features.contract import widen
 from labelchef.services import clean as service
 from labelchef.services.campaigns import create_from_folder
 from labelchef.services.people.access import find
 from labelchef.services.trained import data_of
 from labelchef.services.workspace import open_workspace
 
-_NONE = np.empty(0, dtype=np.float32)
 
-
-def stored(rng: np.random.Generator, kind: str, n: int, d: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values as stored, and scales."""
-    if kind.startswith("int8"):
-        scales = rng.uniform(0.01, 0.02, n if kind == "int8 rows" else d).astype(np.float32)
-        return rng.integers(-127, 128, (n, d)).astype(np.int8), scales
-    return rng.normal(size=(n, d)).astype(kind), None
-
-
-def on_disk(folder: Path, X: np.ndarray, scales: np.ndarray | None = None) -> Features:
+def on_disk(folder: Path, X: np.ndarray) -> Features:
     np.save(folder / "x.npy", X)
-    if scales is not None:
-        np.save(folder / "x.scales.npy", scales)
     return open_features(folder / "x.npy")
 
 
@@ -56,33 +43,23 @@ class TestWidening:
     def test_all_float16_numbers_bit_by_bit(self) -> None:
         every = np.arange(1 << 16, dtype=np.uint16).reshape(256, 256)
         wide = np.empty((256, 256), dtype=np.float32)
-        kernels.widen_rows(every, (_NONE, _NONE), 0, 256, wide)
+        kernels.widen_rows(every, 0, 256, wide)
         np.testing.assert_array_equal(wide.view(np.uint32), every.view(np.float16).astype(np.float32).view(np.uint32))
 
-    def test_int8_with_scales(self, rng: np.random.Generator) -> None:
-        X = rng.integers(-128, 128, (70, 9)).astype(np.int8)
-        of_rows, of_columns = rng.random(70).astype(np.float32), rng.random(9).astype(np.float32)
-        wide = np.empty((50, 9), dtype=np.float32)
-        for scales in ((_NONE, _NONE), (of_rows, _NONE), (_NONE, of_columns)):
-            kernels.widen_rows(X, scales, 20, 70, wide)
-            given = [one if len(one) else None for one in scales]
-            expected = widen(X[20:], None if given[0] is None else given[0][20:], given[1])
-            np.testing.assert_array_equal(wide, expected)
 
-
-@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int8 rows", "int8 columns"])
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("C", [2, 4])
 def test_it_computes_what_memory_computes(rng: np.random.Generator, tmp_path: Path, kind: str, C: int) -> None:
     n, d, m = 1500, 33, 40
-    X, scales = stored(rng, kind, n, d)
-    features, labels, more = on_disk(tmp_path, X, scales), labelled(rng, n + m, C), rng.normal(size=(m, d))
-    wide = ArrayFeatures(X, scales).take(np.arange(n))
+    X = rng.normal(size=(n, d)).astype(kind)
+    features, labels, more = on_disk(tmp_path, X), labelled(rng, n + m, C), rng.normal(size=(m, d))
+    wide = ArrayFeatures(X).take(np.arange(n))
     W, V = (contrast(one) for one in rng.normal(size=(2, d + 1, C)))
     oracle = MemoryEngine(wide, bias=True, more=more)
     engines = [
         StreamingEngine(features, bias=True, more=more),
         StreamingEngine(features, bias=True, more=more, block_rows=512),
-        MemoryEngine(ArrayFeatures(X, scales), bias=True, more=more),
+        MemoryEngine(ArrayFeatures(X), bias=True, more=more),
     ]
     few, h = np.array([3, n + 5, n - 1, 3, 0, n + m - 1]), rng.uniform(0, 1, n + m)
     batch = rng.permutation(n + m)[:700]
@@ -110,7 +87,7 @@ def test_it_computes_what_memory_computes(rng: np.random.Generator, tmp_path: Pa
 def test_sums_do_not_depend_on_threads(
     rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    features, labels = on_disk(tmp_path, *stored(rng, "float16", 9000, 20)), labelled(rng, 9000, 3)
+    features, labels = on_disk(tmp_path, rng.normal(size=(9000, 20)).astype("float16")), labelled(rng, 9000, 3)
     W, found = contrast(rng.normal(size=(21, 3))), []
     for threads in ("1", "3"):
         monkeypatch.setenv("LABELCHEF_THREADS", threads)
@@ -120,7 +97,7 @@ def test_sums_do_not_depend_on_threads(
 
 
 def test_it_can_be_pickled(rng: np.random.Generator, tmp_path: Path) -> None:
-    features, labels = on_disk(tmp_path, *stored(rng, "float32", 300, 5)), labelled(rng, 310, 2)
+    features, labels = on_disk(tmp_path, rng.normal(size=(300, 5)).astype("float32")), labelled(rng, 310, 2)
     engine = StreamingEngine(features, bias=False, more=rng.normal(size=(10, 5)))
     W = contrast(rng.normal(size=(5, 2)))
     before = engine.sweep(labels, W=W, gradient=True)
@@ -129,7 +106,7 @@ def test_it_can_be_pickled(rng: np.random.Generator, tmp_path: Path) -> None:
 
 
 def test_passes_bytes_and_seconds_are_counted(rng: np.random.Generator, tmp_path: Path) -> None:
-    features, labels = on_disk(tmp_path, *stored(rng, "float16", 700, 8)), labelled(rng, 700, 2)
+    features, labels = on_disk(tmp_path, rng.normal(size=(700, 8)).astype("float16")), labelled(rng, 700, 2)
     engine = StreamingEngine(features, bias=True)
     W = contrast(rng.normal(size=(9, 2)))
     before = engine.spent()
@@ -314,7 +291,11 @@ class TestCampaigns:
             StreamingEngine(features, bias=True).sweep(labels, W=np.zeros((1, 13)), gradient=True)
 
     def test_a_sweep_can_be_stopped(self, rng: np.random.Generator, tmp_path: Path) -> None:
-        features, labels, asked = on_disk(tmp_path, *stored(rng, "float32", 9000, 20)), labelled(rng, 9000, 2), []
+        features, labels, asked = (
+            on_disk(tmp_path, rng.normal(size=(9000, 20)).astype("float32")),
+            labelled(rng, 9000, 2),
+            [],
+        )
         engine = StreamingEngine(features, bias=True, block_rows=512)
 
         def stop() -> bool:
@@ -346,7 +327,7 @@ class TestServices:
 
     @pytest.mark.parametrize("shards", [True, False])
     def test_a_whole_campaign_from_files(self, rng: np.random.Generator, tmp_path: Path, shards: bool) -> None:
-        y = self.files(tmp_path, rng, stored(rng, "float16", 400, 6)[0], shards=shards)
+        y = self.files(tmp_path, rng, rng.normal(size=(400, 6)).astype("float16"), shards=shards)
         data = read_files(find_files(tmp_path))
         answers = service.Answers(truth=[str(one) for one in y], error_rate=0.0)
         made = {}
@@ -364,7 +345,7 @@ class TestServices:
     def test_a_campaign_of_a_workspace_streams_its_own_copy(
         self, rng: np.random.Generator, tmp_path: Path, shards: bool
     ) -> None:
-        X = stored(rng, "float16", 400, 6)[0]
+        X = rng.normal(size=(400, 6)).astype("float16")
         (tmp_path / "files").mkdir()
         self.files(tmp_path / "files", rng, X, shards=shards)
         with open_workspace(tmp_path / "home", None) as ws:

@@ -490,7 +490,7 @@ def test_a_lead_compares_selectors(ws: Workspace, opened: Open) -> None:
         page = opened(base)
         page.set_default_timeout(120_000)
         enter(ws, page, "/c/animals/lead/compare")
-        for name in ("expected_infl", "increm_infl", "cleanlab_quality", "random"):
+        for name in ("expected_infl", "increm_infl", "random"):
             box = page.locator(f"input[value={name}]")
             if box.is_checked():
                 box.uncheck()

@@ -46,10 +46,10 @@ def test_a_selector_by_name_from_files_and_folders(ws: Workspace, as_person: Sig
     )
     assert made.status_code == 201, made.text
     upload_files(tmp_path / "imports" / "one")
-    form = {"name": "Field", "folder": str(tmp_path / "imports" / "one"), "settings": {"selector": "cleanlab_quality"}}
+    form = {"name": "Field", "folder": str(tmp_path / "imports" / "one"), "settings": {"selector": "entropy"}}
     made = lead.post("/api/campaigns/from-folder", form)
     assert made.status_code == 201, made.text
-    assert lead.get(f"/api/campaigns/{made.json()['slug']}/status").json()["settings"]["selector"] == "cleanlab_quality"
+    assert lead.get(f"/api/campaigns/{made.json()['slug']}/status").json()["settings"]["selector"] == "entropy"
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_stored(
@@ -80,7 +80,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-@pytest.mark.parametrize("selector", ["random", "active_lab"])
+@pytest.mark.parametrize("selector", ["random", "o2u"])
 def test_tasks_status_progress_and_exports_without_suggestions(
     ws: Workspace, as_person: Sign, people: Any, selector: str
 ) -> None:

@@ -17,6 +17,9 @@ from labelchef.selectors import (
 ALL_SELECTORS = ChainMap(SELECTORS, BASELINES)
 """Name → factory of everything that can be chosen by name."""
 
+REMOVED = ("cleanlab_quality", "active_lab")
+"""Selectors of version 0.2 that gained less than 'margin' wherever they were measured (docs/baselines.md)."""
+
 
 def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Selector:
     """The selector of this name, or the given one; with look-ahead, where it is asked for and the selector allows it.
@@ -25,6 +28,12 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
     ('infl', 'increm_infl+look_ahead')
     """
     if isinstance(chosen, str):
+        if chosen in REMOVED:
+            raise InvalidInputError(
+                f"selector {chosen!r} was removed after version 0.2: others gained more in every measurement; expected "
+                "another one, such as 'margin', the default. Change the setting 'selector' and resume: all answers stay",
+                code="selector",
+            )
         if chosen not in ALL_SELECTORS:
             raise InvalidInputError(
                 f"unknown selector {chosen!r}; expected one of: {', '.join(sorted(SELECTORS))}; or, for comparison, one "

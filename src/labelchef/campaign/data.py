@@ -52,7 +52,7 @@ def as_rows(X: Any, name: str, like: Rows | None, *, half: bool = False) -> Rows
     """
     X = open_features(X) if isinstance(X, str | Path) else X
     streamed = behind_map(X) if like is None and isinstance(X, np.ndarray) else None
-    if streamed is not None and (half or X.dtype != np.float16) and X.dtype != np.int8:
+    if streamed is not None and (half or X.dtype != np.float16):
         check_finite(streamed, name)  # past the page cache where X is larger than memory
         return np.asarray(X)
     if not isinstance(X, Features):

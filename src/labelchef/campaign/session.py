@@ -52,8 +52,7 @@ from labelchef.domain.records import (
 from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Certificate, Figure, Gain
 from labelchef.engines import RowArray
-from labelchef.selectors import InflSelector, SelectionContext, Selector
-from labelchef.selectors.skipping import settled
+from labelchef.selectors import SelectionContext, Selector
 from labelchef.sources.models import Belief
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
@@ -410,14 +409,14 @@ class Session:
         if len(self.steering.y) == 0:
             return Batch.without_predictions(np.flatnonzero(eligible))
         scorer = plain_influence(self.selector) if self.scorer is None else self.scorer
-        context = self.context(eligible, scorer)
+        context = self.context(eligible)
         return scorer.select(replace(context, keeper=replace(context.keeper)), int(eligible.sum()))
 
-    def context(self, eligible: Bools, selector: Selector | None = None) -> SelectionContext:
-        """The round as a selector sees it, else that of the session. The session keeps nothing that it hands to its `carry`."""
+    def context(self, eligible: Bools) -> SelectionContext:
+        """The round as a selector sees it. The session keeps nothing that it hands to its `carry`."""
         point = self.construction.point
         rng = np.random.default_rng([self.seed, len(self.rounds)])  # the same for a repeated selection
-        found = SelectionContext(
+        return SelectionContext(
             self.objective,
             point,
             self.steering.settled(point.W),
@@ -432,9 +431,7 @@ class Session:
             self._weak_labels,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
             through_learner=self._through_learner(point),
-            anchoring=self.construction.anchoring,
         )
-        return found if isinstance(selector or self.selector, InflSelector) else settled(found)
 
     @property
     def _weak_labels(self) -> Float64s:

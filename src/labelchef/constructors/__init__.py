@@ -1,6 +1,5 @@
 """Constructors build the model after labels change: all have one protocol and are chosen by name."""
 
-from labelchef.constructors.anchored import AnchoredConstructor
 from labelchef.constructors.deltagrad import DeltaGradLConstructor
 from labelchef.constructors.descent import DescentSettings, RetrainConstructor
 from labelchef.constructors.newton import NewtonConstructor
@@ -12,7 +11,6 @@ CONSTRUCTORS = ("newton", "retrain", "deltagrad_l")
 
 __all__ = [
     "CONSTRUCTORS",
-    "AnchoredConstructor",
     "Construction",
     "Constructor",
     "DeltaGradLConstructor",

@@ -18,7 +18,7 @@ import numpy as np
 
 from labelchef.constructors.protocol import Construction, OnStep, ValidationLosses
 from labelchef.core.curvature import CurvatureKeeper, freeze
-from labelchef.core.objective import Objective, Point
+from labelchef.core.objective import Objective
 from labelchef.core.solvers import Companion, Minimum, minimise, rough
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import ConvergenceWarning
@@ -73,18 +73,6 @@ class NewtonConstructor:
         else:
             start = objective.relabelled(last.point, change)
             keeper.note(objective, last.point.logits, change)
-        return self.follow(objective, start, keeper, companion, began, before)
-
-    def follow(
-        self,
-        objective: Objective,
-        start: Point,
-        keeper: CurvatureKeeper,
-        companion: Companion | None,
-        began: float,
-        before: Spent,
-    ) -> Construction:
-        """From a point that was swept to the optimum near it; `began` and `before` are the clock and what was read by then."""
         found = minimise(
             objective,
             start,

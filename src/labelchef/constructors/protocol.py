@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from labelchef.constructors.schedule import Trajectory
-from labelchef.core.anchors import Anchoring
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.objective import Objective, Point
 from labelchef.core.solvers import Companion
@@ -28,8 +27,6 @@ class Construction:
     diagnostics: ConstructionDiagnostics = field(default_factory=ConstructionDiagnostics)
     trajectory: Trajectory | None = None
     """The steps of a descent, from which the next round starts; None for constructors that do not descend."""
-    anchoring: Anchoring | None = None
-    """What the last sweep proves about this model, where rounds may do without a sweep."""
 
 
 class Constructor(Protocol):

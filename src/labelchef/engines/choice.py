@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from labelchef.domain.cluster_address import cluster_address, required
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.limits import free_memory
@@ -73,11 +71,11 @@ def in_files(X: Any) -> Features | None:
 
 def _host_array(X: Any) -> Any:
     """An array or a memory map, for a device."""
-    if isinstance(X, RawFeatures) and X.dtype != np.int8:
+    if isinstance(X, RawFeatures):
         return X.mapped()
     if not isinstance(X, Features):
         return X
-    return widen(X.loaded().array, X.row_scales, X.column_scales)
+    return widen(X.loaded().array)
 
 
 def check_engine(engine: str, feature_dtype: str | None, cluster: str | None = None) -> str | None:
@@ -99,6 +97,7 @@ def choose_placement(engine: str, feature_dtype: str | None, X: Any, cluster: st
 
     `cluster` is the address of a cluster, if one is given; else that of this machine counts (`LABELCHEF_CLUSTER`).
 
+    >>> import numpy as np
     >>> choose_placement("auto", None, np.zeros((10, 100)))
     Placement(device=None, dtype=None, streamed=False, cluster=None)
     """

@@ -30,41 +30,33 @@ PARTIAL_BYTES = 32 << 20
 _SMALL_BLOCK, _LARGE_BLOCK = 1 << 20, 32 << 20  # bytes of rows copied at a time: a sixteenth of X between these
 _MOST_PIECES, _ROWS_A_PIECE = 8, 128  # of a mini-batch, each with a sum of its own
 _WORTH_A_THREAD = 1 << 18  # bytes of rows below which a second thread costs more than it saves
-_NONE = np.empty(0, dtype=np.float32)
 
 
 class Rows(NamedTuple):
-    """Rows of X as the kernels take them: floats, or uint16 (the bits of float16) or int8 with their scales."""
+    """Rows of X as the kernels take them: floats, or uint16, the bits of float16."""
 
     first: int
     """Number of the first row."""
     X: NDArray[Any]
-    scales: tuple[Floats, Floats] | None
-    """Of rows and of columns, empty where there are none; None for float32 and float64."""
+    half: bool | None
+    """True for float16, else None: the kernels are compiled for each."""
 
     @classmethod
-    def of(cls, first: int, X: NDArray[Any], row_scales: Floats | None, column_scales: Floats | None) -> "Rows":
+    def of(cls, first: int, X: NDArray[Any]) -> "Rows":
         """Rows as they are stored."""
-        if X.dtype in (np.float32, np.float64):
-            return cls(first, X, None)
-        scales = (_NONE if row_scales is None else row_scales, _NONE if column_scales is None else column_scales)
-        return cls(first, X.view(np.uint16) if X.dtype == np.float16 else X, scales)
+        return cls(first, X.view(np.uint16), True) if X.dtype == np.float16 else cls(first, X, None)
 
     def wide(self, start: int, stop: int) -> Floats:
         """Rows start ≤ i < stop of these in float32 or float64; not copied if they are so."""
-        if self.scales is None:
+        if self.half is None:
             return self.X[start:stop]
         found = np.empty((min(stop, len(self.X)) - start, self.X.shape[1]), dtype=np.float32)
-        kernels.widen_rows(self.X, self.scales, start, start + len(found), found)
+        kernels.widen_rows(self.X, start, start + len(found), found)
         return found
 
     def picked(self, indices: Ints) -> Floats:
         """Some of these rows in float32 or float64."""
-        if self.scales is None:
-            return self.X[indices]
-        of_rows, of_columns = self.scales
-        few = (of_rows[indices] if len(of_rows) else of_rows, of_columns)
-        return Rows(0, self.X[indices], few).wide(0, len(indices))
+        return Rows(0, self.X[indices], self.half).wide(0, len(indices))
 
 
 class HostEngine(Engine):
@@ -96,9 +88,9 @@ class HostEngine(Engine):
         total, losses = np.zeros((m, self.n_columns)), []
         for group in self._groups():
             pieces = []
-            for first, X, scales in group:
+            for first, X, half in group:
                 rows = slice(first, first + len(X))
-                given = (X, scales, K, A[rows], Z[rows], labels.Y[rows], labels.weight[rows], product, short)
+                given = (X, half, K, A[rows], Z[rows], labels.Y[rows], labels.weight[rows], product, short)
                 pieces += [(*given, lo, hi) for lo, hi in self._cuts(m, len(X))]
             sums = np.empty((len(pieces), m, self.n_columns))
             found = self._map(kernels.sweep_rows, [(*piece, part) for piece, part in zip(pieces, sums, strict=True)])
@@ -117,7 +109,7 @@ class HostEngine(Engine):
         pieces = max(1, min(_MOST_PIECES, n // _ROWS_A_PIECE))
         shares = min(thread_count(), pieces) if n * self.row_bytes >= _WORTH_A_THREAD else 1
         sums = np.empty((pieces, *W.shape))
-        work = partial(kernels.gradient_of_rows, rows.X, rows.scales, W, labels.Y, labels.weight, indices, sums, shares)
+        work = partial(kernels.gradient_of_rows, rows.X, rows.half, W, labels.Y, labels.weight, indices, sums, shares)
         self._map(work, [(one,) for one in range(shares)])
         return np.asarray(sums.sum(axis=0))
 

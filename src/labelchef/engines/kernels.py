@@ -3,8 +3,7 @@
 Shapes, with k = C − 1 contrast columns (class c against class 0, see `core.contrasts`):
 
     X        (N, d)      float32 or float64, rows contiguous; the bias column is not stored, D = d + bias.
-                         Or shorter: float16, given as its bits in uint16, or int8, with `scales`
-    scales   ((N,) or (0,), (d,) or (0,)) float32: of rows and of columns of an X that is shorter than float32; None for others
+                         Or float16, given as its bits in uint16, with `half` True, which is None for others
     K        (q, D)      float64 or float32, the columns to multiply X with, transposed
     A        (N, k)      float64 logits; class 0 has logit 0
     Z        (N, k)      float64 products X·T of some direction T
@@ -16,7 +15,7 @@ A block of rows is multiplied forward, turned into row coefficients and multipli
 X is read from memory once. With K in float64, arithmetic is float64 for any type of X, and gradients can be reduced to 1e-12.
 For two classes that costs little, since a sweep waits for memory; for ten it is half of the time. With X and K in float32,
 products and the sums of a block are float32, softmax and the sums over blocks float64: a relative error of about 1e-7.
-A shorter X is widened to float32, a block at a time, into memory that stays in the cache; what follows is the same.
+float16 is widened to float32, a block at a time, into memory that stays in the cache; what follows is the same.
 
 The functions release the GIL. They are run in parallel by threads, not by numba's own parallel layers, so that they can
 be called from any thread of any program. The order of summation depends on shapes only, never on the number of threads.
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 BLOCK = 64  # a multiple of the four rows of a tile
 """Rows multiplied forward and backward before the next are read: 64 × 2 048 float32 fill half of an L2 cache."""
@@ -184,32 +183,13 @@ def _half(bits):
     return -number if h & np.uint32(0x8000) else number
 
 
-def _number(x):
-    """A number as stored, in float32."""
-
-
-@overload(_number)
-def _number_of(x):
-    if x == types.uint16:
-        return lambda x: _half(x)  # noqa: PLW0108 (numba needs a function of its own)
-    return lambda x: np.float32(x)  # noqa: PLW0108
-
-
 @njit(nogil=True, cache=True)
-def _widen(X, rows, lo, hi, scales, wide):
+def _widen(X, rows, lo, hi, wide):
     """wide[i − lo] = x_i in float32, for lo ≤ i < hi."""
-    of_rows, of_columns = scales
     for i in range(lo, hi):
         x, to = _row(X, rows, i), wide[i - lo]
         for j in range(x.shape[0]):
-            to[j] = _number(x[j])
-        if of_rows.shape[0] > 0:
-            scale = of_rows[i if rows is None else rows[i]]
-            for j in range(x.shape[0]):
-                to[j] *= scale
-        if of_columns.shape[0] > 0:
-            for j in range(x.shape[0]):
-                to[j] *= of_columns[j]
+            to[j] = _half(x[j])
 
 
 @njit(nogil=True, cache=True)
@@ -229,7 +209,7 @@ def _softmax_row(a, p):
 
 
 @njit(nogil=True, cache=True)
-def sweep_rows(X, scales, K, A, Z, Y, weight, product, short, lo, hi, sums):
+def sweep_rows(X, half, K, A, Z, Y, weight, product, short, lo, hi, sums):
     """One pass over rows lo ≤ i < hi; returns Σ weight · loss.
 
     K has k rows of parameters, from which A is written, unless A is given; and k rows of a direction, from which Z is
@@ -245,13 +225,13 @@ def sweep_rows(X, scales, K, A, Z, Y, weight, product, short, lo, hi, sums):
     p = np.empty(k + 1)
     sums[:] = 0.0
     part = np.empty((0, 0) if short is None else sums.shape, K.dtype)
-    wide = np.empty((0 if scales is None else BLOCK, X.shape[1]), np.float32)
+    wide = np.empty((0 if half is None else BLOCK, X.shape[1]), np.float32)
     loss = 0.0
     for start in range(lo, hi, BLOCK):
         stop = min(start + BLOCK, hi)
-        if scales is not None:
-            _widen(X, None, start, stop, scales, wide)
-        if K.shape[0] > 0 and scales is None:
+        if half is not None:
+            _widen(X, None, start, stop, wide)
+        if K.shape[0] > 0 and half is None:
             _forward(X, None, start, stop, K, F)
         elif K.shape[0] > 0:
             _forward(wide, None, 0, stop - start, K, F)
@@ -281,13 +261,13 @@ def sweep_rows(X, scales, K, A, Z, Y, weight, product, short, lo, hi, sums):
                 for c in range(k):
                     R[r, m - k + c] = w * p[c + 1] * (Z[i, c] - mean)
         if m > 0 and short is None:
-            if scales is None:
+            if half is None:
                 _backward(X, None, start, stop, R, sums)
             else:
                 _backward(wide, None, 0, stop - start, R, sums)
         elif m > 0:
             part[:] = 0.0
-            if scales is None:
+            if half is None:
                 _backward(X, None, start, stop, R, part)
             else:
                 _backward(wide, None, 0, stop - start, R, part)
@@ -298,7 +278,7 @@ def sweep_rows(X, scales, K, A, Z, Y, weight, product, short, lo, hi, sums):
 
 
 @njit(nogil=True, cache=True)
-def gradient_of_rows(X, scales, K, Y, weight, rows, partial, every, first):
+def gradient_of_rows(X, half, K, Y, weight, rows, partial, every, first):
     """Σ w (P − Y) ⊗ x over pieces of `rows`, each row read once, without a copy.
 
     There is one piece for each sum in `partial`; computed is every `every`-th of them, from `first` on.
@@ -306,32 +286,32 @@ def gradient_of_rows(X, scales, K, Y, weight, rows, partial, every, first):
     k, pieces = K.shape[0], partial.shape[0]
     F, R = np.empty((BLOCK, k)), np.empty((BLOCK, k))
     p = np.empty(k + 1)
-    wide = np.empty((0 if scales is None else BLOCK, X.shape[1]), np.float32)
+    wide = np.empty((0 if half is None else BLOCK, X.shape[1]), np.float32)
     for piece in range(first, pieces, every):
         partial[piece] = 0.0
         hi = len(rows) * (piece + 1) // pieces
         for start in range(len(rows) * piece // pieces, hi, BLOCK):
             stop = min(start + BLOCK, hi)
-            if scales is None:
+            if half is None:
                 _forward(X, rows, start, stop, K, F)
             else:
-                _widen(X, rows, start, stop, scales, wide)
+                _widen(X, rows, start, stop, wide)
                 _forward(wide, None, 0, stop - start, K, F)
             for i in range(start, stop):
                 at, r = rows[i], i - start
                 _softmax_row(F[r], p)
                 for c in range(k):
                     R[r, c] = weight[at] * (p[c + 1] - Y[at, c + 1])
-            if scales is None:
+            if half is None:
                 _backward(X, rows, start, stop, R, partial[piece])
             else:
                 _backward(wide, None, 0, stop - start, R, partial[piece])
 
 
 @njit(nogil=True, cache=True)
-def widen_rows(X, scales, lo, hi, wide):
+def widen_rows(X, lo, hi, wide):
     """wide[i − lo] = x_i in float32 for lo ≤ i < hi."""
-    _widen(X, None, lo, hi, scales, wide)
+    _widen(X, None, lo, hi, wide)
 
 
 @njit(nogil=True, cache=True)
@@ -411,31 +391,6 @@ def collect_reach(S, Y, weight, eligible, reach, found, lo, hi):
         for c in range(S.shape[1]):
             mean += Y[i, c + 1] * (S[i, c] - low)
         if (weight[i] * mean + (1.0 - weight[i]) * spread) * (1.0 + 1e-12) < reach:
-            continue
-        if count == found.shape[0]:
-            return -1
-        found[count] = i
-        count += 1
-    return count
-
-
-@njit(nogil=True, cache=True)
-def collect_potential(S, leverage, width, Y, weight, eligible, reach, found):
-    """Of two classes: write the rows whose score can be −reach or less to `found`; returns how many, or −1 if there is no room.
-
-    s = x·v is known up to leverage · width around S. For s > 0 the score is −(w Y₁ + (1 − w) p) s, for s < 0 it is
-    −(w Y₀ + (1 − w) (1 − p)) |s|; p is between 0 and 1.
-    """
-    count = 0
-    for i in range(S.shape[0]):
-        slack = leverage[i] * width
-        high = max(abs(S[i] - slack), abs(S[i] + slack))
-        if high < reach or not eligible[i]:
-            continue
-        w = weight[i]
-        above = max(S[i] + slack, 0.0) * (w * Y[i, 1] + (1.0 - w))
-        below = max(slack - S[i], 0.0) * (w * Y[i, 0] + (1.0 - w))
-        if max(above, below) * (1.0 + 1e-12) < reach:
             continue
         if count == found.shape[0]:
             return -1

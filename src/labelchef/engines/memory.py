@@ -13,7 +13,7 @@ from labelchef.features.contract import ArrayFeatures
 
 
 class MemoryEngine(HostEngine):
-    """The engine for NumPy arrays and memory maps, float64, float32, float16 or int8 with scales, rows contiguous.
+    """The engine for NumPy arrays and memory maps, float64, float32 or float16, rows contiguous.
 
     X is neither copied nor written; shorter types are widened to float32 while they are in the cache. The rows of `more`, if
     there are any, come after those of X, as if they were one array. Results depend on the shapes only, not on the number of
@@ -28,9 +28,8 @@ class MemoryEngine(HostEngine):
     def __init__(self, X: "NDArray[Any] | ArrayFeatures", *, bias: bool, more: Floats | None = None) -> None:
         rows = X.shape[0] + (0 if more is None else more.shape[0])
         super().__init__((rows, X.shape[1]), X.dtype.itemsize, bias=bias)
-        scales = (X.row_scales, X.column_scales) if isinstance(X, ArrayFeatures) else (None, None)
         stored = X.array if isinstance(X, ArrayFeatures) else np.asarray(X)
-        self._blocks = [Rows.of(0, stored, *scales)]
+        self._blocks = [Rows.of(0, stored)]
         if more is not None and len(more):
             kind = np.float64 if stored.dtype == np.float64 else np.float32
             self._blocks.append(Rows(len(stored), np.ascontiguousarray(more, dtype=kind), None))
@@ -64,7 +63,7 @@ class MemoryEngine(HostEngine):
         for block in self._blocks:
             begin = -block.first % step
             weight = row_weight[block.first + begin : block.first + len(block.X) : step]
-            every = block if step == 1 else Rows(0, *self._every(block, begin, step))
+            every = block if step == 1 else Rows(0, self._every(block, begin, step), block.half)
             size = self._block(block.X, max(4, block.X.itemsize) * self.n_columns)
             for start in range(0, len(every.X), size):
                 self._add_gram(total, every.wide(start, start + size), weight[start : start + size])
@@ -72,9 +71,7 @@ class MemoryEngine(HostEngine):
         return total
 
     @staticmethod
-    def _every(block: Rows, begin: int, step: int) -> tuple[NDArray[Any], tuple[Floats, Floats] | None]:
-        """Every `step`-th row and its scale."""
-        if block.scales is None:
-            return block.X[begin::step], None
-        of_rows, of_columns = block.scales
-        return np.ascontiguousarray(block.X[begin::step]), (np.ascontiguousarray(of_rows[begin::step]), of_columns)
+    def _every(block: Rows, begin: int, step: int) -> NDArray[Any]:
+        """Every `step`-th row; contiguous where it is widened."""
+        rows = block.X[begin::step]
+        return rows if block.half is None else np.ascontiguousarray(rows)

@@ -71,12 +71,11 @@ class StreamingEngine(HostEngine):
 
     def _groups(self) -> Iterator[list[Rows]]:
         began, waited = time.perf_counter(), 0.0
-        scales, asked = self._X.row_scales, began
+        asked = began
         for first, block in self._X.blocks(rows=self._block_rows, buffers=Buffers()):
             go_on()
             waited += time.perf_counter() - asked
-            own = None if scales is None else scales[first : first + len(block)]
-            yield [Rows.of(first, block, own, self._X.column_scales)]
+            yield [Rows.of(first, block)]
             del block
             asked = time.perf_counter()
         self._note(Pass(self._X.nbytes, time.perf_counter() - began, waited))
@@ -130,7 +129,7 @@ class StreamingEngine(HostEngine):
             few = some[start : start + self._block_rows]
             here = few[few < len(self._X)]
             if len(here):
-                rows = Rows.of(0, *self._X.stored(here), self._X.column_scales)
+                rows = Rows.of(0, self._X.stored(here))
                 self._add_gram(total, rows.wide(0, len(here)), row_weight[here])
             rest = few[len(here) :]
             self._add_gram(total, self._more.X[rest - len(self._X)], row_weight[rest])

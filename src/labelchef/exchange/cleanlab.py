@@ -11,21 +11,34 @@ P are the record's `probabilities`. cleanlab expects them to be out of sample: t
 row with its label known, so decided rows look surer than they are. Tables that cleanlab itself makes are read too
 (`CleanLearning.get_label_issues()`, `Datalab.get_issues("label")`, saved with `to_csv`): items are then named by the index. What
 it takes for an issue becomes a flag, and its predicted label a prediction where no probabilities are there.
+
+cleanlab is licensed under the AGPL below 2.8 and under the Apache licence from 2.8 on; older ones are not imported.
 """
 
+import contextlib
+import importlib.metadata
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from labelchef.domain.errors import MissingExtraError
 from labelchef.exchange.csv_files import header_of, read_rows, write_rows
 from labelchef.exchange.records import Format, Prediction, Record, RecordSet, number, refuse
-from labelchef.selectors.cleanlab import quietly, require_cleanlab
 
 ISSUE = "cleanlab: label issue"
 """The flag of a label that cleanlab takes for an issue."""
 COLUMNS = ("is_label_issue", "given_label", "predicted_label")
+OLDEST = (2, 8)
+_REMEDY = "pip install 'labelchef[cleanlab]'"
 _WHAT = "cleanlab"
 _P = "p: "
+_quiet = threading.Lock()
 
 
 def read(path: Path) -> RecordSet:
@@ -102,6 +115,54 @@ def write(given: RecordSet, path: Path) -> Path:
 def recognises(path: Path) -> bool:
     """Whether it is a CSV with these columns."""
     return set(COLUMNS) <= set(header_of(path))
+
+
+def require_cleanlab(what: str) -> None:
+    """Refuse a missing or old cleanlab, without importing it."""
+    try:
+        version = importlib.metadata.version("cleanlab")
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingExtraError(f"{what} needs cleanlab; {_REMEDY}", code="cleanlab") from None
+    if _release(version) < OLDEST:
+        raise MissingExtraError(
+            f"{what} needs cleanlab 2.8 or later and found {version}, which is licensed under the AGPL; {_REMEDY}",
+            code="cleanlab",
+        )
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Suppress what the library warns about and prints; it has no option for that.
+
+    Output of other threads is not suppressed.
+    """
+    muted: Any = _Muted(sys.stdout)
+    with _quiet, warnings.catch_warnings(), contextlib.redirect_stdout(muted):
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+class _Muted:
+    """A stream that drops what its own thread writes, and passes on what other threads write."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._thread = stream, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """Write the text, or drop it."""
+        return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version.
+
+    >>> _release("2.10.1") > OLDEST > _release("2.7.1rc1")
+    True
+    """
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 CLEANLAB = Format(

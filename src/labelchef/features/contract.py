@@ -1,8 +1,6 @@
 """The features of the training samples, wherever they are: the contract, and the one for an array in memory.
 
-    X (n, d)   as stored: float64, float32, float16, or int8 with scales
-    x_ij       = stored                                  for floats; float16 is widened to float32, exactly
-               = stored · row_scales[i] (or · column_scales[j])    for int8, in float32
+    X (n, d)   as stored: float64, float32 or float16, which is widened to float32, exactly
 
 A matrix is read in blocks, in the order of its rows, several ahead of the one that is used; or a few rows are taken out of it.
 It can be pickled: files are opened by the process that reads. Rows of a part are counted from its own first row.
@@ -21,9 +19,9 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.features.reading import Buffers, picked_runs, read_ahead
 
 Stored = NDArray[Any]
-"""Rows (n, d) as they are stored: float64, float32, float16 or int8."""
+"""Rows (n, d) as they are stored: float64, float32 or float16."""
 
-KINDS = (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))
+KINDS = (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16))
 """The types of numbers that are read."""
 
 BLOCK_BYTES = 16 << 20
@@ -33,19 +31,14 @@ _SAMPLED = 64  # rows that the identity is computed from
 
 
 class Features(ABC):
-    """A matrix (n, d) that is read in blocks; see the module for its values.
-
-    `row_scales` (n,) and `column_scales` (d,) are float32, and there for int8 only; one of them, or none: all are 1.
-    """
+    """A matrix (n, d) that is read in blocks."""
 
     dtype: "np.dtype[Any]"
     """As stored."""
     readers = 4
     """Blocks that are read at once."""
 
-    def __init__(
-        self, shape: tuple[int, int], dtype: "np.dtype[Any]", what: str, scales: NDArray[Any] | None = None
-    ) -> None:
+    def __init__(self, shape: tuple[int, int], dtype: "np.dtype[Any]", what: str) -> None:
         self.what = what
         """Names the matrix in messages: a path, or 'X'."""
         self._whole = shape
@@ -53,7 +46,8 @@ class Features(ABC):
         self._known_identity: str | None = None
         if dtype not in KINDS:
             raise InvalidInputError(
-                f"{what} holds numbers of type {dtype}; expected float64, float32, float16, or int8 with scales. Convert them",
+                f"{what} holds numbers of type {dtype}; expected float64, float32 or float16. Convert them; int8 with scales "
+                "becomes (X * scales).astype(np.float16)",
                 code="features",
             )
         if 0 in shape:
@@ -61,7 +55,6 @@ class Features(ABC):
                 f"{what} has shape {shape}; expected (samples, features) with at least one of each", code="features"
             )
         self.dtype = np.dtype(dtype)
-        self._row_scales, self.column_scales = _scales(scales, shape, self.dtype, what)
 
     @abstractmethod
     def _read(self, first: int, last: int, buffers: Buffers) -> Stored:
@@ -86,11 +79,6 @@ class Features(ABC):
         return self._rows, self._whole[1]
 
     @property
-    def row_scales(self) -> Floats | None:
-        """(n,) float32 for int8 with a scale a row."""
-        return None if self._row_scales is None else self._row_scales[self._first : self._first + self._rows]
-
-    @property
     def row_bytes(self) -> int:
         """Bytes of a row as stored."""
         return self._whole[1] * self.dtype.itemsize
@@ -107,7 +95,7 @@ class Features(ABC):
 
     @property
     def wide_dtype(self) -> "np.dtype[Any]":
-        """What `take` and `widened` return: float64 for float64, else float32."""
+        """What `take` returns: float64 for float64, else float32."""
         return np.dtype(np.float64 if self.dtype == np.float64 else np.float32)
 
     @property
@@ -126,8 +114,7 @@ class Features(ABC):
             digest = hashlib.sha256()
             rows = np.unique(np.linspace(0, n - 1, self._sampled()).astype(np.int64))
             digest.update(np.ascontiguousarray(self._pick(rows)).tobytes())
-            for scales in (None if self._row_scales is None else self._row_scales[rows], self.column_scales):
-                digest.update(b"-" if scales is None else np.ascontiguousarray(scales).tobytes())
+            digest.update(b"--")  # what version 0.2 wrote for features without scales
             self._known_identity = f"{n}x{d} {self.dtype} {digest.hexdigest()[:32]}"
         if self._rows == self._whole[0]:
             return self._known_identity
@@ -177,16 +164,12 @@ class Features(ABC):
                 code="features",
             )
         distinct, back = np.unique(rows, return_inverse=True)
-        found = widen(self._pick(distinct + self._first), self._scales_of(distinct), self.column_scales)
+        found = widen(self._pick(distinct + self._first))
         return found if len(distinct) == len(rows) and (back[1:] > back[:-1]).all() else found[back]
 
-    def stored(self, indices: Ints) -> tuple[Stored, Floats | None]:
-        """Some rows as stored, and their scales; ascending, each once."""
-        return self._pick(indices + self._first), self._scales_of(indices)
-
-    def widened(self, first: int, block: Stored) -> Floats:
-        """A block, or some of its rows beginning with row `first`, in float32 or float64."""
-        return widen(block, self._scales_of(slice(first, first + len(block))), self.column_scales)
+    def stored(self, indices: Ints) -> Stored:
+        """Some rows as stored; ascending, each once."""
+        return self._pick(indices + self._first)
 
     def loaded(self) -> "ArrayFeatures":
         """The same matrix in memory, as stored."""
@@ -194,11 +177,7 @@ class Features(ABC):
         for first, block in self.blocks():
             X[first : first + len(block)] = block
             del block
-        return ArrayFeatures(X, shaped_scales(self.row_scales, self.column_scales), self.what)
-
-    def _scales_of(self, rows: Any) -> Floats | None:
-        scales = self.row_scales
-        return None if scales is None else scales[rows]
+        return ArrayFeatures(X, self.what)
 
     def __len__(self) -> int:
         return self._rows
@@ -231,11 +210,11 @@ class ArrayFeatures(Features):
 
     readers = 1
 
-    def __init__(self, X: Stored, scales: NDArray[Any] | None = None, what: str = "X") -> None:
+    def __init__(self, X: Stored, what: str = "X") -> None:
         X = np.asarray(X)
         if X.ndim != 2:
             raise InvalidInputError(f"{what} has shape {X.shape}; expected (samples, features)", code="features")
-        super().__init__((X.shape[0], X.shape[1]), X.dtype, what, scales)
+        super().__init__((X.shape[0], X.shape[1]), X.dtype, what)
         self._X = np.ascontiguousarray(X)
 
     @property
@@ -264,39 +243,19 @@ class ArrayFeatures(Features):
     def __getstate__(self) -> dict[str, Any]:
         """A part takes its own rows along, not all of them."""
         rows = slice(self._first, self._first + self._rows)
-        scales = None if self._row_scales is None else self._row_scales[rows]
         known = self._known_identity if self._rows == self._whole[0] else None
         whole = (self._rows, self._whole[1])
-        changed = {"_X": self._X[rows], "_row_scales": scales, "_known_identity": known, "_whole": whole, "_first": 0}
+        changed = {"_X": self._X[rows], "_known_identity": known, "_whole": whole, "_first": 0}
         return {**self.__dict__, **changed}
 
 
-def widen(block: Stored, row_scales: Floats | None, column_scales: Floats | None) -> Floats:
-    """Rows as stored (n, d) in float32, or float64 if they are; float arrays of such types are not copied.
-
-    >>> widen(np.array([[4, -2]], dtype=np.int8), np.float32([0.5]), None).tolist()
-    [[2.0, -1.0]]
-    """
-    if block.dtype in (np.float32, np.float64):
-        return block
-    wide = block.astype(np.float32)
-    if row_scales is not None:
-        wide *= row_scales[:, None]
-    if column_scales is not None:
-        wide *= column_scales
-    return wide
+def widen(block: Stored) -> Floats:
+    """Rows as stored (n, d) in float32, or float64 if they are; float arrays of such types are not copied."""
+    return block if block.dtype in (np.float32, np.float64) else block.astype(np.float32)
 
 
 def check_finite(X: Features, name: str = "X") -> None:
     """Refuse NaN and infinity, with the first row and column; one pass over X."""
-    for scales, axis in ((X.row_scales, "row"), (X.column_scales, "column")):
-        if scales is not None and not np.isfinite(scales).all():
-            at = int(np.flatnonzero(~np.isfinite(scales))[0])
-            raise InvalidInputError(
-                f"{name}: the scale of {axis} {at} is {scales[at]}; expected finite numbers", code="features"
-            )
-    if X.dtype == np.int8:
-        return
     for first, block in X.blocks():
         refuse_not_finite(block, first, name)
         del block
@@ -313,35 +272,3 @@ def refuse_not_finite(block: Stored, first: int, name: str) -> None:
             "Impute or drop missing values first",
             code="features",
         )
-
-
-def _scales(
-    scales: NDArray[Any] | None, shape: tuple[int, int], dtype: "np.dtype[Any]", what: str
-) -> tuple[Floats | None, Floats | None]:
-    """Scales of rows and of columns, one of them at most; (n, 1) and (1, d) say which, (n,) and (d,) where n ≠ d."""
-    if scales is None:
-        return None, None
-    if dtype != np.int8:
-        raise InvalidInputError(f"{what} holds {dtype} and has scales; expected scales for int8 only", code="features")
-    given, (n, d) = np.asarray(scales), shape
-    if given.dtype.kind != "f" or given.shape not in ((n,), (d,), (n, 1), (1, d)):
-        raise InvalidInputError(
-            f"{what}: the scales have shape {given.shape} and type {given.dtype}; expected floats, one a row ({n},) or "
-            f"one a column ({d},)",
-            code="features",
-        )
-    if given.ndim == 1 and n == d:
-        raise InvalidInputError(
-            f"{what} has as many rows as columns ({n}), so scales of shape {given.shape} may be of either; expected scales of "
-            f"shape ({n}, 1) for rows or (1, {d}) for columns. Reshape them: scales[:, None] or scales[None]",
-            code="features",
-        )
-    found = np.ascontiguousarray(given.ravel(), dtype=np.float32)
-    return (found, None) if given.shape in ((n,), (n, 1)) else (None, found)
-
-
-def shaped_scales(row_scales: Floats | None, column_scales: Floats | None) -> Floats | None:
-    """Scales of rows as (n, 1) or of columns as (1, d), so that no number of rows lets one be taken for the other."""
-    if row_scales is not None:
-        return row_scales[:, None]
-    return None if column_scales is None else column_scales[None]

@@ -1,4 +1,4 @@
-"""Features that are packed in groups of rows, which are unpacked as a whole: row groups of Parquet, chunks of Zarr."""
+"""Features that are packed in groups of rows, which are unpacked as a whole, as row groups of Parquet are."""
 
 import itertools
 from abc import abstractmethod
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Ints
 from labelchef.features.contract import Features, Stored
@@ -18,11 +17,9 @@ class GroupedFeatures(Features):
 
     readers = 2
 
-    def __init__(
-        self, sizes: Sequence[int], columns: int, dtype: "np.dtype[Any]", what: str, scales: NDArray[Any] | None = None
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], columns: int, dtype: "np.dtype[Any]", what: str) -> None:
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        super().__init__((int(self._starts[-1]), columns), dtype, what, scales)
+        super().__init__((int(self._starts[-1]), columns), dtype, what)
 
     @abstractmethod
     def _group(self, number: int) -> Stored:

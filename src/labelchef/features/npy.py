@@ -1,4 +1,4 @@
-"""Features in a .npy file on this machine; int8 has its scales in a file beside it, `name.scales.npy`."""
+"""Features in a .npy file on this machine."""
 
 import mmap
 from pathlib import Path
@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelchef.domain.arrays import Floats
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.npy import Header, header_and_start, read_npy
+from labelchef.domain.npy import Header, header_and_start
 from labelchef.features.contract import KINDS, Features, Stored
 from labelchef.features.reading import Buffers, LocalFile
-
-SCALES = ".scales.npy"
-"""What stands in place of `.npy` in the name of the file with the scales."""
 
 
 class RawFeatures(Features):
@@ -28,10 +24,9 @@ class RawFeatures(Features):
         start: int,
         shape: tuple[int, int],
         dtype: "np.dtype[Any]",
-        scales: NDArray[Any] | None = None,
     ) -> None:
         self._file, self._start = file, start
-        super().__init__(shape, dtype, str(file.path), scales)
+        super().__init__(shape, dtype, str(file.path))
 
     @property
     def path(self) -> Path:
@@ -65,7 +60,7 @@ class NpyFeatures(RawFeatures):
     [[4.0, 5.0], [0.0, 1.0]]
     """
 
-    def __init__(self, path: Path, scales: NDArray[Any] | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise InvalidInputError(f"{path} is missing; check the path", code="features")
         file = LocalFile(path)
@@ -78,8 +73,7 @@ class NpyFeatures(RawFeatures):
                 "it again",
                 code="features",
             )
-        scales = _scales_beside(path) if scales is None and header.dtype == np.int8 else scales
-        super().__init__(file, start, shape, header.dtype, scales)
+        super().__init__(file, start, shape, header.dtype)
 
 
 def behind_map(X: NDArray[Any]) -> RawFeatures | None:
@@ -123,13 +117,3 @@ def check_header(header: Header, what: str) -> tuple[int, int]:
             code="features",
         )
     return header.shape[0], header.shape[1]
-
-
-def scales_path(path: Path) -> Path:
-    """Where the scales of a file of int8 are."""
-    return path.with_name(path.name.removesuffix(".npy") + SCALES)
-
-
-def _scales_beside(path: Path) -> Floats | None:
-    beside = scales_path(path)
-    return np.array(read_npy(beside)) if beside.is_file() else None

@@ -5,31 +5,23 @@ from pathlib import Path
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import is_url
 from labelchef.features.contract import Features
-from labelchef.features.npy import SCALES, NpyFeatures, scales_path
+from labelchef.features.npy import NpyFeatures
 from labelchef.features.shards import open_folder
-
-_ZARR_MARKS = ("zarr.json", ".zarray")  # one of these is in the folder of a Zarr array
 
 
 def open_features(location: str | Path) -> Features:
     """The features at a path or URL; nothing but headers is read.
 
-    `.npy` (float64, float32, float16; int8 with its scales in `name.scales.npy`, one a row or one a column), `.parquet`, `.arrow`
-    and `.feather` with one column of fixed-size lists, a Zarr array, a folder of such files, and `.npy`, `.parquet` or a folder
-    of them at a URL that fsspec knows (`s3://…`, `https://…`). Shards, Parquet and others need the extra `features`, Zarr `zarr`.
+    `.npy` (float64, float32, float16), `.parquet`, `.arrow`
+    and `.feather` with one column of fixed-size lists, a folder of such files, and `.npy`, `.parquet` or a folder
+    of them at a URL that fsspec knows (`s3://…`, `https://…`). Shards, Parquet and others need the extra `features`.
     """
     if is_url(location):
         from labelchef.features.remote import open_remote
 
         return open_remote(location)
     path = Path(location)
-    if path.name.endswith(SCALES):
-        raise InvalidInputError(f"{path} holds scales; expected the features beside it", code="features")
     if path.is_dir():
-        if any((path / name).is_file() for name in _ZARR_MARKS):
-            from labelchef.features.zarrs import ZarrFeatures
-
-            return ZarrFeatures(path)
         return open_folder(path, open_features)
     if path.suffix == ".npy":
         return NpyFeatures(path)
@@ -42,8 +34,8 @@ def open_features(location: str | Path) -> Features:
 
         return open_arrow(path)
     raise InvalidInputError(
-        f"{path} cannot be opened as features; expected a .npy, .parquet, .arrow or .feather file, a Zarr array, a folder of "
-        "files, or a URL",
+        f"{path} cannot be opened as features; expected a .npy, .parquet, .arrow or .feather file, a folder of files, or a "
+        "URL",
         code="features",
     )
 
@@ -59,4 +51,4 @@ def is_streamed(location: str | Path) -> bool:
         from labelchef.features.columnar import has_lists
 
         return has_lists(path)
-    return path.suffix == ".npy" and scales_path(path).is_file()
+    return path.suffix == ".npy" and path.with_suffix(".scales.npy").is_file()  # int8 of version 0.2, which is refused

@@ -8,12 +8,11 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelchef.domain.errors import InvalidInputError, LabelchefError, MissingExtraError
 from labelchef.domain.npy import header_and_start
 from labelchef.features.contract import Features, Stored
-from labelchef.features.npy import SCALES, check_header
+from labelchef.features.npy import check_header
 from labelchef.features.reading import Buffers
 from labelchef.features.shards import MANIFEST, open_shards, shard_names
 
@@ -90,7 +89,7 @@ class RemoteNpyFeatures(Features):
 
     readers = 8
 
-    def __init__(self, url: str, scales: NDArray[Any] | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self._file = RemoteFile(url)
         size = self._file.facts[0]
         header, self._start = header_and_start(io.BytesIO(self._file.read(0, min(size, _LONGEST_HEADER))), url)
@@ -100,9 +99,7 @@ class RemoteNpyFeatures(Features):
                 f"{url} has {size - self._start} bytes for an array of {header.nbytes}. The file is cut off: write it again",
                 code="features",
             )
-        super().__init__(
-            shape, header.dtype, url, _scales_at(url) if header.dtype == np.int8 and scales is None else scales
-        )
+        super().__init__(shape, header.dtype, url)
 
     def check(self) -> None:
         """See `Features.check`."""
@@ -114,14 +111,6 @@ class RemoteNpyFeatures(Features):
         memory = buffers.take(rows * size)[: rows * size]
         memory[:] = np.frombuffer(found, np.uint8)
         return memory.view(self.dtype).reshape(rows, -1)
-
-
-def _scales_at(url: str) -> NDArray[Any] | None:
-    beside = url.removesuffix(".npy") + SCALES
-    fs, path = file_system(beside)
-    if not fs.exists(path):
-        return None
-    return np.asarray(np.load(io.BytesIO(fs.cat_file(path)), allow_pickle=False))
 
 
 def open_remote(url: str) -> Features:

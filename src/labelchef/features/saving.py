@@ -13,29 +13,23 @@ _ROWS_BYTES = 16 << 20
 
 
 def npy_pieces(X: "NDArray[Any] | Features") -> Iterator[memoryview]:
-    """What `np.save` writes, in pieces; int8 with scales is written as the float32 numbers it stands for.
+    """What `np.save` writes, in pieces.
 
     >>> stream = io.BytesIO()
     >>> np.save(stream, np.eye(3))
     >>> b"".join(npy_pieces(np.eye(3))) == stream.getvalue()
     True
     """
-    dtype = saved_dtype(X)
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
-        header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(X.shape)}
+        header, {"descr": np.lib.format.dtype_to_descr(X.dtype), "fortran_order": False, "shape": tuple(X.shape)}
     )
     yield header.getbuffer()
     if isinstance(X, Features):
-        for first, block in X.blocks():
-            yield np.ascontiguousarray(X.widened(first, block) if X.dtype == np.int8 else block).data
+        for _, block in X.blocks():
+            yield np.ascontiguousarray(block).data
             del block
         return
     rows = max(1, _ROWS_BYTES // max(1, X.nbytes // max(1, len(X)))) if X.ndim else 1
     for start in range(0, len(X), rows) if X.ndim else ():
         yield np.ascontiguousarray(X[start : start + rows]).data
-
-
-def saved_dtype(X: "NDArray[Any] | Features") -> "np.dtype[Any]":
-    """The type of the numbers that `npy_pieces` writes."""
-    return X.wide_dtype if isinstance(X, Features) and X.dtype == np.int8 else X.dtype

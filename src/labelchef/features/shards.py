@@ -1,6 +1,6 @@
 """Features in several pieces: files of a folder, batches of an Arrow file. Rows are counted through.
 
-A folder holds `*.npy` (with `*.scales.npy` beside int8), `*.parquet` or `*.arrow`/`*.feather` files, in the order of their names.
+A folder holds `*.npy`, `*.parquet` or `*.arrow`/`*.feather` files, in the order of their names.
 What a name promises is checked: of `part-00002-of-00005.npy` five must be there. A manifest, `features.json`, is more certain:
 
     {"shards": [{"file": "a.npy", "rows": 500000}, {"file": "b.npy", "rows": 480000}]}
@@ -11,15 +11,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelchef.domain.arrays import Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.features.contract import Features, Stored, shaped_scales
-from labelchef.features.npy import SCALES
+from labelchef.features.contract import Features, Stored
 from labelchef.features.reading import Buffers
 
 MANIFEST = "features.json"
@@ -43,7 +40,7 @@ class ShardedFeatures(Features):
         self._shards = tuple(shards)
         self._starts = np.concatenate([[0], np.cumsum([len(one) for one in shards])])
         self.readers = max(one.readers for one in shards)
-        super().__init__((int(self._starts[-1]), first.shape[1]), first.dtype, what, _scales_of_all(shards, what))
+        super().__init__((int(self._starts[-1]), first.shape[1]), first.dtype, what)
 
     def check(self) -> None:
         """See `Features.check`."""
@@ -79,33 +76,15 @@ class ShardedFeatures(Features):
         return found
 
 
-def _scales_of_all(shards: Sequence[Features], what: str) -> NDArray[Any] | None:
-    """Scales of all rows, or those of the columns, which must be the same in all shards."""
-    kinds = {(one.row_scales is None, one.column_scales is None) for one in shards}
-    first = shards[0].column_scales
-    if len(kinds) > 1 or (
-        first is not None and not all(np.array_equal(first, one.column_scales) for one in shards[1:])  # type: ignore[arg-type]
-    ):
-        raise InvalidInputError(
-            f"{what}: the shards have different scales; expected the same scales of columns in all of them, or scales of rows in "
-            "all of them",
-            code="features",
-        )
-    rows = [one.row_scales for one in shards if one.row_scales is not None]
-    return shaped_scales(np.concatenate(rows) if rows else None, first)
-
-
 def shard_names(names: Sequence[str], manifest: bytes | None, what: str) -> list[tuple[str, int | None]]:
     """(file, rows that a manifest says) of the shards among the files of a folder, in order.
 
-    >>> shard_names(["b.npy", "a.npy", "a.scales.npy", "notes.txt"], None, "x")
+    >>> shard_names(["b.npy", "a.npy", "notes.txt"], None, "x")
     [('a.npy', None), ('b.npy', None)]
     """
     if manifest is not None:
         return _from_manifest(names, manifest, what)
-    shards = sorted(
-        name for name in names if Path(name).suffix in KINDS_OF_FILES and not name.endswith(SCALES) and name[0] != "."
-    )
+    shards = sorted(name for name in names if Path(name).suffix in KINDS_OF_FILES and name[0] != ".")
     kinds = sorted({Path(name).suffix for name in shards})
     if len(kinds) != 1:
         found = f"files of several kinds ({', '.join(kinds)})" if kinds else f"no {', '.join(KINDS_OF_FILES)} files"

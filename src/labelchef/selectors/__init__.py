@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from labelchef.selectors.cleanlab import ActiveLabSelector, CleanlabQualitySelector
 from labelchef.selectors.diverse import DiverseMarginSelector
 from labelchef.selectors.infl import (
     ExpectedInflSelector,
@@ -32,15 +31,11 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
-    "cleanlab_quality": CleanlabQualitySelector,
-    "active_lab": ActiveLabSelector,
 }
 """Name → factory, as the page lists them. `labelchef.baselines.BASELINES` holds further ones that have a name."""
 
 __all__ = [
     "SELECTORS",
-    "ActiveLabSelector",
-    "CleanlabQualitySelector",
     "Examples",
     "ExpectedInflSelector",
     "IncremInflSelector",

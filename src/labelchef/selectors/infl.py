@@ -49,7 +49,6 @@ from labelchef.domain.errors import ConvergenceWarning
 from labelchef.domain.records import Batch, SelectionDiagnostics
 from labelchef.engines import RowArray
 from labelchef.selectors.protocol import SelectionContext, measured
-from labelchef.selectors.skipping import swept, without_sweep
 
 _TRIES = 16  # of the threshold, before everything is scored
 _NEAR = 0.95  # of the last round's worst selected score: the first threshold of this round
@@ -165,19 +164,6 @@ class InflSelector(InfluenceSelector):
     name: ClassVar[str] = "infl"
     _last: float | None = field(default=None, init=False, repr=False)
     """The worst selected score of the last round; None after a round that could not fill its batch."""
-
-    @measured
-    def select(self, context: SelectionContext, batch_size: int) -> Batch:
-        """The best `batch_size` eligible samples; without a sweep where that is allowed and proven (`selectors.skipping`)."""
-        state = context.anchoring
-        if state is None:
-            return super().select(context, batch_size)
-        batch, unswept = without_sweep(context, state, batch_size), state.found is not None
-        if batch is None:
-            context = swept(context, state)
-            if unswept:  # one sweep may be enough: what is left of the residual is small
-                batch = without_sweep(context, state, batch_size)
-        return super().select(context, batch_size) if batch is None else batch
 
     def select_along(self, context: SelectionContext, linear: Linear, batch_size: int) -> Batch:
         """The batch for a V that is already known."""

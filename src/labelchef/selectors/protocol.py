@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from labelchef.core.anchors import Anchoring
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
 from labelchef.core.influence import InfluenceParts, influence_matrix
@@ -66,8 +65,6 @@ class SelectionContext:
 
     through_learner: Callable[[RowArray], InfluenceParts] | None = field(default=None, repr=False)
     """From S = X V (N, k) to the influence of every answer, by the way it takes through the learner; None without a learner."""
-    anchoring: Anchoring | None = field(default=None, repr=False)
-    """What the last sweep proves about this model, where a round may do without a sweep."""
     ties: Ties = BY_INDEX
     """In which order samples come whose scores differ by rounding only."""
 

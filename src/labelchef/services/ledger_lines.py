@@ -18,7 +18,7 @@ from labelchef.domain.campaigns import SplitName
 from labelchef.domain.records import UNRESOLVED
 from labelchef.domain.settings import Settings
 from labelchef.features import Features
-from labelchef.features.saving import npy_pieces, saved_dtype
+from labelchef.features.saving import npy_pieces
 from labelchef.ledger.conversion import record_as_json
 from labelchef.ledger.proof import FORMAT, ITEMS_A_LINE, ROUTED, RULE, VERSION, chained, content_digest, packed, sealed
 from labelchef.ledger.protocol import labels_hash, model_hash
@@ -108,7 +108,7 @@ def _array_facts(name: str, array: "np.ndarray[Any, Any] | Features") -> dict[st
     digest = hashlib.sha256()
     for piece in npy_pieces(array):
         digest.update(piece)
-    shape, dtype = list(array.shape), str(saved_dtype(array))
+    shape, dtype = list(array.shape), str(array.dtype)
     return {"name": name, "dtype": dtype, "shape": shape, "sha256": digest.hexdigest()}
 
 

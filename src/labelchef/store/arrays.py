@@ -9,7 +9,7 @@ import numpy as np
 from labelchef.domain.errors import StoreError
 from labelchef.domain.files import file_digest, whole_file
 from labelchef.features import Features
-from labelchef.features.saving import npy_pieces, saved_dtype
+from labelchef.features.saving import npy_pieces
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def write_array(
                 stream.writelines(npy_pieces(array))
             else:
                 np.save(stream, array, allow_pickle=False)
-        return ArrayFacts(name, path.name, str(saved_dtype(array)), tuple(array.shape), file_digest(path))
+        return ArrayFacts(name, path.name, str(array.dtype), tuple(array.shape), file_digest(path))
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}; nothing was changed. Make room or check the rights",

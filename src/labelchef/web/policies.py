@@ -265,7 +265,6 @@ BUSY_RULES: Case = (
 SETTINGS: tuple[Case, ...] = (
     (422, "selector", "no such selector"),
     (422, "suggestion", "the suggestion should vote, but the selector suggests no labels"),
-    (422, "cleanlab", "the selector needs the extra cleanlab, version 2.8 or later"),
     (422, "answers", "answers as a source, where trusted samples only steer"),
     (422, "constructor", "options of a constructor that has none"),
     (422, "people", "nobody votes: neither people nor the suggestion"),

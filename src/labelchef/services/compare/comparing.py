@@ -23,7 +23,7 @@ from labelchef.campaign.session import Session
 from labelchef.campaign.start import Parts, new_session
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.campaigns import DecisionKind, Origin
-from labelchef.domain.errors import ConflictError, InvalidInputError, MissingExtraError
+from labelchef.domain.errors import ConflictError, InvalidInputError
 from labelchef.domain.records import UNRESOLVED, Batch, Decisions, Metrics, Votes
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import (
@@ -50,7 +50,7 @@ FEWEST_LABELS = 20
 """Known answers below which orders are not told apart."""
 REPEATS = 5
 """How often a selector that draws chance is replayed."""
-_USUAL = ("expected_infl", "increm_infl", "cleanlab_quality", "margin", "random")
+_USUAL = ("expected_infl", "increm_infl", "margin", "random")
 _SAME = 1e-9  # a level is reached by the same model, whatever its last bits
 _one = threading.Lock()
 
@@ -282,16 +282,8 @@ def check(ws: Workspace, row: CampaignRow, selectors: Sequence[str] | None) -> t
 
 
 def usual_selectors(settings: Settings) -> tuple[str, ...]:
-    """The campaign's own selector, and those it is set against unless others are named; an extra only if it is there."""
-    return tuple(dict.fromkeys([settings.selector, *(name for name in _USUAL if _there(name))]))
-
-
-def _there(name: str) -> bool:
-    try:
-        make_selector(name)
-    except MissingExtraError:
-        return False
-    return True
+    """The campaign's own selector, and those it is set against unless others are named."""
+    return tuple(dict.fromkeys([settings.selector, *_USUAL]))
 
 
 def _wanted(selectors: Sequence[str] | None, settings: Settings) -> tuple[str, ...]:

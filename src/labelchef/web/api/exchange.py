@@ -286,7 +286,6 @@ def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     (409, "few_labels", "too few items are decided"),
     (409, "comparing", "a comparison is running already"),
     (422, "selector", "no such selector"),
-    (422, "cleanlab", "a selector needs an extra that is not installed"),
 )
 def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> Comparison:
     """Replay selectors on the labels of the campaign; the answer comes when all replays are done."""

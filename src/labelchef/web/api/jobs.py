@@ -23,7 +23,6 @@ _FORMAT = (422, "format", "no such format")
 _COMPARE = (
     (409, "few_labels", "too few items are decided for a comparison"),
     (422, "selector", "no such selector"),
-    (422, "cleanlab", "a selector needs an extra that is not installed"),
 )
 
 

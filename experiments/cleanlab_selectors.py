@@ -1,4 +1,4 @@
-"""Selectors computed by the optional library cleanlab, from class probabilities by models that were not trained on the sample.
+"""Peers of our selectors, computed by cleanlab (extra `peers`) from class probabilities by models that did not see the sample.
 
 **Out-of-fold probabilities** P (N, C). Samples are dealt into K folds, stratified by their labels (the most probable class). The
 model of fold k is the optimum of the same objective on all others,
@@ -36,19 +36,12 @@ computes all of it from P and from labels (N, M), one column for each annotator,
 A sample without any label is scored as the library scores unlabelled ones. The library breaks exact ties of P by random
 numbers without a seed; so P is kept above 1e-12 and changed by a billionth in favour of the lower class id. ActiveLab scores
 where to ask, not what the answer is: there is no suggestion.
-
-cleanlab is licensed under the AGPL below 2.8 and under the Apache licence from 2.8 on; older ones are not imported.
 """
 
-import contextlib
-import importlib.metadata
-import re
-import sys
-import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -56,19 +49,18 @@ from labelchef.core.contrasts import with_reference
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import minimise
 from labelchef.domain.arrays import Float64s, Ints
-from labelchef.domain.errors import ConvergenceWarning, InvalidInputError, MissingExtraError
+from labelchef.domain.errors import ConvergenceWarning, InvalidInputError
 from labelchef.domain.numbers import check_whole
 from labelchef.domain.records import UNRESOLVED
 from labelchef.engines import RowLabels
+from labelchef.exchange.cleanlab import quietly, require_cleanlab
+from labelchef.selectors import Selector
 from labelchef.selectors.protocol import NOT_PEOPLE, SelectionContext
 from labelchef.selectors.ranking import Ranking, RankingSelector
 
-OLDEST = (2, 8)
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
-_REMEDY = "pip install 'labelchef[cleanlab]'"
 _TOL, _MAX_SWEEPS = 1e-4, 300  # of the models of the folds
 _FLOOR, _BEND = 1e-12, 1e-9
-_quiet = threading.Lock()
 
 
 @dataclass
@@ -123,6 +115,13 @@ class ActiveLabSelector(_CleanlabSelector):
         scores = np.empty(len(P))
         scores[known], scores[~known] = labelled, others
         return Ranking(scores)
+
+
+CLEANLAB_SELECTORS: dict[str, Callable[[], Selector]] = {
+    "cleanlab_quality": CleanlabQualitySelector,
+    "active_lab": ActiveLabSelector,
+}
+"""Name → factory, for cells of experiments."""
 
 
 def annotations(context: SelectionContext) -> Float64s:
@@ -186,51 +185,3 @@ def out_of_fold(context: SelectionContext, count: int) -> Float64s:
             stacklevel=3,
         )
     return P
-
-
-def require_cleanlab(what: str) -> None:
-    """Refuse a missing or old cleanlab, without importing it."""
-    try:
-        version = importlib.metadata.version("cleanlab")
-    except importlib.metadata.PackageNotFoundError:
-        raise MissingExtraError(f"{what} needs cleanlab; {_REMEDY}", code="cleanlab") from None
-    if _release(version) < OLDEST:
-        raise MissingExtraError(
-            f"{what} needs cleanlab 2.8 or later and found {version}, which is licensed under the AGPL; {_REMEDY}",
-            code="cleanlab",
-        )
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Suppress what the library warns about and prints; it has no option for that.
-
-    Output of other threads is not suppressed.
-    """
-    muted: Any = _Muted(sys.stdout)
-    with _quiet, warnings.catch_warnings(), contextlib.redirect_stdout(muted):
-        warnings.simplefilter("ignore", UserWarning)
-        yield
-
-
-class _Muted:
-    """A stream that drops what its own thread writes, and passes on what other threads write."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._thread = stream, threading.get_ident()
-
-    def write(self, text: str) -> int:
-        """Write the text, or drop it."""
-        return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version.
-
-    >>> _release("2.10.1") > OLDEST > _release("2.7.1rc1")
-    True
-    """
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
