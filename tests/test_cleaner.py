@@ -493,7 +493,8 @@ def test_the_final_model_does_not_depend_on_the_rounds(data: dict[str, Any], con
         np.testing.assert_allclose(model.intercept, result.model.intercept, rtol=1e-10)
     fresh = fit(data, settings, y_clean=np.where(cleaner.cleaned_, data["y"], -1))
     np.testing.assert_allclose(result.model.coef, fresh.finish().coef, rtol=1e-10)  # the rule is that of the campaign
-    assert result.model.temperature == cleaner._session.ruling.temperature
+    assert cleaner.ruling_ is not None
+    assert result.model.temperature == cleaner.ruling_.temperature
 
 
 def test_the_final_model_is_the_optimum(data: dict[str, Any]) -> None:
@@ -505,7 +506,8 @@ def test_the_final_model_is_the_optimum(data: dict[str, Any]) -> None:
     gradient = np.hstack([data["X"], np.ones((120, 1))]).T @ residual / 120 + 0.01 * W
     assert np.linalg.norm(gradient) / 0.01 <= 1e-5 * (1 + np.linalg.norm(W))
     unbiased = fit(data, {"gamma": 0.8, "l2": 0.01, "fit_intercept": False})
-    bare, ruling = unbiased.finish(), unbiased._session.ruling
+    bare, ruling = unbiased.finish(), unbiased.ruling_
+    assert ruling is not None
     assert bare.intercept.tolist() == list(ruling.shift or (0.0, 0.0)), "the calibration may shift logits"
     assert bare.n_features_in_ == model.n_features_in_ == 4
 

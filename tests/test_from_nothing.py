@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from labelchef import InvalidInputError, LabelCleaner
+from labelchef.annotators import GroundTruth
 from labelchef.campaign.data import CampaignData
 from labelchef.campaign.pilot import drawn_in_pilot, next_drawn
 from labelchef.campaign.rebuild import rebuild
@@ -127,9 +128,13 @@ def test_a_class_that_is_missing_among_the_first_answers() -> None:
 
 def test_what_needs_trusted_samples_is_refused_with_the_remedy() -> None:
     X, _ = blobs(60, 0)
-    for wrong in ({"preset": "paper"}, {"trusted": "steer"}, {"constructor": "retrain"}):
+    for wrong in (
+        LabelCleaner(preset="paper"),
+        LabelCleaner(trusted="steer"),
+        LabelCleaner(constructor="retrain"),
+    ):
         with pytest.raises(InvalidInputError, match="first 50 answers are drawn by chance") as refused:
-            LabelCleaner(**wrong).fit(X, classes=CLASSES)
+            wrong.fit(X, classes=CLASSES)
         assert refused.value.code == "val"
     with pytest.raises(InvalidInputError, match="name the classes"):
         LabelCleaner().fit(X)
@@ -219,7 +224,7 @@ def test_intervals_cover_the_accuracy_on_new_samples() -> None:
     for seed in range(100):
         X, y = blobs(150, seed)
         cleaner = LabelCleaner(budget=60, batch_size=30, random_state=seed).fit(X, classes=CLASSES)
-        cleaner.run(lambda batch, y=y: y[batch.indices])
+        cleaner.run(GroundTruth(y))
         figure = cleaner._session.figures_by_split()["validation"]["accuracy"]
         ruled = cleaner.ruling_
         assert ruled is not None

@@ -399,6 +399,11 @@ def test_a_campaign_from_uploaded_files(ws: Workspace, as_person: Sign, people: 
     assert not list(ws.home.glob("labelchef-upload-*"))
     missing = lead.client.post("/api/campaigns", files=[f for f in files if f[0] != "weak"], data=form)
     assert (missing.status_code, missing.json()["errors"][0]["where"]) == (422, "body.weak")
+    nothing = [one for one in files if one[0] in ("features", "items")]
+    typed = {"name": "From nothing", "classes": ["a", "b"]}
+    unknown = lead.client.post("/api/campaigns", files=nothing, data=typed)
+    assert unknown.status_code == 201, unknown.text
+    assert lead.get("/api/campaigns/from-nothing/status").json()["classes"] == ["a", "b"]
     stranger = lead.client.post("/api/campaigns", files=[*files, ("weeks", ("weak.csv", b""))], data=form)
     assert (stranger.status_code, stranger.json()["errors"][0]["where"]) == (422, "body.weeks")
     text = lead.client.post("/api/campaigns", files=files, data={**form, "test_labels": "cat"})

@@ -137,11 +137,12 @@ def create_from_folder(
     by: str,
     *,
     by_position: bool = False,
+    classes: tuple[str, ...] | None = None,
     guidelines: str | None = None,
     progress: Progress = no_progress,
 ) -> CampaignSummary:
     """A new campaign from the files of a folder: features.npy, weak.csv, val_features.npy, items.csv, …"""
-    files = find_files(folder, by_position)
+    files = find_files(folder, by_position, classes)
     return create_campaign(ws, name, files, settings, by, guidelines=guidelines, progress=progress)
 
 

@@ -388,12 +388,17 @@ class TokenForm(Form):
     label: Name
 
 
+ClassNames = Annotated[list[Name], Field(max_length=10_000)]
+WITHOUT_LABELS = "The names of the classes in their order, where neither labels nor votes tell them."
+
+
 class FolderForm(Form):
     """A campaign from a folder on the server."""
 
     name: Name
     folder: Key
     by_position: bool = False
+    classes: ClassNames | None = Field(None, description=WITHOUT_LABELS)
     settings: NewSettings = Field(default_factory=NewSettings)
     guidelines: WholeGuidelines = None
 
@@ -427,7 +432,7 @@ class CorrectionForm(Form):
         None, description="Call the items by their row numbers, whatever columns there are."
     )
     fold_case: bool | None = Field(None, description="Take classes that differ in upper and lower case only for one.")
-    classes: Annotated[list[Name], Field(max_length=10_000)] | None = Field(
+    classes: ClassNames | None = Field(
         None, description="The classes in their order; an empty list for those that occur."
     )
 
@@ -530,6 +535,7 @@ class CampaignForm(Form):
 
     name: Name
     by_position: Json[bool] = False
+    classes: ClassNames | None = Field(None, description=WITHOUT_LABELS)
     settings: Json[NewSettings] = Field(default_factory=NewSettings)
     guidelines: WholeGuidelines = None
 
@@ -548,9 +554,9 @@ def _part(file: "DataclassField[Any]") -> tuple[Any, Any]:
 
 
 def _needed(weak: UploadFile | None, info: ValidationInfo) -> UploadFile | None:
-    """Weak labels may be left out only where there are votes of sources, a part that is read before."""
-    if weak is None and info.data.get("source_votes") is None:
-        raise PydanticCustomError("missing", "Weak labels, votes of sources or both are needed")
+    """Weak labels may be left out only where there are votes of sources or names of classes, parts that are read before."""
+    if weak is None and info.data.get("source_votes") is None and info.data.get("classes") is None:
+        raise PydanticCustomError("missing", "Weak labels, votes of sources or the names of the classes are needed")
     return weak
 
 

@@ -22,7 +22,7 @@ from labelchef.services.workspace import UPLOADING
 
 MOST_FILES = 200_000
 _MOST_FIELDS = 1000
-_SEVERAL = ("files", "media")
+_SEVERAL = ("files", "media", "classes")
 """Parts of a form that may come several times."""
 _LARGE = re.compile(r"/api/(campaigns(/[^/]+/import-votes)?|intakes(/[^/]+/files)?)")
 

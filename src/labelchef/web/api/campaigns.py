@@ -1,7 +1,7 @@
 """Campaigns: list, make, watch."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Form, Path, Query, Request, Response
 
@@ -81,12 +81,12 @@ def create_campaign(
     """Make a campaign from uploaded files. The answer comes when the files are checked and stored; the model follows."""
     with upload_folder(ws.home) as root:
         stored = {name: [saved(root / name, one) for one in part] for name, part in form.files().items()}
-        paths = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
+        paths: dict[str, Any] = {name: root / MEDIA if name == MEDIA else part[0] for name, part in stored.items()}
         settings = Settings.of(form.settings.given())
         return service.create_campaign(
             ws,
             form.name,
-            CampaignFiles(**paths, by_position=form.by_position),
+            CampaignFiles(**paths, by_position=form.by_position, classes=_named(form.classes)),
             settings,
             who.name,
             guidelines=form.guidelines,
@@ -106,8 +106,13 @@ def create_from_folder(form: FolderForm, who: Lead, ws: Store, options: Options)
         Settings.of(form.settings.given()),
         who.name,
         by_position=form.by_position,
+        classes=_named(form.classes),
         guidelines=form.guidelines,
     )
+
+
+def _named(classes: list[str] | None) -> tuple[str, ...] | None:
+    return tuple(classes) if classes else None
 
 
 @routes.get("/{campaign}")
