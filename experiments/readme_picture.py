@@ -1,4 +1,4 @@
-"""The figures of the demo in docs/measurements.md: `python -m experiments.readme_picture` writes docs/demo.svg and prints the table.
+"""The demo in docs/measurements.md: `python -m experiments.readme_picture` writes docs/demo.svg and prints the table.
 
 Compared on the demo's digits, by test macro-F1 after 0, 50, 100 and 200 labels, seeds 0 to 9:
 

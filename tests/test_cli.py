@@ -167,8 +167,11 @@ def test_a_campaign_on_votes_of_sources(files: Path, tmp_path: Path) -> None:
     both = labelchef("clean", *inputs(files, tmp_path / "b"), *own)
     assert "10" in both.stdout
     nothing = labelchef("clean", *without[:-1], tmp_path / "c", check=2)
-    assert "--weak or --source-votes is missing" in nothing.stderr
+    assert "--weak, --source-votes or --classes is missing" in nothing.stderr
     assert not (tmp_path / "c").exists()
+    named = labelchef("clean", *without[:-1], tmp_path / "c", "--classes", "ham,spam", "--budget", 20, "--no-report")
+    assert "20" in named.stdout
+    assert (tmp_path / "c" / "model.npz").is_file()
     pd.DataFrame({"idle": [""] * 250, "rule": votes["rule"]}).to_csv(tmp_path / "votes.csv", index=False)
     idle = labelchef("clean", *without[:-1], tmp_path / "d", *own)
     assert "warning votes: 'idle' (1 of 2 sources) votes on no sample" in idle.stderr

@@ -300,7 +300,8 @@ def test_predictions_keep_the_ids_of_the_campaign_and_columns_of_the_file(tmp_pa
     )
     (new,) = write(tmp_path, new=frame.assign(label="?", place=[f"p{k}" for k in range(len(frame))]))
     found = pd.read_csv(predict(model, new, tmp_path / "out.csv", keep=["place", "label"]).path)
-    assert found.columns.tolist() == ["id", "place", "label (input)", "label", "probability", "p: bad", "p: good"]
+    said = ["label", "probability", "most_probable", "note", "p: bad", "p: good"]
+    assert found.columns.tolist() == ["id", "place", "label (input)", *said]
     assert found["id"].tolist() == frame["tweet_no"].tolist()
     assert found["place"].tolist() == [f"p{k}" for k in range(len(frame))]
     with pytest.raises(InvalidInputError, match=r"--keep plce: .*it has .*'place'"):

@@ -192,6 +192,7 @@ def _pictures(folder: Path, n: int) -> None:
     for k in range(n):
         for name in ("front", "side"):
             grey = np.full((16, 16), 40 * (k % 4) + (10 if name == "side" else 0), dtype=np.uint8)
+            grey[0, 0] = k  # rows with the same content would be one question
             Image.fromarray(grey).save(folder / f"{name}{k}.png")
 
 

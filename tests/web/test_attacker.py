@@ -595,9 +595,13 @@ def test_signing_in_leads_nowhere_else(ws: Workspace, served: str, browser: Brow
     fresh.page.get_by_role("button", name="Sign in").click()
     fresh.page.wait_for_url(f"{served}/**")
     fresh.page.wait_for_selector("#sign-out", state="attached")
-    [cookie] = fresh.context.cookies(served)
-    assert cookie["value"] != "chosen-by-the-attacker", "a session that somebody else chose is not taken over"
-    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Lax", "/")
+    cookies = {one["name"]: one for one in fresh.context.cookies(served)}
+    assert len(cookies) == 2, "the session, and that this browser is known"
+    session = cookies[ServeOptions().cookie]
+    assert session["value"] != "chosen-by-the-attacker", "a session that somebody else chose is not taken over"
+    for cookie in cookies.values():
+        assert cookie["httpOnly"]
+    assert (session["sameSite"], session["path"]) == ("Lax", "/")
     assert fresh.page.evaluate("document.cookie") == ""
     assert signed.signs + fresh.signs == []
     signed.context.close()

@@ -141,7 +141,8 @@ def test_label_by_keys_undo_finish_a_round_and_see_the_metric_move(ws: Workspace
     expect(page.locator("#round")).to_have_text("Round 2")
     expect(page.locator("#score")).not_to_have_text(str(score))
     page.get_by_role("link", name="Progress").click()
-    expect(page.locator("#metric-tile")).to_contain_text(f"{score} at the start")
+    expect(page.locator("#metric-tile")).to_contain_text("cross-fitted over 30 trusted samples")
+    expect(page.locator("#metric-tile")).not_to_contain_text("at the start")  # on samples that train it shows no gain
     expect(page.locator("#metric-tile b")).not_to_have_text(str(score))
     page.wait_for_function(
         "() => [...document.images].filter(i => i.offsetParent).every(i => i.complete && i.naturalWidth > 0)"

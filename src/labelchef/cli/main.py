@@ -20,10 +20,12 @@ from labelchef.cli.options import (
     REQUIRED,
     STRATEGIES,
     ByPosition,
+    Classes,
     Cluster,
     campaign_files,
     console,
     file_options,
+    names_in,
     secrets_from_files,
     setting_options,
     takes,
@@ -81,6 +83,7 @@ def clean(
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx beside model.npz.")] = False,
     resume: Annotated[bool, typer.Option(help="Continue the campaign in --out.")] = False,
     by_position: ByPosition = False,
+    classes: Classes = None,
     cluster: Cluster = None,
 ) -> None:
     """Run a whole cleaning campaign from files.
@@ -101,7 +104,7 @@ def clean(
     answers = service.read_answers(
         files.pop("truth", None), files.pop("votes", None), error_rate, files.pop("prices", None)
     )
-    data = read_files(campaign_files(files, by_position=by_position))
+    data = read_files(campaign_files(files, by_position=by_position, classes=names_in(classes) or None))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(
             data, answers, settings, out, report=report, onnx=onnx, resume=resume, watcher=live.watcher()

@@ -45,6 +45,8 @@ ByPosition = Annotated[
     bool, typer.Option("--by-position", help="Row k of a file without ids belongs to row k of the others.")
 ]
 
+Classes = Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")]
+
 Cluster = Annotated[
     str | None,
     typer.Option(
@@ -157,6 +159,11 @@ def file_options(names: Iterable[str], *, required: Collection[str] = ()) -> Gro
         return {name: place if name in _AT_URLS and is_url(place) else Path(place) for name, place in there.items()}
 
     return Group(tuple(parameters), make)
+
+
+def names_in(values: str | None) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(one.strip() for one in (values or "").split(",") if one.strip())
 
 
 def campaign_files(

@@ -11,11 +11,13 @@ from labelchef.cli.options import (
     HOME,
     PIPED,
     ByPosition,
+    Classes,
     Database,
     Home,
     campaign_files,
     console,
     file_options,
+    names_in,
     plain_table,
     setting_options,
     takes,
@@ -73,7 +75,7 @@ def init(
         Files, typer.Option(help="Labels by an LLM, JSONL with id, label, and probabilities if known.")
     ] = None,
     images: Annotated[Files, typer.Option(help="Folder or zip of the images that --image names.")] = None,
-    classes: Annotated[str | None, typer.Option(help="All class names in their order, separated by commas.")] = None,
+    classes: Classes = None,
     fold_case: Annotated[
         bool, typer.Option("--fold-case", help="Class names that differ in upper and lower case only are one.")
     ] = False,
@@ -119,7 +121,7 @@ def init(
             console.print(f"workspace: {ws.home}")
         return
     if arrays or folder is not None:
-        named = _named(classes) or None
+        named = names_in(classes) or None
         found = (
             find_files(folder, by_position, named)
             if folder
@@ -136,7 +138,7 @@ def init(
         id=id,
         text=_all(text),
         image=_all(image),
-        columns=_named(columns),
+        columns=names_in(columns),
         shown=_all(shown),
         ignored=_all(ignore),
         labels=_all(labels),
@@ -154,7 +156,7 @@ def init(
         functions=_all(functions),
         llm=_all(llm),
         media=_all(images),
-        classes=_named(classes) or None,
+        classes=names_in(classes) or None,
         by_position=by_position,
     )
     sources: list[Path | str | SqlQuery] = list(data or [])
@@ -270,7 +272,7 @@ def _all(values: list[Value] | None) -> tuple[Value, ...]:
 
 def _roles(values: str | None) -> dict[ColumnRole, str]:
     """Roles and columns of a long table of votes: item=image,source=worker,label=emotion."""
-    pairs = [one.partition("=") for one in _named(values)]
+    pairs = [one.partition("=") for one in names_in(values)]
     found = {
         _VOTE_ROLES[role.strip()]: name.strip()
         for role, _, name in pairs
@@ -282,11 +284,6 @@ def _roles(values: str | None) -> dict[ColumnRole, str]:
             f"--vote-columns {values!r} cannot be read; expected item=COLUMN,source=COLUMN,label=COLUMN", code="column"
         )
     return found
-
-
-def _named(values: str | None) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(one.strip() for one in (values or "").split(",") if one.strip())
 
 
 class WorkBar:
