@@ -8,7 +8,7 @@ import { neighbour, showItem } from "./item.js";
 import { CodeReader } from "./keys.js";
 import { watch } from "./live.js";
 import { Outbox } from "./outbox.js";
-import { t, told } from "./texts.js";
+import { t } from "./texts.js";
 
 const root = $("#label");
 const campaign = root.dataset.campaign;
@@ -300,13 +300,13 @@ function wait(why) {
     preparing: t("Getting ready"), waiting_for_others: why.batch?.mine === 0 ? t("No item is free just now") : t("Others are still labelling"), updating: t("The model is learning from your labels"),
     paused: t("Paused"), finished: t("Finished"), stopped: t("Stopped"), archived: t("In the archive"), failed: t("Something needs the lead"), offline: t("No connection"),
   }[why.reason] ?? t("Waiting");
-  $("#waiting-text").textContent = sentence(told(why.message));
+  $("#waiting-text").textContent = sentence(why.message);
   const over = ["finished", "stopped", "failed", "archived"].includes(why.reason);
   $("#waiting-undo").hidden = !why.undo;
   $("#pulse").hidden = over;
   $("#waiting-auto").hidden = over;
   $("#waiting-more").hidden = !over;
-  $("#heard").textContent = `${$("#waiting-title").textContent}. ${told(why.message)}`;
+  $("#heard").textContent = `${$("#waiting-title").textContent}. ${why.message}`;
   clearTimeout(sleeping);
   sleeping = over ? null : setTimeout(refill, 1000 * Math.min(Math.max(why.retry_after || 20, 2), 30));
 }
