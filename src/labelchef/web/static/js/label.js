@@ -199,7 +199,7 @@ function drawReason(task) {
   $("#suggestion").textContent = task.suggestion === null ? t("none") : task.classes[task.suggestion];
   $("#effect").textContent = effect(task);
   $("#margin").textContent = task.margin === null ? "" : t("The model’s two most probable classes are {points} points apart.", { points: (100 * task.margin).toFixed(task.margin < 0.1 ? 1 : 0) });
-  $("#said").replaceChildren(...task.sources.map(([who, label]) => el("li", {}, t("{who} says {label}", { who, label }))));
+  $("#sources-say").replaceChildren(...task.sources.map(([who, label]) => el("li", {}, t("{who} says {label}", { who, label }))));
   const order = task.classes.map((_, position) => position).sort((a, b) => task.weak[b] - task.weak[a]).slice(0, 5);
   const bars = [];
   for (const position of order) {
