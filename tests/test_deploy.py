@@ -21,6 +21,7 @@ from tools import try_image
 
 from labelchef.cli.main import app
 from labelchef.web.options import ServeOptions
+from labelchef.web.uploads import is_upload
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -182,6 +183,25 @@ def test_nginx_takes_its_file(tmp_path: Path) -> None:
         f"pid {tmp_path}/pid; error_log stderr; events {{}} http {{ access_log off; include {tmp_path}/site.conf; }}"
     )
     ran(nginx, "-t", "-q", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/api/campaigns", "/api/campaigns/a/import-votes", "/api/intakes", "/api/intakes/a/files"),
+        *(
+            "/api/campaigns/a",
+            "/api/campaigns/a/votes",
+            "/api/intakes/a/rules",
+            "/api/intakes/a/files/b",
+            "/api/session",
+        ),
+    ],
+)
+def test_nginx_streams_uploads_and_reads_all_else_in_full(path: str) -> None:
+    streamed = re.search(r'location ~ "(.+)"', (DEPLOY / "nginx" / "labelchef.conf").read_text())
+    assert streamed is not None
+    assert (re.search(streamed[1], path) is not None) == is_upload("POST", path)
 
 
 @pytest.mark.slow

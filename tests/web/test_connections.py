@@ -1,4 +1,4 @@
-"""Connections that are held, on a real server process with real sockets: half headers, half bodies, answers nobody reads."""
+"""Connections that are held, with real sockets: on a server process alone, and behind nginx with the file of deploy/."""
 
 import http.client
 import json
@@ -7,17 +7,20 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from benchmarks.serving import free_port
 
 from labelchef.services.people import accounts
 from labelchef.services.workspace import open_workspace
+from tests.store_support import wait_until
+from tests.test_deploy import DEPLOY, tool
 from tests.web.conftest import make_campaign
 
 Address = tuple[str, int]
@@ -49,40 +52,42 @@ def serving(home: Path, **environment: str) -> Iterator[tuple[Address, dict[str,
     assert "Traceback" not in rest, rest
 
 
-def ask(address: Address, path: str, headers: dict[str, str], body: object = None) -> tuple[int, dict[str, object]]:
+def ask(
+    address: Address, path: str, headers: dict[str, str], body: object, trusted: ssl.SSLContext | None
+) -> tuple[int, dict[str, object]]:
     """An honest request on a connection of its own."""
-    connection = http.client.HTTPConnection(*address, timeout=60)
+    one = http.client.HTTPConnection(*address, timeout=60)
+    connection = one if trusted is None else http.client.HTTPSConnection(*address, timeout=60, context=trusted)
     try:
-        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        connection.request("POST", path, json.dumps(body), headers)
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
     finally:
         connection.close()
 
 
-def votes(address: Address, headers: dict[str, str]) -> None:
+def votes(address: Address, headers: dict[str, str], trusted: ssl.SSLContext | None = None) -> None:
     """An annotator asks for an item and votes on it."""
     base = "/api/campaigns/animals"
-    status, found = ask(address, f"{base}/next", headers, {"n": 1})
+    status, found = ask(address, f"{base}/next", headers, {"n": 1}, trusted)
     assert status == 200, found
     item = found["tasks"][0]["item"]  # type: ignore[index]
-    status, found = ask(address, f"{base}/votes", headers, {"item": item, "label": 0})
+    status, found = ask(address, f"{base}/votes", headers, {"item": item, "label": 0}, trusted)
     assert status == 200, found
 
 
-def ended(held: list[socket.socket], seconds: float = 60.0) -> int:
-    """How many of the connections the server ends within a time."""
-    until, count = time.monotonic() + seconds, 0
+def ended(held: list[socket.socket]) -> int:
+    """How many of the connections are ended from the other side."""
+    count = 0
     for one in held:
-        one.settimeout(max(0.01, until - time.monotonic()))
-        try:
-            while one.recv(65536):
+        one.settimeout(60)
+        with suppress(TimeoutError):
+            try:
+                while one.recv(65536):
+                    pass
+            except (ConnectionError, ssl.SSLError):
                 pass
             count += 1
-        except ConnectionError:
-            count += 1
-        except TimeoutError:
-            pass
     return count
 
 
@@ -92,46 +97,90 @@ HALF_BODY = (
 )
 
 
+@contextmanager
+def behind_nginx(tmp_path: Path, server: Address) -> Iterator[tuple[Address, ssl.SSLContext]]:
+    """nginx with the file of deploy/ before the server, with time limits of two seconds: its address, and a client's context."""
+    nginx, openssl = tool("nginx"), tool("openssl")
+    made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
+    made += [
+        "-subj",
+        "/CN=label.example.org",
+        "-keyout",
+        f"{tmp_path}/privkey.pem",
+        "-out",
+        f"{tmp_path}/fullchain.pem",
+    ]
+    subprocess.run([openssl, *made], check=True, capture_output=True)
+    site = (DEPLOY / "nginx" / "labelchef.conf").read_text().replace("/etc/ssl/labelchef", str(tmp_path))
+    ports = {"80": free_port(), "443": free_port()}
+    site = re.sub(r"(?<=listen )\d+", lambda found: f"127.0.0.1:{ports[found[0]]}", site)
+    site = re.sub(r"    listen \[::\]:.*\n", "", site).replace("127.0.0.1:8000", "{}:{}".format(*server))
+    site, changed = re.subn(r"(client_(?:header|body)_timeout +)\d+s", r"\g<1>2s", site)
+    assert changed == 2
+    folders = " ".join(
+        f"{one}_temp_path {tmp_path}/{one};" for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (tmp_path / "nginx.conf").write_text(
+        f"pid {tmp_path}/pid; error_log {tmp_path}/error.log; daemon off; master_process off; worker_rlimit_nofile 4000;"
+        f"events {{ worker_connections 2000; }} http {{ access_log off; {folders} {site} }}"
+    )
+    process = subprocess.Popen([nginx, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
+    trusted = ssl.create_default_context(cafile=f"{tmp_path}/fullchain.pem")
+    trusted.check_hostname = False
+    try:
+        wait_until(lambda: answers(("127.0.0.1", ports["443"])))
+        yield ("127.0.0.1", ports["443"]), trusted
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def answers(address: Address) -> bool:
+    """Whether somebody listens there."""
+    with closing(socket.socket()) as one:
+        return one.connect_ex(address) == 0
+
+
 @pytest.mark.slow
-def test_600_half_sent_requests_do_not_keep_a_vote_out(tmp_path: Path) -> None:
-    """More half-sent requests than the server takes connections, and more than it may open files."""
+def test_600_half_sent_requests_to_the_proxy_do_not_keep_a_vote_out(tmp_path: Path) -> None:
+    """Many more half-sent requests than labelchef takes connections, which the proxy holds and ends."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(files[0], 2000), files[1]), files[1]))
-    with serving(tmp_path / "home", max_connections="300", header_seconds="3", body_seconds="3") as (address, ann):
-        with ExitStack() as stack:
-            held = []
-            for k in range(600):
-                held.append(stack.enter_context(socket.create_connection(address, timeout=30)))
-                held[-1].sendall((HALF_HEADER, HALF_BODY, b"")[k % 3])
-                if k in (150, 450):
-                    votes(address, ann)
-            votes(address, ann)
-            assert ended(held) == 600, "the server ends them all by itself"
-        assert ask(address, "/api/health", {})[0] == 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(files[0], 4000), files[1]), files[1]))
+    with (
+        serving(tmp_path / "home", max_connections="20") as (server, ann),
+        behind_nginx(tmp_path, server) as (address, trusted),
+        ExitStack() as stack,
+    ):
+        held = []
+        for k in range(600):
+            one = stack.enter_context(socket.create_connection(address, timeout=60))
+            held.append(
+                stack.enter_context(trusted.wrap_socket(one)) if k % 4 else one
+            )  # each fourth says nothing at all
+            held[-1].sendall((b"", HALF_HEADER, HALF_BODY, b"")[k % 4])
+            if k in (150, 450):
+                votes(address, ann, trusted)
+        votes(address, ann, trusted)
+        assert ended(held) == 600
 
 
 @pytest.mark.slow
-def test_requests_in_drops_and_answers_that_nobody_reads_are_ended(tmp_path: Path) -> None:
-    with serving(tmp_path / "home", header_seconds="2", body_seconds="2") as (address, _), ExitStack() as stack:
-        headers, body = (stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(2))
-        headers.sendall(HALF_HEADER)
-        body.sendall(HALF_BODY)
-        alive = {headers, body}
-        until = time.monotonic() + 40
-        while alive and time.monotonic() < until:  # a byte now and then keeps neither alive
-            time.sleep(0.2)
-            for one in tuple(alive):
-                try:
-                    one.sendall(b"x")
-                except ConnectionError:
-                    alive.discard(one)
-        assert not alive
-        kept = http.client.HTTPConnection(*address, timeout=60)
-        stack.callback(kept.close)
-        for _ in range(2):  # an idle connection is closed, one that works is not
-            kept.request("GET", "/api/health")
-            assert kept.getresponse().read()
-            time.sleep(2.5)
+def test_requests_beyond_the_limit_get_a_503_until_there_is_room(tmp_path: Path) -> None:
+    with serving(tmp_path / "home", max_connections="10") as (address, ann):
+        votes(address, ann)
+        with ExitStack() as stack:
+            for _ in range(10):
+                stack.enter_context(socket.create_connection(address, timeout=60)).sendall(HALF_HEADER)
+            assert refused(address)
+        wait_until(lambda: not refused(address))
+        votes(address, ann)
+
+
+def refused(address: Address) -> bool:
+    """Whether the server answers that it takes no more."""
+    with closing(http.client.HTTPConnection(*address, timeout=60)) as connection:
+        connection.request("GET", "/api/health")
+        return connection.getresponse().status == 503
 
 
 @pytest.mark.slow

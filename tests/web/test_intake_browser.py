@@ -50,7 +50,7 @@ def test_raw_files_with_a_wrong_role_become_labels_and_come_back(
     choose(page, stored(tmp_path, files))
     role = page.get_by_label("Use of test.csv", exact=True)
     expect(role).to_have_value("test")
-    expect(page.locator(".finding.error")).to_contain_text("known to be right")
+    expect(page.locator(".finding.error")).to_contain_text("labels that are right")
     create = page.get_by_role("button", name="Create the campaign")
     expect(create).to_be_disabled()
     role.focus()

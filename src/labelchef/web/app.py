@@ -23,7 +23,6 @@ from labelchef.services.people import accounts
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.web import pages, policies, probes, problems, processes
 from labelchef.web.api import ROUTERS
-from labelchef.web.connections import protocol
 from labelchef.web.live import Hub
 from labelchef.web.metrics import Metrics
 from labelchef.web.options import ServeOptions, check_binding
@@ -117,7 +116,8 @@ def configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
         app,
         host=options.host,
         port=options.port,
-        http=protocol(options.limits),
+        http="h11",
+        limit_concurrency=options.connections,
         ws="none",
         log_config=None,
         log_level="warning",

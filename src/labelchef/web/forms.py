@@ -449,15 +449,6 @@ class CorrectionForm(Form):
 
 
 EncoderName = Literal["auto", "tfidf", "sentence", "pixels", "efficientnet", "table"]
-ENCODERS = (
-    ("text", "Encoder of texts", (("tfidf", "words and characters"), ("sentence", "a network for sentences"))),
-    (
-        "image",
-        "Encoder of images",
-        (("pixels", "small pictures and gradients"), ("efficientnet", "a network for photographs")),
-    ),
-)
-"""(role of the columns, title, (name, hint)) of the encoders that can be chosen on the page."""
 Words = Annotated[list[Key], Field(max_length=20_000)]
 
 

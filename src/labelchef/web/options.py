@@ -11,7 +11,6 @@ from labelchef.domain.campaigns import GRACE_DAYS
 from labelchef.domain.errors import ForbiddenError, InvalidInputError
 from labelchef.services.health import LEAST_FREE
 from labelchef.services.logs import LogForm
-from labelchef.web.connections import Limits
 
 
 class ServeOptions(BaseSettings):
@@ -59,12 +58,7 @@ class ServeOptions(BaseSettings):
     """MiB that must be free on the disk; with less, /readyz answers 503."""
     max_upload_mb: int = Field(4096, ge=1)
     max_connections: int = Field(1000, ge=10)
-    """Connections at one time; fewer where the process may open fewer files."""
-    max_connections_per_address: int | None = Field(None, ge=0)
-    """Of these, from one address; 0: no limit. None: 200, but no limit with `https`, where all come from the proxy."""
-    header_seconds: float = Field(10.0, gt=0)
-    body_seconds: float = Field(20.0, gt=0)
-    """Time limits of the headers of a request, and of its body, where a long one must come at 16 KiB a second."""
+    """Connections at one time; with more, requests get a 503. Fewer where the process may open fewer files."""
 
     @property
     def local(self) -> bool:
@@ -80,14 +74,14 @@ class ServeOptions(BaseSettings):
         return self.hostnames if self.team else frozenset({"localhost", "127.0.0.1", "[::1]"})
 
     @property
-    def limits(self) -> Limits:
-        """Of connections: half of the files that the process may open are left for other use."""
-        given, files = self.max_connections_per_address, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        near = (None if self.https else Limits.per_address) if given is None else given or None
-        total = (
-            self.max_connections if files == resource.RLIM_INFINITY else min(self.max_connections, max(10, files // 2))
+    def connections(self) -> int:
+        """Connections at one time: `max_connections`, but a fifth of the files that may be open is left for other use."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return (
+            self.max_connections
+            if files == resource.RLIM_INFINITY
+            else min(self.max_connections, max(10, files * 4 // 5))
         )
-        return Limits(total, near, self.header_seconds, self.body_seconds)
 
     @property
     def cookie(self) -> str:

@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from labelchef.domain.campaigns import Account, Shelf, SplitName
 from labelchef.domain.errors import LabelchefError, StoreError
-from labelchef.domain.learning import ABOUT_SOURCES
 from labelchef.domain.settings import OPTIONS, Settings
 from labelchef.domain.validation import ABOUT_BASELINES
 from labelchef.exchange.formats import FORMATS
@@ -27,7 +26,7 @@ from labelchef.services.workspace import Workspace
 from labelchef.web.api.campaigns import list_campaigns
 from labelchef.web.api.exchange import TableFormat, installed_formats
 from labelchef.web.api.items import FILTER_NAMES, Filters, shown, shown_detail
-from labelchef.web.forms import ENCODERS, ItemPath
+from labelchef.web.forms import ItemPath
 from labelchef.web.policies import Anyone, Lead, Member, Options, SignedIn, Store, WorkspaceLead, set_cookie
 from labelchef.web.problems import WebError
 from labelchef.web.rendering import plain_or_gzipped, render, static_digest, static_files
@@ -100,7 +99,6 @@ def new(
         "new.html",
         intake=intake,
         most_mb=options.max_upload_mb,
-        encoders=ENCODERS,
         import_root=options.import_root,
         selectors=service.selector_choices(),
         options=[(name, option) for name, option in OPTIONS.items() if not option.several],
@@ -179,8 +177,6 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
         values["table_formats"] = [one.value for one in TableFormat]
         values["dataset_formats"] = installed_formats()
         values["tools"] = [one.title for one in FORMATS.values() if one.people]
-    elif part == "sources":
-        values["about_sources"] = ABOUT_SOURCES
     elif part == "quality":
         values["about"] = quality.ABOUT
     elif part == "members":

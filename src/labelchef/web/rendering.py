@@ -6,6 +6,7 @@ The files are read once. Their digest is in their address, so browsers may cache
 import gzip
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,19 +16,18 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.web.policies import Who
-from labelchef.web.texts import COOKIE, LANGUAGES, language_of, texts_for, told_for
 
+_PLACE = re.compile(r"\{(\w+)\}")
 _METRICS = {"f1_macro": "macro-F1", "f1": "F1"}
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json",
     ".svg": "image/svg+xml",
 }
 
@@ -72,7 +72,7 @@ def plain_or_gzipped(
 
 @cache
 def environment() -> Environment:
-    """The templates with their filters."""
+    """The templates with their filters, and `_`, which marks their texts."""
     found = Environment(
         loader=PackageLoader("labelchef.web"),
         autoescape=True,
@@ -82,6 +82,7 @@ def environment() -> Environment:
     )
     found.filters.update(thousands=thousands, score=score, details=_details, share=share, sentence=sentence)
     found.filters.update(iso=lambda moment: moment.isoformat(timespec="seconds"), isfinite=math.isfinite)
+    found.globals["_"] = text
     found.filters["zipped"] = lambda words: [(word, word) for word in words]
     found.filters["metric"] = lambda name: _METRICS.get(name, name)
     return found
@@ -96,13 +97,7 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
         there = f"/c/{quote(campaign.slug)}/{rest}".rstrip("/")
         return RedirectResponse(f"{there}?{request.url.query}" if request.url.query else there, status_code=308)
     who: Who | None = getattr(request.state, "who", None)
-    language = language_of(request)
     shown = {
-        "_": texts_for(language),
-        "told": told_for(language),
-        "language": language,
-        "languages": LANGUAGES,
-        "language_cookie": COOKIE,
         "me": None if who is None else who.account,
         "may_lead": who is not None and who.may_lead,
         "csrf": (who and who.csrf) or "",
@@ -115,6 +110,19 @@ def render(request: Request, template: str, *, code: int = 200, **values: Any) -
         **values,
     }
     return HTMLResponse(environment().get_template(template).render(shown), status_code=code)
+
+
+def text(message: str, /, **values: object) -> str:
+    """The message with its places filled; values are escaped by the template, unless they are markup.
+
+    Templates mark each of their texts with it, as `t` of `static/js/texts.js` does in scripts, so that they can be collected.
+
+    >>> text("{n} of {all} asked", n=3, all=10)
+    '3 of 10 asked'
+    """
+    if any(isinstance(value, Markup) for value in values.values()):
+        return Markup(_PLACE.sub(lambda place: str(escape(values[place[1]])), str(escape(message))))
+    return _PLACE.sub(lambda place: str(values[place[1]]), message) if values else message
 
 
 def time_tag(moment: datetime) -> Markup:

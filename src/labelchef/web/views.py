@@ -588,7 +588,6 @@ class HealthView(BaseModel):
 
 FAILED = "the campaign stopped with an error; ask a lead, who can see the error"
 """The message of a failed campaign for annotators: the error itself may name files of the server."""
-NO_FOLDER = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
 
 
 def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummary:
@@ -597,7 +596,7 @@ def shown_to(who: Who, summary: domain.CampaignSummary) -> domain.CampaignSummar
         return summary
     message = FAILED if summary.state is CampaignState.FAILED else summary.message
     if any(one.code == "folder" for one in summary.notices):
-        message = NO_FOLDER
+        message = "the folder of the campaign is missing on the server; votes are kept. Tell a lead"
     return replace(summary, message=message, notices=())
 
 

@@ -1,9 +1,9 @@
 // Requests to the API: JSON in and out, the CSRF token along, problems as errors.
-import { t, told } from "./texts.js";
+import { t } from "./texts.js";
 
 export class Problem extends Error {
   constructor(status, body) {
-    super(body?.detail ? told(body.detail) : t("The server cannot be reached."));
+    super(body?.detail || t("The server cannot be reached."));
     this.status = status;
     this.code = body?.code ?? "offline";
     this.suggestion = body?.suggestion;

@@ -1,6 +1,6 @@
 // Selectors compared on a campaign's own labels: asks for the replays, shows curves and a table.
 import { $, $$, el } from "./dom.js";
-import { t, told as translated } from "./texts.js";
+import { t } from "./texts.js";
 import { resume, run } from "./jobs.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -50,7 +50,7 @@ function row(one, k) {
   const last = [digits(one.labels_to_reach, 0), one.suggestion_share === null ? "–" : `${Math.round(100 * one.suggestion_share)} %`, digits(one.seconds, 2)];
   const cell = (text) => el("td", { class: "right" }, text);
   return el("tr", {}, el("th", { scope: "row" }, el("span", { class: `swatch swatch-${k % COLOURS}`, "aria-hidden": "true" }), one.selector),
-    ...figures.map(cell), el("td", {}, one.verdict ? translated(one.verdict) : ""), ...last.map(cell));
+    ...figures.map(cell), el("td", {}, one.verdict ?? ""), ...last.map(cell));
 }
 
 function show(found) {
@@ -61,7 +61,7 @@ function show(found) {
   const figure = el("figure", { class: "card" }, el("h2", {}, t("{metric} per label", { metric: form.dataset.metric })), chart(found),
     el("figcaption", { class: "soft small" }, t("On {n} {samples} ({better}), after a share of {labels} labels, {batch} a round. Area is the mean of the curve; the dashed line is the order in which this campaign got its answers.", { n: found.samples, samples: JUDGES[found.split], better, labels: found.labels, batch: found.batch_size })));
   $("#compared").replaceChildren(figure, el("div", { class: "scroll", tabindex: "0" }, table),
-    el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, translated(note)))));
+    el("ul", { class: "soft small" }, ...found.notes.map((note) => el("li", {}, note))));
 }
 
 const box = $(".job", form);

@@ -67,7 +67,7 @@ function result({ effect, shown, seconds }, campaign, metric) {
     const about = split === "test" ? t("on {n} test samples", { n: first.samples }) : first.cross_fitted ? t("on {n} trusted samples, each judged by a model without it", { n: first.samples }) : t("on {n} trusted samples that are held out", { n: first.samples });
     parts.push(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": about }, el("table", {}, el("caption", { class: "unseen" }, about), el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))));
     const kept = effect.kept[split]?.[names[0]], loss = effect.kept[split]?.loss, told = (one) => `${signed(one.after - one.before, 3)} (${signed(one.low, 3)} ${t("to")} ${signed(one.high, 3)})`;
-    if (kept && loss) parts.push(el("p", { class: "small" }, t("The choice of source model and strengths changes too, and figures of different source models are not equally exact. With the present choice, the differences are: {metric} {a}, loss {b}.", { metric: METRICS[names[0]] ?? names[0], a: told(kept), b: told(loss) })));
+    if (kept && loss) parts.push(el("p", { class: "small" }, t("The choice of source model and strengths changes too, and figures of different source models are not equally exact. With the present choice, the differences are: {metric} {a}, loss {b}.", { metric: METRICS[names[0]] ?? names[0], a: kept, b: loss })));
     const doubt = first.doubt ? ` ${t("Too few samples to judge ({why}).", { why: first.doubt })}` : "";
     parts.push(el("p", { class: "soft small" }, `${t("Measured {where}; the interval is of the difference on the same samples.", { where: about })}${doubt}`));
   }

@@ -4,7 +4,7 @@ import { $, $$, el } from "./dom.js";
 import { askName } from "./names.js";
 import { values } from "./page.js";
 import { startRules } from "./rules.js";
-import { number, t, told as translated, when } from "./texts.js";
+import { number, t, when } from "./texts.js";
 
 const FILE_ROLES = {
   items: t("Items: one row each"), trusted: t("Labels you trust"), test: t("Test labels, for the last measurement"), votes: t("Votes of sources"),
@@ -161,7 +161,7 @@ function progress(bar, working) {
   if (working.total) { bar.max = working.total; bar.value = working.done; } else bar.removeAttribute("value");
 }
 
-const count = (working) => (working.total ? t("{what}: {n} of {all}", { what: translated(working.what), n: number(working.done), all: number(working.total) }) : `${translated(working.what)}…`);
+const count = (working) => (working.total ? t("{what}: {n} of {all}", { what: working.what, n: number(working.done), all: number(working.total) }) : `${working.what}…`);
 
 function show(intake) {
   now = intake;
@@ -211,7 +211,7 @@ const named = (name) => (name === "." ? t("The whole folder") : name.startsWith(
 function file(one, k) {
   const roles = choice(`role-${k}`, t("Use of {file}", { file: named(one.path) }), FILE_ROLES, Object.keys(FILE_ROLES), one.role, (role) => change({ files: [{ path: one.path, role }] }));
   const head = el("div", { class: "file-head" },
-    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, translated(one.why))), roles);
+    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, one.why)), roles);
   const columns = Object.entries(one.columns);
   if (!columns.length || one.role === "ignored") return el("div", { class: "card file" }, head);
   const fields = columns.map(([name, role], j) => {
@@ -242,7 +242,7 @@ const tile = (value, word, more = "") => el("div", { class: "tile" }, el("b", {}
 
 function finding(one) {
   const examples = one.examples.length ? el("span", { class: "soft small examples" }, t("For example {examples}", { examples: one.examples.join(", ") })) : null;
-  return el("li", { class: `finding ${one.severity}` }, el("b", {}, SEVERITIES[one.severity]), el("div", {}, el("span", {}, translated(one.message)), examples));
+  return el("li", { class: `finding ${one.severity}` }, el("b", {}, SEVERITIES[one.severity]), el("div", {}, el("span", {}, one.message), examples));
 }
 
 function cell(content, role, row) {

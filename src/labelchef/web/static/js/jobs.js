@@ -1,7 +1,7 @@
 // Long work in the background: started here, followed by polling, cancelled, and its result shown where it was started.
 import { call, campaignPath, sleep } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
-import { t, told as translated, when } from "./texts.js";
+import { t, when } from "./texts.js";
 
 const POLL = 1000;
 const NAMES = { compare: t("Comparison of selectors"), replay: t("Replay"), dataset: t("Data set"), predictions: t("Predictions"), model: t("Model"), receipts: t("Receipts"), report: t("Report") };
@@ -27,12 +27,12 @@ export function show(box, campaign, job, again = null) {
   const bar = $("progress", box);
   if (box.dataset.job === job.id && box.dataset.state === job.state && bar) {
     if (job.done === null) bar.removeAttribute("value"); else bar.value = job.done;
-    $(".job-told", box).textContent = sentence(translated(job.sentence));
+    $(".job-told", box).textContent = sentence(job.sentence);
     return;
   }
   Object.assign(box.dataset, { job: job.id, state: job.state });
   const progress = isOver(job) ? null : el("progress", { max: 1, value: job.done, "aria-label": t("Progress of the job") });
-  const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(translated(job.sentence)));
+  const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(job.sentence));
   const buttons = [
     job.file ? link(campaign, job) : null,
     job.kind === "compare" && job.state === "done" && !$("#compared") ? el("a", { class: "button little main", href: `/c/${encodeURIComponent(campaign)}/lead/compare` }, t("Show")) : null,

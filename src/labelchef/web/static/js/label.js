@@ -8,7 +8,7 @@ import { neighbour, showItem } from "./item.js";
 import { CodeReader } from "./keys.js";
 import { watch } from "./live.js";
 import { Outbox } from "./outbox.js";
-import { t, told } from "./texts.js";
+import { t } from "./texts.js";
 
 const root = $("#label");
 const campaign = root.dataset.campaign;
@@ -199,7 +199,7 @@ function drawReason(task) {
   $("#suggestion").textContent = task.suggestion === null ? t("none") : task.classes[task.suggestion];
   $("#effect").textContent = effect(task);
   $("#margin").textContent = task.margin === null ? "" : t("The model’s two most probable classes are {points} points apart.", { points: (100 * task.margin).toFixed(task.margin < 0.1 ? 1 : 0) });
-  $("#said").replaceChildren(...task.sources.map(([who, label]) => el("li", {}, t("{who} says {label}", { who, label }))));
+  $("#sources-say").replaceChildren(...task.sources.map(([who, label]) => el("li", {}, t("{who} says {label}", { who, label }))));
   const order = task.classes.map((_, position) => position).sort((a, b) => task.weak[b] - task.weak[a]).slice(0, 5);
   const bars = [];
   for (const position of order) {
@@ -300,13 +300,13 @@ function wait(why) {
     preparing: t("Getting ready"), waiting_for_others: why.batch?.mine === 0 ? t("No item is free just now") : t("Others are still labelling"), updating: t("The model is learning from your labels"),
     paused: t("Paused"), finished: t("Finished"), stopped: t("Stopped"), archived: t("In the archive"), failed: t("Something needs the lead"), offline: t("No connection"),
   }[why.reason] ?? t("Waiting");
-  $("#waiting-text").textContent = sentence(told(why.message));
+  $("#waiting-text").textContent = sentence(why.message);
   const over = ["finished", "stopped", "failed", "archived"].includes(why.reason);
   $("#waiting-undo").hidden = !why.undo;
   $("#pulse").hidden = over;
   $("#waiting-auto").hidden = over;
   $("#waiting-more").hidden = !over;
-  $("#heard").textContent = `${$("#waiting-title").textContent}. ${told(why.message)}`;
+  $("#heard").textContent = `${$("#waiting-title").textContent}. ${why.message}`;
   clearTimeout(sleeping);
   sleeping = over ? null : setTimeout(refill, 1000 * Math.min(Math.max(why.retry_after || 20, 2), 30));
 }

@@ -1,4 +1,4 @@
-// On every page: theme, language, sign-out, forms that call the API, local times, parts that are updated.
+// On every page: theme, sign-out, forms that call the API, local times, parts that are updated.
 import { call, Problem } from "./api.js";
 import { $, $$, el, toast } from "./dom.js";
 import { watch } from "./live.js";
@@ -13,14 +13,6 @@ $("#theme")?.addEventListener("click", () => {
   document.documentElement.dataset.theme = next;
   try { localStorage.setItem("labelchef-theme", next); } catch { /* for this page only */ }
 });
-
-for (const chooser of $$("select[data-language]")) {
-  chooser.addEventListener("change", () => {
-    const secure = location.protocol === "https:" ? "; Secure" : "";
-    document.cookie = `${chooser.dataset.language}=${chooser.value}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
-    location.reload();
-  });
-}
 
 // A menu closes with Escape, which gives the focus back, and when the focus leaves it.
 for (const menu of $$("details.menu")) {
@@ -134,9 +126,9 @@ const AFTER = {
   },
   import: (form, answer) => {
     const { read, ...became } = answer.counts;
-    const parts = Object.entries(became).map(([name, n]) => `${n} ${t(name)}`).join(", ") || t("nothing to do");
+    const parts = Object.entries(became).map(([name, n]) => `${n} ${name}`).join(", ") || t("nothing to do");
     tell(form, answer.dry_run ? t("Nothing is stored yet. Of {n} lines: {parts}.", { n: read, parts }) : t("Of {n} lines: {parts}.", { n: read, parts }), "good");
-    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "short" : "right" }, k === 3 ? t(value) : String(value)));
+    const cells = ({ line, item, annotator, outcome }) => [line, item, annotator, outcome].map((value, k) => el("td", { class: k ? "short" : "right" }, String(value)));
     const rows = answer.lines.map((one) => el("tr", {}, ...cells(one)));
     const head = [t("Line"), t("Item"), t("Who"), answer.dry_run ? t("Would be") : t("Became")].map((word, k) => el("th", { scope: "col", class: k ? null : "right" }, word));
     const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));

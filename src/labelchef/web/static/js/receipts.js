@@ -2,7 +2,7 @@
 import { call, campaignPath } from "./api.js";
 import { $, el } from "./dom.js";
 import { itemLink } from "./item.js";
-import { t, told as translated } from "./texts.js";
+import { t } from "./texts.js";
 
 const box = $("#receipts"), told = $("#receipts-told");
 const signed = (value) => (value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(5)}`);
@@ -16,7 +16,7 @@ function table(caption, heads, left, rows) {
   return el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)));
 }
 
-const sumLine = (one) => el("tr", {}, el("td", {}, t(one.group)), el("th", { scope: "row" }, one.name), right(`${one.answers}`), right(`${one.against}`), right(`${one.changed}`),
+const sumLine = (one) => el("tr", {}, el("td", {}, one.group), el("th", { scope: "row" }, one.name), right(`${one.answers}`), right(`${one.against}`), right(`${one.changed}`),
   right(signed(one.predicted)), right(signed(one.effect)), right(signed(one.joint)), right(whole(one.flips)));
 
 const itemLine = (one) => el("tr", {}, el("th", { scope: "row" }, itemLink(box.dataset.campaign, one.item)), el("td", {}, one.label), el("td", { class: "wrap" }, one.people), el("td", { class: "wrap" }, one.sources || "–"),
@@ -24,7 +24,7 @@ const itemLine = (one) => el("tr", {}, el("th", { scope: "row" }, itemLink(box.d
 
 try {
   const found = await call("GET", campaignPath(box.dataset.campaign, "/receipts"));
-  told.textContent = found.notes.map(translated).join(" ");
+  told.textContent = found.notes.join(" ");
   if (found.items.length) {
     box.replaceChildren(
       table(t("Sums"), [t("Of"), t("Name"), t("Answers"), t("Against"), t("Changed what was believed"), t("Predicted"), t("Sum of single effects"), t("Joint change"), t("Predictions changed")], 2, found.sums.map(sumLine)),

@@ -3,7 +3,7 @@ import { call, campaignPath } from "./api.js";
 import { $, el } from "./dom.js";
 import { bar, digits, measured, share, signed } from "./intervals.js";
 import { sourcePath } from "./links.js";
-import { t, told as translated } from "./texts.js";
+import { t } from "./texts.js";
 
 const PAGE = 50;
 const box = $("#sources"), told = $("#sources-told"), find = $("#sources-find"), pages = $("#sources-pages");
@@ -41,7 +41,7 @@ async function show() {
   try {
     const found = await call("GET", campaignPath(campaign, `/sources?${query}`));
     if (mine !== turn) return;
-    told.replaceChildren(found.notes.map((one) => translated(one)).join(" "), ...found.harmful.flatMap((name) => [" ", el("a", { class: "button little", href: sourcePath(campaign, name) }, t("Mute {name}", { name }))]));
+    told.replaceChildren(found.notes.join(" "), ...found.harmful.flatMap((name) => [" ", el("a", { class: "button little", href: sourcePath(campaign, name) }, t("Mute {name}", { name }))]));
     told.className = "told";
     find.hidden = !found.total;
     pages.hidden = found.found <= PAGE;
