@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelchef.campaign.rebuild import ReplayedRound
 from labelchef.encoders import images, sentences, specs
 from labelchef.engines import Engine, MemoryEngine
+from labelchef.services import trained
 from labelchef.services.people import accounts
+from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import Workspace, open_workspace
 from tests import profiles
 from tests.commands import commands
@@ -61,6 +64,22 @@ def ended_commands() -> Iterator[None]:
     yield
     if commands.cache_info().currsize:
         commands().close()
+
+
+@pytest.fixture
+def held_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays that go no further than their first round until they are told to stop."""
+    replay = trained.replay
+
+    def halfway(ws: Workspace, campaign: str, tell: Callable[[ReplayedRound], None]) -> ReplayOutcome:
+        def wait(one: ReplayedRound) -> None:
+            tell(one)
+            while not any(working.stop.wait(0.01) for working in ws.jobs.values()):
+                pass
+
+        return replay(ws, campaign, wait)
+
+    monkeypatch.setattr(trained, "replay", halfway)
 
 
 @pytest.fixture

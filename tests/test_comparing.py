@@ -360,8 +360,6 @@ def test_refusals(shared: Workspace, done: str, monkeypatch: pytest.MonkeyPatch)
         comparing.compare(shared, done, ["margin"], 0)
     with pytest.raises(InvalidInputError, match="repeats is 0"):
         comparing.compare(shared, done, ["margin"], repeats=0)
-    with comparing._one, pytest.raises(ConflictError, match="running already"):
-        comparing.compare(shared, done, ["margin"])
 
 
 def test_the_campaigns_own_selector_is_among_the_usual_ones() -> None:

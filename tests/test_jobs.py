@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 
 import pytest
+import sqlalchemy as sa
 
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.jobs import Job, JobKind, JobState
 from labelchef.services import campaigns, care, jobs
-from labelchef.services.compare import comparing
 from labelchef.services.worker import Worker
 from labelchef.services.workspace import CAMPAIGNS, Workspace
 from labelchef.store import job_table
@@ -34,7 +34,6 @@ def labelled(ws: Workspace) -> str:
 
 def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace, labelled: str) -> None:
     replay = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
-    compare = jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"selectors": ["margin", "random"]})
     files = [
         jobs.start(ws, labelled, kind, "lead", options)
         for kind, options in (
@@ -45,7 +44,7 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
     assert replay.state is JobState.WAITING
     assert "waits" in replay.sentence
     with Worker(ws):
-        done = [finished(ws, labelled, one.id) for one in (replay, compare, *files)]
+        done = [finished(ws, labelled, one.id) for one in (replay, *files)]
     assert [one.problem for one in done] == [None] * len(done)
     assert all(one.state is JobState.DONE and one.done == 1.0 for one in done)
     starts = [one.started_at for one in done if one.started_at is not None]
@@ -53,39 +52,35 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
     assert all(ended <= began for ended, began in zip(ends, starts[1:], strict=False)), "one at a time"
     assert done[0].result is not None
     assert done[0].result["agrees"] is True
-    direct = comparing.compare(ws, labelled, ["margin", "random"]).as_json()
-    found = done[1].result
-    assert found is not None
-    assert found["labels"] == 24
-    assert [one["curve"] for one in found["standings"]] == [list(one["curve"]) for one in direct["standings"]]
-    assert {one["verdict"] for one in found["standings"]} <= {one["verdict"] for one in direct["standings"]}
-    names = [jobs.file_of(ws, labelled, one.id).name for one in done[2:]]
+    assert [one["number"] for one in done[0].result["rounds"]] == [0, 1, 2, 3]
+    names = [jobs.file_of(ws, labelled, one.id).name for one in done[1:]]
     assert names == [
         "small-dataset.jsonl", "small-dataset-label-studio.zip", "small-predictions.csv", "small-model.npz",
         "small-receipts.csv", "small-report.html",
     ]  # fmt: skip
-    assert all(one.bytes == jobs.file_of(ws, labelled, one.id).stat().st_size > 0 for one in done[2:])
+    assert all(one.bytes == jobs.file_of(ws, labelled, one.id).stat().st_size > 0 for one in done[1:])
     assert [one.id for one in jobs.jobs(ws, labelled)] == [one.id for one in reversed(done)]
     assert all(one.result is None for one in jobs.jobs(ws, labelled))
-    kept = jobs.file_of(ws, labelled, done[2].id)
-    jobs.remove(ws, labelled, done[2].id)
+    kept = jobs.file_of(ws, labelled, done[1].id)
+    jobs.remove(ws, labelled, done[1].id)
     assert not kept.exists()
     with pytest.raises(NotFoundError):
-        jobs.look(ws, labelled, done[2].id)
+        jobs.look(ws, labelled, done[1].id)
     with pytest.raises(NotFoundError):
         jobs.file_of(ws, labelled, done[0].id)
 
 
+@pytest.mark.usefixtures("held_replays")
 def test_a_job_tells_how_far_it_is_and_can_be_cancelled(ws: Workspace, labelled: str) -> None:
-    first = jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"batch_size": 1})
-    second = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    first = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    second = jobs.start(ws, labelled, JobKind.PREDICTIONS, "lead", {})
     assert jobs.cancel(ws, labelled, second.id).state is JobState.CANCELLED
     with Worker(ws):
         seen = finished(ws, labelled, first.id, lambda one: (one.done or 0.0) > 0.0)
         assert seen.state is JobState.RUNNING
         assert seen.done is not None
         assert 0 < seen.done < 1
-        assert "of 24 labels" in seen.sentence
+        assert seen.sentence == "round 0 of 3"
         with pytest.raises(ConflictError, match="cancel it first"):
             jobs.remove(ws, labelled, first.id)
         jobs.cancel(ws, labelled, first.id)
@@ -93,12 +88,14 @@ def test_a_job_tells_how_far_it_is_and_can_be_cancelled(ws: Workspace, labelled:
         again = jobs.again(ws, labelled, second.id, "lead")
         assert finished(ws, labelled, again.id).state is JobState.DONE
     assert jobs.look(ws, labelled, second.id).started_at is None
-    assert not list((ws.home / CAMPAIGNS / campaigns.summary(ws, labelled).id / jobs.FOLDER).iterdir())
+    folder = ws.home / CAMPAIGNS / campaigns.summary(ws, labelled).id / jobs.FOLDER
+    assert [one.name for one in folder.iterdir()] == [again.id], "nothing of a cancelled job stays"
 
 
+@pytest.mark.usefixtures("held_replays")
 def test_a_restart_marks_what_ran_and_does_what_waited(ws: Workspace, labelled: str) -> None:
-    ran = jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"batch_size": 1})
-    waited = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    ran = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    waited = jobs.start(ws, labelled, JobKind.PREDICTIONS, "lead", {})
     with Worker(ws):
         finished(ws, labelled, ran.id, lambda one: one.state is JobState.RUNNING)
     assert jobs.look(ws, labelled, ran.id).state is JobState.INTERRUPTED
@@ -117,11 +114,7 @@ def test_a_restart_marks_what_ran_and_does_what_waited(ws: Workspace, labelled: 
 def test_what_cannot_be_done_is_refused_or_told(ws: Workspace, labelled: str) -> None:
     with pytest.raises(InvalidInputError, match="expected one of: csv"):
         jobs.start(ws, labelled, JobKind.DATASET, "lead", {"format": "docx"})
-    with pytest.raises(InvalidInputError, match="selector"):
-        jobs.start(ws, labelled, JobKind.COMPARE, "lead", {"selectors": ["tea"]})
     young = make(ws, "Young")
-    with pytest.raises(ConflictError, match="0 decided items"):
-        jobs.start(ws, young, JobKind.COMPARE, "lead", {})
     for _ in range(jobs.MOST_WAITING):
         jobs.start(ws, young, JobKind.REPLAY, "lead", {})
     with pytest.raises(ThrottledError, match="jobs wait already"):
@@ -149,3 +142,15 @@ def test_old_and_large_results_are_removed(ws: Workspace, labelled: str) -> None
     care.delete(ws, labelled, "lead", confirm="Small", now=True)
     jobs.start(ws, make(ws, "Other"), JobKind.REPLAY, "lead", {})
     assert care.purge(ws) == ["Small"]
+
+
+def test_a_job_of_a_kind_that_has_left_is_not_listed(ws: Workspace, labelled: str) -> None:
+    kept = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    gone = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    with ws.writing() as connection:
+        connection.execute(sa.text("UPDATE job SET kind = 'compare' WHERE public_id = :id"), {"id": gone.id})
+    assert [one.id for one in jobs.jobs(ws, labelled)] == [kept.id]
+    with pytest.raises(NotFoundError):
+        jobs.look(ws, labelled, gone.id)
+    with Worker(ws):
+        assert finished(ws, labelled, kept.id).state is JobState.DONE

@@ -413,7 +413,6 @@ CALLS: dict[Route, Call] = {
     ),
     ("GET", f"{C}/report"): _of(f"{C}/report"),
     ("POST", f"{C}/replay"): _of(f"{C}/replay", json={}),
-    ("POST", f"{C}/compare"): _of(f"{C}/compare", json={"selectors": ["margin"], "batch_size": 12}),
     ("POST", f"{C}/rename"): _of(f"{C}/rename", json={"name": "Animals"}),
     ("POST", f"{C}/archive"): _of(f"{C}/archive", json={}),
     ("POST", f"{C}/unarchive"): _of(f"{C}/unarchive", json={}),
@@ -455,7 +454,7 @@ CALLS: dict[Route, Call] = {
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
         for part in (
-            "conflicts", "settings", "export", "compare", "members", "sources", "source", "receipts", "ledger", "items",
+            "conflicts", "settings", "export", "members", "sources", "source", "receipts", "ledger", "items",
             "guidelines", "discussions", "jobs", "copy", "quality",
         )
     },

@@ -19,7 +19,6 @@ from fastapi.testclient import TestClient
 from labelchef.domain.campaigns import CampaignSummary, Role
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, worker
-from labelchef.services.compare import comparing
 from labelchef.services.labelling import tasks, votes
 from labelchef.services.people import accounts
 from labelchef.services.people.access import find
@@ -342,22 +341,6 @@ def test_report_and_replay(as_person: Sign, campaign: CampaignSummary) -> None:
     replayed = lead.post(f"{base(campaign)}/replay").json()
     assert replayed["agrees"]
     assert replayed["rounds"][0]["number"] == 0
-
-
-def test_compare(ws: Workspace, as_person: Sign, campaign: CampaignSummary) -> None:
-    lead = as_person("lead")
-    few = lead.post(f"{base(campaign)}/compare")
-    assert (few.status_code, few.json()["code"]) == (409, "few_labels")
-    assert lead.post(f"{base(campaign)}/compare", {"selectors": ["nine"]}).json()["code"] == "selector"
-    label_items(ws, campaign.slug, 24)
-    answer = lead.post(f"{base(campaign)}/compare", {"selectors": ["margin"], "batch_size": 8})
-    assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert (found["labels"], found["asked"]) == (24, [0, 8, 16, 24])
-    assert {one["selector"] for one in found["standings"]} == {"as asked", "margin"}
-    ours = comparing.compare(ws, campaign.slug, ["margin"], 8)
-    assert [one["curve"] for one in found["standings"]] == [list(one.curve) for one in ours.standings]
-    assert found["notes"] == list(ours.notes)
 
 
 def label_items(ws: Workspace, campaign: str, count: int) -> None:

@@ -168,7 +168,7 @@ def served(ws: Workspace, hostile: str) -> Iterator[str]:
         yield base
 
 
-LEAD_PAGES = ("", "/conflicts", "/ledger", "/members", "/quality", "/sources", "/settings", "/export", "/compare")
+LEAD_PAGES = ("", "/conflicts", "/ledger", "/members", "/quality", "/sources", "/settings", "/export")
 ECHOED = quote(LONG, safe="")
 
 
@@ -212,7 +212,7 @@ def test_nothing_that_people_or_files_write_runs_on_any_page(
 
 
 def _interact(lead: Victim, hostile: str, tmp_path: Path) -> None:
-    """What scripts of the page build from answers: conflicts, sources, imports, comparisons, error messages."""
+    """What scripts of the page build from answers: conflicts, sources, imports, error messages."""
     page = lead.page
     page.goto(f"/c/{hostile}/lead/conflicts")
     expect(page.locator("#conflicts > li").first).to_contain_text(RUN)

@@ -213,7 +213,6 @@ PAGES: list[tuple[str, str, Step]] = [
     ("lead", f"{CAMPAIGN}/lead/source", _new_rule),
     ("lead", f"{CAMPAIGN}/lead/settings", _open),
     ("lead", f"{CAMPAIGN}/lead/export", _imported),
-    ("lead", f"{CAMPAIGN}/lead/compare", _nothing),
     ("lead", f"{CAMPAIGN}/lead/jobs", _nothing),
     ("lead", f"{CAMPAIGN}/lead/copy", _open),
     ("lead", "/?shelf=archived", _nothing),

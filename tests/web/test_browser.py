@@ -19,7 +19,7 @@ from tests.rule_campaigns import make as make_with_rules
 from tests.source_support import WRONG, sourced_data
 from tests.web.conftest import NASTY, PASSWORD, PATIENCE, live, make_campaign
 from tests.web.raw_files import stored, tweet_files
-from tests.web.test_api import label_items, upload_files
+from tests.web.test_api import upload_files
 
 pytestmark = pytest.mark.slow
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
@@ -363,7 +363,7 @@ def test_light_and_dark_follow_the_system_and_the_toggle(ws: Workspace, laptop: 
 
 
 PATHS = ["/", "/new", "/account", "/c/animals/label", "/c/animals/progress", "/c/animals/lead"]
-PATHS += [f"/c/animals/lead/{part}" for part in ("ledger", "conflicts", "members", "settings", "export", "compare")]
+PATHS += [f"/c/animals/lead/{part}" for part in ("ledger", "conflicts", "members", "settings", "export")]
 
 
 def test_every_page_fits_a_phone_and_has_names_for_all_it_asks(ws: Workspace, laptop: str, opened: Open) -> None:
@@ -477,38 +477,6 @@ def test_a_campaign_by_chance_is_made_and_labelled_without_suggestions(
     expect(row.locator("td").nth(6)).to_have_text("")
     made = campaigns.settings(ws, "by-chance")
     assert (made.selector, made.batch_size, made.budget, made.seed) == ("random", 2, None, 7)
-
-
-def test_a_lead_compares_selectors(ws: Workspace, opened: Open) -> None:
-    made = make_campaign(ws, budget=24)
-    with live(ws, ServeOptions()) as base:
-        page = opened(base)
-        enter(ws, page, "/c/animals/lead/compare")
-        page.get_by_role("button", name="Compare selectors").click()
-        expect(page.locator("#compare .told")).to_contain_text("has 0 decided items")
-    label_items(ws, made.slug, 24)
-    with live(ws, ServeOptions()) as base:
-        page = opened(base)
-        page.set_default_timeout(120_000)
-        enter(ws, page, "/c/animals/lead/compare")
-        for name in ("expected_infl", "increm_infl", "random"):
-            box = page.locator(f"input[value={name}]")
-            if box.is_checked():
-                box.uncheck()
-        page.get_by_role("button", name="Compare selectors").click()
-        page.wait_for_selector("#compared table")
-        rows = page.locator("#compared tbody tr")
-        expect(rows).to_have_count(2)
-        expect(page.locator("#compared polyline")).to_have_count(2)
-        assert set(rows.locator("th").all_text_contents()) == {"as asked", "margin"}
-        expect(page.locator("#compared li").first).to_contain_text("24 items that this campaign has answers for")
-        expect(page.locator("#compare .told")).to_have_text("")
-        strokes = page.locator("#compared polyline").evaluate_all("all => all.map(l => getComputedStyle(l).stroke)")
-        swatches = page.locator(".swatch").evaluate_all("all => all.map(s => getComputedStyle(s).backgroundColor)")
-        assert sorted(strokes) == sorted(swatches)
-        assert len(set(strokes)) == 2
-        page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 def test_a_lead_sees_what_is_known_of_sources(ws: Workspace, opened: Open) -> None:

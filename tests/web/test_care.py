@@ -62,7 +62,7 @@ def test_a_lead_of_one_campaign_has_its_lead_pages_only(
     assert here["ann"] == "lead"
     accounts.set_member(ws, other.slug, "ann", "lead")
     ann = as_person("ann")
-    for part in ("", "/conflicts", "/ledger", "/members", "/settings", "/export", "/compare", "/jobs", "/sources"):
+    for part in ("", "/conflicts", "/ledger", "/members", "/settings", "/export", "/jobs", "/sources"):
         assert ann.get(f"/c/{campaign.slug}/lead{part}").status_code == 200, part
         assert ann.get(f"/c/{other.slug}/lead{part}").status_code == 403, part
     assert ">Lead<" in ann.get(f"/c/{campaign.slug}/label").text
@@ -136,19 +136,19 @@ def laptop(ws: Workspace) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("held_replays")
 def test_a_lead_takes_care_of_a_campaign(ws: Workspace, laptop: str, opened: Open, tmp_path: Path) -> None:  # noqa: F811
     page = opened(laptop)
     page.set_default_timeout(120_000)
-    enter(ws, page, "/c/animals/lead/compare")
-    page.get_by_role("button", name="Compare selectors").click()  # a job with progress, cancelled
-    box = page.locator("#compare .job")
+    enter(ws, page, "/c/animals/lead/export")
+    page.locator("form[data-job=replay] button").click()  # a job with progress, cancelled
+    box = page.locator(".job[data-kind=replay]")
     expect(box.locator("progress")).to_be_visible()
-    page.wait_for_function("() => document.querySelector('#compare progress')?.value > 0")
-    expect(box.locator(".job-told")).to_contain_text("labels")
+    page.wait_for_function("() => document.querySelector('.job[data-kind=replay] progress')?.value > 0")
+    expect(box.locator(".job-told")).to_contain_text("Round 0 of")
     page.reload()  # it goes on without the page
     box.get_by_role("button", name="Cancel").click()
     expect(box).to_contain_text("It was cancelled", timeout=60_000)
-    page.goto("/c/animals/lead/export")
     page.get_by_role("button", name="Predictions as csv").click()
     link = page.locator(".job[data-kind=predictions] a")
     with page.expect_download() as got:

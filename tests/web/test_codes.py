@@ -17,7 +17,6 @@ from fastapi.testclient import TestClient
 
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, sharing, worker
-from labelchef.services.compare import comparing
 from labelchef.services.intake import folders
 from labelchef.services.labelling import tasks
 from labelchef.services.people import accounts
@@ -129,11 +128,6 @@ def _asked_now(lab: Lab) -> httpx2.Response:
     item = lab.world.held("lead")
     lab.lead.post(f"{CAMPAIGN}/decisions", json={"item": item, "label": 0})
     return lab.lead.post(f"{CAMPAIGN}/reopen", json={"item": item})
-
-
-def _comparing(lab: Lab) -> httpx2.Response:
-    with comparing._one:
-        return lab.lead.post(f"{CAMPAIGN}/compare", json={"selectors": ["margin"]})
 
 
 def _busy(lab: Lab) -> httpx2.Response:
@@ -293,13 +287,11 @@ PROVOKED: dict[tuple[int, str], Provoke] = {
     (405, "method"): lambda lab: lab.lead.put("/api/session"),
     (409, "account"): lambda lab: lab.lead.patch("/api/accounts/lead", json={"active": False}),
     (409, "asked_now"): _asked_now,
-    (409, "comparing"): _comparing,
     (409, "count"): lambda lab: lab.lead.post(
         f"{CAMPAIGN}/items/actions", json={"action": "ask", "query": {"state": "new"}, "count": 1000}
     ),
     (409, "decided"): _decided,
     (409, "file_exists"): _file_exists,
-    (409, "few_labels"): lambda lab: lab.lead.post(f"{lab.plain('Few')}/compare", json={}),
     (409, "intake_state"): _made,
     (409, "not_asked"): lambda lab: lab.lead.post(f"{CAMPAIGN}/votes", json={"item": lab.world.decided(), "label": 0}),
     (409, "not_decided"): lambda lab: lab.lead.post(f"{lab.plain('Undecided')}/reopen", json={"item": "t1"}),
@@ -434,7 +426,6 @@ COMPUTED: dict[str, str] = {
     "labelchef.domain.settings:Option.check": "metric; for other settings the form refuses it before, with `input`",
     "labelchef.intake.assembling:refuse_errors": "the codes of findings; in the background",
     "labelchef.io.tables:_read_vote_table": "votes",
-    "labelchef.services.compare.comparing:compare": "the form refuses it before",
     "labelchef.services.shared:writing_to": "out, disk_full",
     "labelchef.sources.rules:Regex.__post_init__": "rule_pattern, rule_time",
     "labelchef.sources.rules:RuleBoard.matches": "rule_pattern, rule_time",

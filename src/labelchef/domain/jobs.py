@@ -10,7 +10,6 @@ from typing import Any
 class JobKind(StrEnum):
     """What is done."""
 
-    COMPARE = "compare"
     REPLAY = "replay"
     DATASET = "dataset"
     PREDICTIONS = "predictions"
@@ -43,7 +42,7 @@ class Job:
     id: str
     kind: JobKind
     options: Mapping[str, Any]
-    """What was asked for: the format of a file, the selectors to compare."""
+    """What was asked for: the format of a file."""
     by: str
     state: JobState
     done: float | None
@@ -58,6 +57,6 @@ class Job:
     bytes: int
     """Its size."""
     result: Mapping[str, Any] | None
-    """What a comparison or a replay found; null in lists."""
+    """What a replay found; null in lists."""
     problem: str | None
     """Why it failed, and what to do."""

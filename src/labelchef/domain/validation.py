@@ -328,12 +328,3 @@ class Comparison:
     """The metric at the end of the campaign's own order."""
     standings: tuple[Standing, ...]
     notes: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """For a file or a page: the fields, and of each selector the verdict."""
-        found = asdict(self)
-        for one, standing in zip(found["standings"], self.standings, strict=True):
-            one["verdict"], gain = standing.verdict, standing.difference
-            if gain is not None:
-                one["difference"] |= {"change": gain.change, "doubt": gain.doubt}
-        return found

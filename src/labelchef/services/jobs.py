@@ -1,4 +1,4 @@
-"""Long work that leads start: comparisons, replays and files to take home. It runs in the background, one at a time.
+"""Long work that leads start: replays and files to take home. It runs in the background, one at a time.
 
 A job is a row of the database, so it is still there after a restart: one that waited is done then, one that ran is marked as
 interrupted and can be started again. How far a job is stays in memory: it changes many times a second, and votes should not
@@ -20,12 +20,10 @@ from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundEr
 from labelchef.domain.files import PRIVATE_FILE, PRIVATE_FOLDER
 from labelchef.domain.jobs import Job, JobKind, JobState
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
-from labelchef.domain.validation import Cell
 from labelchef.exchange.formats import FORMATS
 from labelchef.io import tables
 from labelchef.services import exchange, receipts, take_home, trained
 from labelchef.services.background import give_way, problem_of
-from labelchef.services.compare import comparing
 from labelchef.services.leases import JOB, Lease
 from labelchef.services.people.access import find, looking
 from labelchef.services.shared import common, moment, writing_to
@@ -82,8 +80,6 @@ def start(ws: Workspace, campaign: str, kind: JobKind, by: str, options: Mapping
         if len(job_table.jobs_in(connection, [JobState.WAITING])) >= MOST_WAITING:
             why = f"{MOST_WAITING} jobs wait already; try again when some of them are done, or cancel one"
             raise ThrottledError(why, retry_after=30.0, code="busy")
-    if kind is JobKind.COMPARE:
-        comparing.check(ws, row, kept.get("selectors"))
     with ws.writing() as connection:
         job = job_table.insert_job(connection, row.id, kind, kept, by)
     ws.signal.notify()
@@ -314,8 +310,6 @@ def tidy(ws: Workspace, *, most_bytes: int = MOST_BYTES, kept_days: float = KEPT
 
 def _checked(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a job, those that it does not have left out; a format that there is not is refused."""
-    if kind is JobKind.COMPARE:
-        return {name: options[name] for name in ("selectors", "batch_size") if options.get(name) is not None}
     if kind in (JobKind.REPLAY, JobKind.REPORT):
         return {}
     known: tuple[str, ...] = exchange.model_formats() if kind is JobKind.MODEL else tuple(tables.FORMATS)
@@ -325,22 +319,6 @@ def _checked(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
     if format not in known:
         raise InvalidInputError(f"format is {format!r}; expected one of: {', '.join(known)}", code="format")
     return {"format": format}
-
-
-def _compare(ws: Workspace, row: CampaignRow, options: Mapping[str, Any], _folder: Path, working: Working) -> Outcome:
-    names = options.get("selectors") or comparing.usual_selectors(row.settings)
-    seen: list[str] = []
-
-    def tell(cell: Cell) -> None:
-        if cell.selector not in seen:
-            seen.append(cell.selector)
-        within = (cell.repeat - 1 + cell.asked / max(cell.labels, 1)) / cell.repeats
-        done = (len(seen) - 1 + within) / (len(set(names)) + 1)
-        run = f", run {cell.repeat} of {cell.repeats}" if cell.repeats > 1 else ""
-        working.tell(min(done, 1.0), f"selector {cell.selector}{run}: {cell.asked} of {cell.labels} labels")
-
-    found = comparing.compare(ws, row.public_id, options.get("selectors"), options.get("batch_size"), on_cell=tell)
-    return Outcome(result=found.as_json())
 
 
 def _replay(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], _folder: Path, working: Working) -> Outcome:
@@ -375,7 +353,6 @@ def _report(ws: Workspace, row: CampaignRow, _options: Mapping[str, Any], folder
 
 
 WORK: Mapping[JobKind, Work] = {
-    JobKind.COMPARE: _compare,
     JobKind.REPLAY: _replay,
     JobKind.DATASET: _dataset,
     JobKind.PREDICTIONS: _written(

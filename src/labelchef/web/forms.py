@@ -338,19 +338,6 @@ class JobForm(Form):
     format: Annotated[str, StringConstraints(min_length=1, max_length=50)] | None = Field(
         None, description="Of a file; left out: csv, of a model npz."
     )
-    selectors: Annotated[list[Name], Field(min_length=1, max_length=30)] | None = Field(
-        None, description="Of a comparison; left out: the campaign's own selector and a few others."
-    )
-    batch_size: int | None = Field(None, ge=1, le=100000, description="Of a comparison; left out: the campaign's.")
-
-
-class CompareForm(Form):
-    """Selectors to replay."""
-
-    selectors: Annotated[list[Name], Field(min_length=1, max_length=30)] | None = Field(
-        None, description="Names; left out: the campaign's own selector and a few others."
-    )
-    batch_size: int | None = Field(None, ge=1, le=100000, description="Items per round; left out: the campaign's.")
 
 
 class SignInForm(Form):

@@ -18,7 +18,6 @@ from labelchef.services import campaigns as service
 from labelchef.services import charts, exchange, jobs, quality
 from labelchef.services import progress as measuring
 from labelchef.services.browsing import actions, items
-from labelchef.services.compare import comparing
 from labelchef.services.labelling import decisions
 from labelchef.services.naming import free_name
 from labelchef.services.people import accounts
@@ -169,9 +168,6 @@ def _lead_page(part: str, campaign: str, request: Request, _: Lead, ws: Store, o
         fields = {name: option for name, option in OPTIONS.items() if not option.several}  # muted sources have a page
         values["changeable"] = [(name, option) for name, option in fields.items() if option.changeable]
         values["fixed"] = [(name, option) for name, option in OPTIONS.items() if not option.changeable]
-    elif part == "compare":
-        usual = values["usual"] = comparing.usual_selectors(service.settings(ws, campaign))
-        values["selectors"] = sorted(service.selector_choices(), key=lambda one: (one[0] not in usual, one[0]))
     elif part == "export":
         values["model_formats"] = exchange.model_formats()
         values["table_formats"] = [one.value for one in TableFormat]
@@ -191,7 +187,6 @@ for _part in (
     "conflicts",
     "settings",
     "export",
-    "compare",
     "members",
     "sources",
     "receipts",

@@ -38,10 +38,8 @@ from labelchef.domain.validation import (
     AuditReport,
     CalibrationError,
     Certificate,
-    Comparison,
     Figure,
     Gain,
-    Standing,
 )
 from labelchef.services.intake.suggesting import Suggestion
 from labelchef.services.labelling.gold import image_mark
@@ -72,11 +70,9 @@ _FOUND = (
     AuditReport,
     CalibrationError,
     Certificate,
-    Comparison,
     Figure,
     Gain,
     InUse,
-    Standing,
 )
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
 _PEOPLE = (
@@ -98,7 +94,6 @@ _IN_JSON = (
     (Gain, "doubt"),
     (domain.OpenRound, "complete"),
     (ReplayedRound, "agrees"),
-    (Standing, "verdict"),
     (PullEstimate, "told"),
 )
 """Properties of records that are part of the JSON."""

@@ -5,7 +5,6 @@ model and spend the same labels, so at the end they have cleaned the same items:
 which the campaign had its answers is one of those compared, and the differences are taken from it.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +51,6 @@ REPEATS = 5
 """How often a selector that draws chance is replayed."""
 _USUAL = ("expected_infl", "increm_infl", "margin", "random")
 _SAME = 1e-9  # a level is reached by the same model, whatever its last bits
-_one = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -257,15 +255,10 @@ def compare(
     for value, what in ((repeats, "repeats"), (size, "batch_size")):
         if value < 1:
             raise InvalidInputError(f"{what} is {value}; expected at least 1", code=what)
-    if not _one.acquire(blocking=False):
-        raise ConflictError("a comparison is running already; wait until it has ended", code="comparing")
-    try:
-        with ws.reading() as connection:
-            version = campaign_table.votes_version(connection, row.id)
-        orders = Orders(settings, data_of(ws, row).at_version(version), answers, size)
-        return _compared(orders, row.slug, names, repeats, on_cell or (lambda _: None))
-    finally:
-        _one.release()
+    with ws.reading() as connection:
+        version = campaign_table.votes_version(connection, row.id)
+    orders = Orders(settings, data_of(ws, row).at_version(version), answers, size)
+    return _compared(orders, row.slug, names, repeats, on_cell or (lambda _: None))
 
 
 def check(ws: Workspace, row: CampaignRow, selectors: Sequence[str] | None) -> tuple[tuple[str, ...], Answers]:

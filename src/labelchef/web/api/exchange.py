@@ -1,4 +1,4 @@
-"""Export of labels, votes and the model, import of votes, report, replay, comparison of selectors."""
+"""Export of labels, votes and the model, import of votes, report, replay."""
 
 import contextlib
 from collections.abc import Callable
@@ -17,17 +17,15 @@ from starlette.types import Receive, Scope, Send
 from labelchef.domain.campaigns import ImportReport
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import folder_for_a_while
-from labelchef.domain.validation import Comparison
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
 from labelchef.io.archives import is_zip, unpack
 from labelchef.services import campaigns, exchange, importing, proof, receipts, take_home, trained
-from labelchef.services.compare import comparing
 from labelchef.services.shared import told_below
 from labelchef.services.sharing import few_at_a_time
 from labelchef.services.trained import ReplayOutcome
 from labelchef.services.workspace import EXPORTING, Workspace
-from labelchef.web.forms import CampaignPath, CompareForm
+from labelchef.web.forms import CampaignPath
 from labelchef.web.policies import Api, Lead, Store
 from labelchef.web.problems import Case, WebError
 from labelchef.web.shield import FILE_POLICY
@@ -279,14 +277,3 @@ def replay(campaign: CampaignPath, _: Lead, ws: Store) -> ReplayOutcome:
     """Run the history again from the ledger and compare the hashes."""
     with few_at_a_time():
         return trained.replay(ws, campaign)
-
-
-@routes.post(
-    "/compare",
-    (409, "few_labels", "too few items are decided"),
-    (409, "comparing", "a comparison is running already"),
-    (422, "selector", "no such selector"),
-)
-def compare(campaign: CampaignPath, form: CompareForm, _: Lead, ws: Store) -> Comparison:
-    """Replay selectors on the labels of the campaign; the answer comes when all replays are done."""
-    return comparing.compare(ws, campaign, form.selectors, form.batch_size)

@@ -20,10 +20,6 @@ _NO_JOB = (404, "job", "no such job in this campaign")
 _BUSY = (429, "busy", "too many jobs wait; Retry-After says when to try again")
 _MODEL = (409, "preparing", "there is no model yet")
 _FORMAT = (422, "format", "no such format")
-_COMPARE = (
-    (409, "few_labels", "too few items are decided for a comparison"),
-    (422, "selector", "no such selector"),
-)
 
 
 @routes.get("")
@@ -33,7 +29,7 @@ def list_jobs(campaign: CampaignPath, _: Lead, ws: Store, after: Cursor = None, 
     return part_of(found, lambda one: (one.created_at.timestamp(), one.id), after, limit, falling=True)
 
 
-@routes.post("", _MODEL, _BUSY, _FORMAT, *_COMPARE, status_code=202)
+@routes.post("", _MODEL, _BUSY, _FORMAT, status_code=202)
 def start_job(campaign: CampaignPath, form: JobForm, who: Lead, ws: Store) -> Job:
     """Start a job; it runs in the background, one at a time, and its result stays."""
     options = form.model_dump(exclude={"kind"}, exclude_none=True)
@@ -65,7 +61,7 @@ def cancel(campaign: CampaignPath, job: JobPath, _: Lead, ws: Store) -> Job:
     return service.cancel(ws, campaign, job)
 
 
-@routes.post("/{job}/again", _NO_JOB, _MODEL, _BUSY, _FORMAT, *_COMPARE, status_code=202)
+@routes.post("/{job}/again", _NO_JOB, _MODEL, _BUSY, _FORMAT, status_code=202)
 def again(campaign: CampaignPath, job: JobPath, who: Lead, ws: Store) -> Job:
     """Start the same work anew, as a job of its own."""
     return service.again(ws, campaign, job, who.name)

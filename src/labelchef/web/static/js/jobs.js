@@ -4,7 +4,7 @@ import { $, $$, el, toast } from "./dom.js";
 import { t, when } from "./texts.js";
 
 const POLL = 1000;
-const NAMES = { compare: t("Comparison of selectors"), replay: t("Replay"), dataset: t("Data set"), predictions: t("Predictions"), model: t("Model"), receipts: t("Receipts"), report: t("Report") };
+const NAMES = { replay: t("Replay"), dataset: t("Data set"), predictions: t("Predictions"), model: t("Model"), receipts: t("Receipts"), report: t("Report") };
 const STATES = { waiting: t("waits"), running: t("running"), done: t("done"), failed: t("failed"), cancelled: t("cancelled"), interrupted: t("interrupted") };
 const BADGES = { waiting: "preparing", running: "preparing", done: "finished", failed: "failed", cancelled: "stopped", interrupted: "stopped" };
 
@@ -35,7 +35,6 @@ export function show(box, campaign, job, again = null) {
   const told = el("p", { class: `job-told small${job.state === "failed" || job.result?.agrees === false ? " bad" : " soft"}`, role: "status" }, sentence(job.sentence));
   const buttons = [
     job.file ? link(campaign, job) : null,
-    job.kind === "compare" && job.state === "done" && !$("#compared") ? el("a", { class: "button little main", href: `/c/${encodeURIComponent(campaign)}/lead/compare` }, t("Show")) : null,
     isOver(job) ? null : el("button", { class: "button little", type: "button", onclick: () => act("POST", path(campaign, job, "/cancel"), (now) => show(box, campaign, now, again)) }, t("Cancel")),
     again && isOver(job) && job.state !== "done" ? el("button", { class: "button little", type: "button", onclick: () => act("POST", path(campaign, job, "/again"), again) }, t("Start again")) : null,
   ];
