@@ -11,7 +11,7 @@ export LABELCHEF_DATA ?= $(abspath ../shared/data)
 export PIP_CONSTRAINT := $(abspath constraints.txt)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test coverage lint format docs screenshots fuzz torture bench experiments experiments-quick clean
+.PHONY: demo test test-all coverage lint format docs screenshots fuzz torture bench experiments experiments-quick clean
 
 demo: $(USABLE)
 	$(BIN)/labelchef demo
@@ -20,9 +20,13 @@ demo: $(USABLE)
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=2 $(BIN)/python -m pytest -n 2 --dist worksteal
 test: lint
 	tools/system-parts
-	$(PYTEST)
+	$(PYTEST) -m "not slow"
 
-# The same tests, which then take nearly twice as long, and which lines of the package they run.
+# And those that take long: whole journeys in browsers, kills and faults, fuzzing, hundreds of simulated campaigns, the site of the docs.
+test-all: test
+	$(PYTEST) -m slow
+
+# All tests, which then take nearly twice as long, and which lines of the package they run.
 coverage: lint
 	tools/system-parts
 	$(PYTEST) --cov --cov-report=term
