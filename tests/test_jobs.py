@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+import sqlalchemy as sa
 
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError, ThrottledError
 from labelchef.domain.jobs import Job, JobKind, JobState
@@ -39,7 +40,7 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
         jobs.start(ws, labelled, kind, "lead", options)
         for kind, options in (
             (JobKind.DATASET, {"format": "jsonl"}), (JobKind.DATASET, {"format": "label-studio"}),
-            (JobKind.PREDICTIONS, {}), (JobKind.MODEL, {}), (JobKind.RECEIPTS, {}), (JobKind.REPORT, {}),
+            (JobKind.PREDICTIONS, {}), (JobKind.MODEL, {}), (JobKind.REPORT, {}),
         )
     ]  # fmt: skip
     assert replay.state is JobState.WAITING
@@ -62,7 +63,7 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
     names = [jobs.file_of(ws, labelled, one.id).name for one in done[2:]]
     assert names == [
         "small-dataset.jsonl", "small-dataset-label-studio.zip", "small-predictions.csv", "small-model.npz",
-        "small-receipts.csv", "small-report.html",
+        "small-report.html",
     ]  # fmt: skip
     assert all(one.bytes == jobs.file_of(ws, labelled, one.id).stat().st_size > 0 for one in done[2:])
     assert [one.id for one in jobs.jobs(ws, labelled)] == [one.id for one in reversed(done)]
@@ -149,3 +150,15 @@ def test_old_and_large_results_are_removed(ws: Workspace, labelled: str) -> None
     care.delete(ws, labelled, "lead", confirm="Small", now=True)
     jobs.start(ws, make(ws, "Other"), JobKind.REPLAY, "lead", {})
     assert care.purge(ws) == ["Small"]
+
+
+def test_a_job_of_a_kind_that_was_removed_is_not_read_and_holds_up_nothing(ws: Workspace, labelled: str) -> None:
+    old = jobs.start(ws, labelled, JobKind.DATASET, "lead", {})
+    after = jobs.start(ws, labelled, JobKind.REPLAY, "lead", {})
+    with ws.writing() as connection:
+        connection.execute(sa.text("UPDATE job SET kind = 'receipts' WHERE public_id = :job"), {"job": old.id})
+    with Worker(ws):
+        assert finished(ws, labelled, after.id).state is JobState.DONE
+    assert [one.id for one in jobs.jobs(ws, labelled)] == [after.id]
+    with pytest.raises(NotFoundError):
+        jobs.look(ws, labelled, old.id)

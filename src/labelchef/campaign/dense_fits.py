@@ -127,10 +127,6 @@ class DenseRows:
 
         The Kronecker form of `core.leave_one_out`: b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j for each direction c of Q.
         """
-        return self.left_out(Y, W, strength)[0]
-
-    def left_out(self, Y: Float64s, W: Float64s, strength: float) -> tuple[Float64s, Float64s]:
-        """The same, and u (n, C): without row j the minimum is W + H⁻¹ (x_j ⊗ u_j), see `core.taken_back`."""
         A = self.X @ W
         P = probabilities(A)
         h = 1.0 - np.einsum("ic,ic->i", P, P)
@@ -139,8 +135,7 @@ class DenseRows:
         q, U = np.maximum(q[1:], 0.0), U[:, 1:]
         b = self._quadratic(h, q, strength)
         leverage = np.minimum(h[:, None] * q * b, _LARGEST_LEVERAGE)
-        along = (P - Y) @ U
-        return np.asarray(A + (b / (1.0 - leverage) * along) @ U.T), np.asarray((along / (1.0 - leverage)) @ U.T)
+        return np.asarray(A + (b / (1.0 - leverage) * ((P - Y) @ U)) @ U.T)
 
     def _quadratic(self, h: Float64s, q: Float64s, strength: float) -> Float64s:
         """b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j (n, k) with G = Σ h x xᵀ: a Cholesky factor for each of few q, else eigenvectors for all.

@@ -44,7 +44,7 @@ from labelchef.engines import OnParts, RowArray
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.evidence import Evidence, Known
-from labelchef.sources.models import Belief, NaiveBayes, Shares, make_source_model, updated
+from labelchef.sources.models import Belief, Shares, make_source_model, updated
 from labelchef.sources.spread import SpreadEvidence, send_votes
 
 GROWTH = 1.5
@@ -391,30 +391,6 @@ class Learner:
                 G[places] = said(votes.rows(inside), belief.rates).tolil()
         return fitted(A, G.tocsr(), y)
 
-    def without_each(self, objective: Objective, labels: LabelTable, rows: Ints) -> "Without":
-        """What would be believed of each of these answered rows, had it not been answered; the choice stays."""
-        assert self.choice is not None, "a choice comes first"
-        clean = np.flatnonzero(labels.cleaned)
-        fit = self._clean_fit(objective, labels, clean)
-        fit.Y = labels.Y[clean]
-        place = np.searchsorted(clean, rows)
-        with one_blas_thread():
-            A, u = fit.fitted().left_out()
-        if self.belief is None:
-            return Without(labels.Y_weak[rows], np.zeros(len(rows)), u[place])
-        model, C = make_source_model(self.choice.model), labels.n_classes
-        log_p = _uniform((len(rows), C))
-        if model.reads_classifier:
-            log_p = log_probabilities(self.choice.temperature * A[place])
-        elif self.belief.rates is not None:  # naive Bayes and Dawid–Skene: class frequencies are the prior
-            share = self.belief.Q[self.belief.spoken | labels.cleaned].sum(axis=0)
-            if model.name == NaiveBayes.name:
-                share = np.bincount(labels.clean_ids[clean], minlength=C) + 1.0
-            log_p = np.broadcast_to(np.log(share / share.sum()), log_p.shape)
-        evidence = Evidence(self.votes.rows(rows), log_p, np.full(len(rows), -1), self.given[rows], self.belief.heard)
-        Q = updated(self.belief, evidence)
-        return Without(Q, np.where(self.belief.spoken[rows], self.choice.gamma, 0.0), u[place])
-
     def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
         """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
         assert self.choice is not None, "a choice comes first"
@@ -503,18 +479,6 @@ def times_drawn(cleaned: Bools, n_items: int) -> float:
     return max(1.0, int(np.count_nonzero(~cleaned[:n_items])) / ROWS)
 
 
-@dataclass(frozen=True)
-class Without:
-    """m answered rows, each without its answer."""
-
-    Q: Float64s
-    """(m, C) what would be believed of it."""
-    weight: Float64s
-    """(m,) with which it would train."""
-    u: Float64s
-    """(m, C) of the clean model: without row i it would be at W_c + H_c⁻¹ (x_i ⊗ u_i)."""
-
-
 @dataclass
 class _CleanFit:
     """The clean model: softmax regression on the clean rows in their main directions."""
@@ -550,11 +514,6 @@ class _CleanFit:
         """(k, C) of rows that are not among the m, as the engine has them."""
         assert self.W is not None, "fitted() comes first"
         return np.asarray(self.axes.rows(X, bias=self.bias).X @ self.W)
-
-    def left_out(self) -> tuple[Float64s, Float64s]:
-        """Of all m rows: logits (m, C) under the model without the row, and the residual u (m, C) that leaving it out takes."""
-        assert self.W is not None, "fitted() comes first"
-        return self.dense.left_out(self.Y, self.W, self.strength)
 
     def held_out(self, places: Ints) -> Float64s:
         """Logits (k, C) of these of the m rows, each under the model without it; computed once for all of them."""

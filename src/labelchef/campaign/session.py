@@ -154,12 +154,8 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
         return self._belief_in(np.arange(len(A)), A)
 
-    def _believed(self, items: Ints) -> Float64s:
-        """The same of some of the N samples."""
-        return self._belief_in(items, with_reference(self.objective.engine.host(self.construction.point.logits[items])))
-
     def _belief_in(self, rows: Ints, A: Float64s) -> Float64s:
-        """The same of some rows, of which the model has logits A."""
+        """(n, C): the same of some rows, of which the model has logits A (n, C)."""
         if self.learner is None:
             return np.where(self.labels.cleaned[rows, None], self.labels.Y[rows], probabilities(A))
         if self.ruling is None:
@@ -189,7 +185,7 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         scores = A if self.ruling is None else self.ruling.scores(A)
         P = probabilities(A if self.ruling is None else self.ruling.scaled(A))
-        return P, np.asarray(scores.argmax(axis=1), dtype=np.int64), self._believed(items)
+        return P, np.asarray(scores.argmax(axis=1), dtype=np.int64), self._belief_in(items, A)
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
@@ -469,7 +465,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before, believed = self.labels.shown(decisions.items).argmax(axis=1), self._believed(decisions.items)
+        before = self.labels.shown(decisions.items).argmax(axis=1)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -484,7 +480,6 @@ class Session:
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
             record = self._record(construction, entries, votes, decisions, changed, asked, spent, timing)
-            record = replace(record, believed=believed)
             self._construction = construction
             self.rounds.append(record)
             self._selected, self.fresh = {}, False

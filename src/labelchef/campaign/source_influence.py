@@ -49,14 +49,14 @@ def influence_parts(
     through = adjoint(make_source_model(choice.model), evidence, choice.gamma * learner.belief.spoken[:, None] * S)
     if not through.logits.any():
         return InfluenceParts(direct, through.answers, np.zeros_like(S))
-    by_parameters = choice.temperature * transposed_product(objective, through.logits)
+    by_parameters = choice.temperature * _transposed_product(objective, through.logits)
     V = learner.clean_solve(objective, labels, by_parameters)
     S_clean = with_reference(engine.host(engine.sweep(objective.labels, W=contrast(V)).logits))
     clean = S_clean - np.einsum("ic,ic->i", probabilities(A_clean), S_clean)[:, None]
     return InfluenceParts(direct, through.answers, np.asarray(clean))
 
 
-def transposed_product(objective: Objective, M: Float64s) -> Float64s:
+def _transposed_product(objective: Objective, M: Float64s) -> Float64s:
     """Xᵀ M (D, C) for rows M (N, C) that sum to zero: the gradient at logits of zero for the labels 1/C − M, one sweep."""
     engine, (n, C) = objective.engine, M.shape
     labels = RowLabels(1.0 / C - M, np.ones(n))

@@ -360,9 +360,6 @@ class RoundRecord:
     baselines: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
     """What one would have without labelchef, by split ('validation', 'test') and name ('trusted_only': a model of the trusted
     samples alone; 'no_weak': of trusted and answered samples); empty where trusted samples do not train."""
-    believed: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    """(decisions, C): what was believed of each decided sample just before, from model and sources; empty where a round was
-    written by a version that did not keep it."""
     audit: AuditState | None = None
     """What the audit knows of this model; None without an audit."""
     heard: Heard = Heard()

@@ -58,7 +58,6 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
-        "believed": record.believed.tolist(),
         "audit": None if record.audit is None else asdict(record.audit),
         "heard": record.heard.as_json(),
     }
@@ -100,7 +99,6 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
             split: {name: Metrics(**metrics) for name, metrics in found.items()}
             for split, found in entry.get("baselines", {}).items()
         },
-        believed=np.array(believed, dtype=np.float64) if (believed := entry.get("believed")) else np.empty((0, 0)),
         audit=None if entry.get("audit") is None else _audit_from_json(entry["audit"]),
         heard=Heard.from_json(entry.get("heard")),
     )

@@ -13,7 +13,6 @@ import pandas as pd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE
-from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
 from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain
 
 _LONG = 40
@@ -62,8 +61,6 @@ class ReportData:
     sources: pd.DataFrame | None = None
     """A row a source (`SourceFacts`); None where nothing is learned about sources."""
     source_notes: list[str] = field(default_factory=list)
-    receipts: pd.DataFrame | None = None
-    """Sums of receipts (`ReceiptSum`); None where nothing was answered."""
 
 
 def require_report() -> None:
@@ -90,7 +87,7 @@ def render_report(data: ReportData) -> str:
         tiles=_tiles(data),
         notes=notes,
         figures=figures,
-        sources=_sources(data) + _receipts(data),
+        sources=_sources(data),
         asked=_table(data.asked.head(200)),
         shown=min(200, len(data.asked)),
         total=len(data.asked),
@@ -195,28 +192,6 @@ def _sources(data: ReportData) -> str:
     uses = [f"{use.capitalize()}: {ABOUT_USE[use]}" for use in dict.fromkeys(frame["use"])]
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in [*data.source_notes, *uses, ABOUT_SOURCES])
     return f"<h2>Sources</h2>{notes}<figure class=sources>{svg}</figure>{_table(shown)}"
-
-
-def _receipts(data: ReportData) -> str:
-    """The section on what answers brought; empty where there are none."""
-    if data.receipts is None or data.receipts.empty:
-        return ""
-    frame = data.receipts
-    shown = pd.DataFrame(
-        {
-            "of": frame["group"].map(str),
-            "name": frame["name"],
-            "answers": frame["answers"],
-            "against": frame["against"],
-            "changed what was believed": frame["changed"],
-            "predicted": frame["predicted"].map("{:+.5f}".format),
-            "sum of single effects": frame["effect"].map("{:+.5f}".format),
-            "joint change": frame["joint"].map("{:+.5f}".format),
-            "predictions changed": frame["flips"].map("{:.0f}".format),
-        }
-    ).replace(r"^\+?nan$", "–", regex=True)
-    note = f"<p class=note>{html.escape(ABOUT_EFFECTS)} {html.escape(ABOUT_SUMS)}</p>"
-    return f"<h2>What the answers brought</h2>{note}{_table(shown)}"
 
 
 def _bounds(frame: pd.DataFrame) -> tuple[list[float], list[float]]:

@@ -25,7 +25,6 @@ from labelchef.campaign.data import CampaignData, known_labels
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
-from labelchef.campaign.receipts import receipts
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
 from labelchef.campaign.routing import Priced, Router
 from labelchef.campaign.session import Session
@@ -162,13 +161,7 @@ def clean(
         figures = {split: found[settings.target_metric] for split, found in session.figures_by_split().items()}
         facts = source_facts(session)
         sources = None if session.learner is None else source_report(session, data.names.names, facts)
-        about = (
-            gains,
-            figures,
-            session.calibration(),
-            sources,
-            receipts(session, [str(name) for name in data.names.names], most=0),
-        )
+        about = (gains, figures, session.calibration(), sources)
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
         model = final_classifier(session, data.names, bias=settings.fit_intercept, feature_names=data.feature_names)
         ending = {"stopped_because": str(reason), "message": message}

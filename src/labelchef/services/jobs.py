@@ -23,7 +23,7 @@ from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.domain.validation import Cell
 from labelchef.exchange.formats import FORMATS
 from labelchef.io import tables
-from labelchef.services import exchange, receipts, take_home, trained
+from labelchef.services import exchange, take_home, trained
 from labelchef.services.background import give_way, problem_of
 from labelchef.services.compare import comparing
 from labelchef.services.leases import JOB, Lease
@@ -382,7 +382,6 @@ WORK: Mapping[JobKind, Work] = {
         "predictions", take_home.export_predictions, "the final model is trained, then the file is written"
     ),
     JobKind.MODEL: _written("model", exchange.export_model, "the final model is trained from scratch"),
-    JobKind.RECEIPTS: _written("receipts", receipts.export_receipts, "what each answer did is computed"),
     JobKind.REPORT: _report,
 }
 """What each kind of job does."""

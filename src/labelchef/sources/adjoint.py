@@ -23,10 +23,6 @@ q_kc), so this stands for Z̄_kc / counts in the step upwards, u = c; 1 / m beco
 weak any more, is left out of R. For Dawid–Skene and naive Bayes, class frequencies change in the same way. The derivative by the
 logits of p is the sum of all Z̄ and, by m, p ∘ (ρ m̄ − p·ρ m̄).
 
-**An answer that is there**, of class c on the clean sample i, has changed L by answers(i, c) as seen from where it was not given
-(`given_answers`): all counts and sizes without it, one less in its cells, and s_i = w q_i with what would be believed of the
-sample without its answer. The derivatives are those of the present beliefs.
-
 **Muting** source j takes its factor out of every q^t, and its votes out of the weak labels that alternations start from. This
 change of beliefs, Δq^t, is taken in full where the source votes; what follows from it for the rates of the others is of first
 order:
@@ -51,7 +47,6 @@ from labelchef.sources.models import Alternation, DawidSkene, Joint, NaiveBayes,
 from labelchef.sources.votes import SMOOTHING, SourceVotes
 
 _VOTES = 1 << 17  # at a time
-_LEAST = 0.05  # of a count without one of its answers: a sum of beliefs may be below it
 
 Alternating = Joint | NaiveBayes | DawidSkene
 
@@ -106,36 +101,9 @@ def adjoint(model: SourceModel, evidence: Evidence, by_belief: Float64s) -> Adjo
     by_p += _by_logits(first.taken.before, share * first.by_share, weak)
     by_p += weak[:, None] * shown * rho * P * (by_size - _dot(P, by_size))
     growth = model.weight_of_beliefs(len(weak) - n_weak + 1, n_weak - 1) - rho
-    return Adjoint(by_p, answers + _by_rho(evidence, steps, P) * growth)
-
-
-def _by_rho(evidence: Evidence, steps: list[Step], P: Float64s) -> float:
-    """dL/dρ of Joint."""
-    weak = evidence.weak
-    by_size = -sum(step.by_rates.sum(axis=(0, 1)) for step in steps) / steps[0].taken.totals[0, 0]
-    found = float(by_size @ P[weak & evidence.shown].sum(axis=0))
-    return found + sum(float(np.vdot(step.taken.before[weak], step.by_share[weak])) for step in steps)
-
-
-def given_answers(model: SourceModel, evidence: Evidence, by_belief: Float64s, without: Float64s) -> Float64s:
-    """(n, C): of clean samples, the change of L that their answer c has caused by the beliefs in all other samples, p as it is.
-
-    `without` (n, C) is what would be believed of each sample without its answer; rows of weak samples mean nothing.
-    """
-    weak, nothing = evidence.weak, np.zeros_like(evidence.log_p)
-    if not isinstance(model, Alternating):
-        return nothing
-    n_weak, steps = int(weak.sum()), backwards(model, evidence, by_belief)
-    share = float(isinstance(model, DawidSkene)) * ~evidence.votes.silent[:, None] * without
-    if not isinstance(model, Joint):
-        return sum((_by_votes(model, evidence, step, share) for step in steps), nothing)
-    n_clean = len(weak) - n_weak
-    rho = model.weight_of_beliefs(n_clean - 1, n_weak + 1)
-    found = sum((_by_votes(model, evidence, step, rho * without) for step in steps), nothing)
-    P, sizes = np.exp(evidence.log_p), np.maximum(steps[0].taken.totals[0, 0] - 1.0, _LEAST)
-    of_others = sum((_of_others(evidence, step) for step in steps), nothing)
-    found -= evidence.shown[:, None] * _by_sizes(of_others, rho * P, sizes)
-    return np.asarray(found + _by_rho(evidence, steps, P) * (model.weight_of_beliefs(n_clean, n_weak) - rho))
+    by_rho = float(by_size @ P[weak & evidence.shown].sum(axis=0))
+    by_rho += sum(float(np.vdot(step.taken.before[weak], step.by_share[weak])) for step in steps)
+    return Adjoint(by_p, answers + by_rho * growth)
 
 
 def muted(model: SourceModel, evidence: Evidence, by_belief: Float64s, instead: Float64s) -> Float64s:
@@ -190,18 +158,14 @@ def backwards(model: Alternating, evidence: Evidence, by_belief: Float64s) -> li
     return found
 
 
-def _by_votes(model: Alternating, evidence: Evidence, step: Step, given: Float64s | None = None) -> Float64s:
-    """(n, C): change of L by the counts of one alternation and by what they are divided by, for every answer.
-
-    With `given` (n, C), the share of clean samples in the counts were they not answered, of answers that are in the counts.
-    """
-    votes, C, less = evidence.votes, evidence.votes.n_classes, float(given is not None)
-    share = weight_of_beliefs(model, evidence)[:, None] * step.taken.before if given is None else given
+def _by_votes(model: Alternating, evidence: Evidence, step: Step) -> Float64s:
+    """(n, C): change of L by the counts of one alternation and by what they are divided by, for every answer."""
+    votes, C = evidence.votes, evidence.votes.n_classes
+    share = weight_of_beliefs(model, evidence)[:, None] * step.taken.before
     counts, totals = step.taken.rates * step.taken.totals, np.full_like(step.taken.rates, np.inf)
-    counts = np.maximum(counts - less, _LEAST) if less else counts
     full = _saturated(evidence, step, counts)
     if isinstance(model, DawidSkene):
-        totals[:] = np.maximum(step.taken.totals - less, 0.0) + 0.5
+        totals[:] = step.taken.totals + 0.5
         full -= step.by_rates.sum(axis=1, keepdims=True) / totals
     up, down, table = np.empty_like(share), np.empty_like(share), votes.table
     tables = tuple(np.ascontiguousarray(one.reshape(-1, C)) for one in (counts, totals, full, step.by_count))
@@ -211,12 +175,9 @@ def _by_votes(model: Alternating, evidence: Evidence, step: Step, given: Float64
     if isinstance(model, Joint):
         return found
     if isinstance(model, NaiveBayes):
-        sizes = np.maximum(step.taken.totals[0, 0] - less, _LEAST)
-        found -= evidence.shown[:, None] * _by_sizes(_of_others(evidence, step), share, sizes)
+        found -= evidence.shown[:, None] * _by_sizes(_of_others(evidence, step), share, step.taken.totals[0, 0])
     by_frequency = step.by_logits.sum(axis=0) - step.by_logits
-    return found + _by_sizes(
-        by_frequency, share, np.maximum(_class_sizes(model, evidence, step.taken) - less, min(less, _LEAST))
-    )
+    return found + _by_sizes(by_frequency, share, _class_sizes(model, evidence, step.taken))
 
 
 def _saturated(evidence: Evidence, step: Step, counts: Float64s) -> Float64s:

@@ -10,8 +10,9 @@ from labelchef.domain.jobs import JobKind, JobState
 from labelchef.store.rows import JobRow, JobValues, all_rows, first_row, insert_row, new_public_id, storable
 from labelchef.store.tables import Campaign, Job
 
+_KNOWN = Job.c.kind.in_(list(JobKind))  # a job of a kind that was removed since is not read
 _BY_ID = sa.select(Job).where(
-    Job.c.campaign_id == sa.bindparam("campaign_id"), Job.c.public_id == sa.bindparam("public_id")
+    Job.c.campaign_id == sa.bindparam("campaign_id"), Job.c.public_id == sa.bindparam("public_id"), _KNOWN
 )
 
 
@@ -42,14 +43,13 @@ def job_by_id(connection: sa.Connection, campaign_id: int, job: str) -> JobRow |
 
 def jobs_of(connection: sa.Connection, campaign_id: int) -> list[JobRow]:
     """The jobs of a campaign, newest first."""
-    return all_rows(
-        connection, sa.select(Job).where(Job.c.campaign_id == campaign_id).order_by(Job.c.id.desc()), JobRow
-    )
+    found = sa.select(Job).where(Job.c.campaign_id == campaign_id, _KNOWN)
+    return all_rows(connection, found.order_by(Job.c.id.desc()), JobRow)
 
 
 def jobs_in(connection: sa.Connection, states: Sequence[JobState]) -> list[tuple[JobRow, str]]:
     """Jobs in some states and the public ids of their campaigns, oldest first; not of deleted campaigns."""
-    found = sa.select(Job, Campaign.c.public_id.label("campaign")).join(Campaign).where(Job.c.state.in_(states))
+    found = sa.select(Job, Campaign.c.public_id.label("campaign")).join(Campaign).where(Job.c.state.in_(states), _KNOWN)
     rows = connection.execute(found.where(Campaign.c.deleted_at.is_(None)).order_by(Job.c.id))
     return [(JobRow(*row[:-1]), str(row[-1])) for row in rows]
 

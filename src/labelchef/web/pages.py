@@ -194,7 +194,6 @@ for _part in (
     "compare",
     "members",
     "sources",
-    "receipts",
     "guidelines",
     "discussions",
     "jobs",
