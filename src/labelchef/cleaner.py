@@ -23,7 +23,7 @@ from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.copies import Copies
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.final import final_classifier
-from labelchef.campaign.gain import LEVEL, Judged
+from labelchef.campaign.gain import Judged
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.session import Session
@@ -44,7 +44,7 @@ from labelchef.domain.features import as_features, check_columns, columns_of, fe
 from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, TRAIN, Settings
-from labelchef.domain.validation import Certificate, Figure, Gain
+from labelchef.domain.validation import Figure, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
@@ -279,28 +279,6 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         'validation' are the samples that judge, 'steering' those that selection sees.
         """
         return self._fitted().judged(split)
-
-    def certificate(self, level: float = LEVEL, *, predicted: Any = None) -> Certificate | None:
-        """What the audit proves of the present model: a lower bound of its accuracy on the unasked samples that holds whenever
-        one looks; None while no audited sample is answered.
-
-        `predicted` are the classes (N,) that another model predicts of the training samples, such as `finish().predict(X)`: then
-        it is about that model. All audited samples of a batch must be answered, as `run` does it: who answers the easy ones only
-        proves nothing.
-        """
-        session = self._fitted()
-        if session.audit == 0.0:
-            raise InvalidInputError(
-                "nothing is audited, so nothing can be certified; expected a share of what is asked, such as audit=0.1",
-                code="audit",
-            )
-        if not 0.0 < level < 1.0:
-            raise InvalidInputError(
-                f"level is {level!r}; expected a number between 0 and 1, such as 0.95", code="level"
-            )
-        if predicted is None:
-            return session.certificate(level=level)
-        return session.certificate(as_evaluation_labels(predicted, self._names, session.n_train, "predicted"), level)
 
     @abstractmethod
     def predict_proba(self, X: Any) -> Float64s:

@@ -16,11 +16,10 @@ import numpy as np
 
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.calibration import calibration_error
-from labelchef.campaign.certify import certificate, first_answers, next_state, predicted_by, state_of
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
-from labelchef.campaign.gain import LEVEL, Judged, gains
+from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.hearing import AllVotes
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
@@ -50,7 +49,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.settings import TRUTH
-from labelchef.domain.validation import CalibrationError, Certificate, Figure, Gain
+from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.engines import RowArray
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.sources.models import Belief
@@ -103,7 +102,6 @@ class Session:
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
-    _pool: Bools = field(default_factory=lambda: np.empty(0, dtype=bool), repr=False)
     """(N,): the samples that could be asked at the start."""
     _weighed: tuple[Float64s, Belief | None, VoteWeights | None] | None = field(default=None, repr=False)
     """Parameters, what was learned about sources, and what votes count beside them."""
@@ -193,7 +191,6 @@ class Session:
         if self.learner is not None:
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
-        self._pool = (self.labels.askable & ~self.labels.cleaned)[: self.n_train]
         construction = self.from_scratch(on_step)
         self._judge(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
@@ -246,22 +243,8 @@ class Session:
 
     def predicted(self, items: Ints | slice) -> Ints:
         """The classes that the model predicts of these samples."""
-        return self._classes(self.construction, items)
-
-    def _classes(self, construction: Construction, items: Ints | slice) -> Ints:
-        A = with_reference(self.objective.engine.host(construction.point.logits[items]))
+        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         return np.asarray((A if self.ruling is None else self.ruling.scores(A)).argmax(axis=1), dtype=np.int64)
-
-    def certificate(self, predicted: Ints | None = None, level: float = LEVEL) -> Certificate | None:
-        """What the audit proves of the model, or of any other model that predicts these classes (N,) of the samples.
-
-        None while no audited sample is answered.
-        """
-        state = self.rounds[-1].audit
-        if predicted is not None and state is not None:
-            asked, past = first_answers(self.rounds, self._pool), predicted_by(self.rounds[:-1], self.n_train)
-            state = state_of(predicted.astype(np.uint16), past, asked, self._pool)
-        return certificate(state, level)
 
     def people(self) -> PeopleFacts | None:
         """How often people err; None with few answers, and where answers are taken for the truth."""
@@ -638,7 +621,7 @@ class Session:
         baselines = self._baselines.measure(
             self.learner, self.objective, self.labels, self.judges, metric=self.metric, anew=anew
         )
-        record = RoundRecord(
+        return RoundRecord(
             number=len(self.rounds),
             batch=batch,
             votes=votes,
@@ -659,10 +642,6 @@ class Session:
             baselines=baselines,
             heard=self.heard,
         )
-        if self.audit == 0.0:
-            return record
-        classes = self._classes(construction, slice(self.n_train)).astype(np.uint16)
-        return replace(record, audit=next_state(self.rounds, record, classes, self._pool))
 
 
 def _drawn(batch: Batch) -> list[int]:

@@ -75,16 +75,8 @@ class Rules:
         return any(rule.reads_metrics for rule in (self.target, self.stop) if rule is not None)
 
     def check_audit(self, settings: Settings) -> None:
-        """Refuse a rule that reads the audit where nothing is audited, or where a suggestion votes on what it should judge."""
-        if self.stop is None:
-            return
-        if self.stop.reads_answers and settings.suggestion_votes:
-            raise InvalidInputError(
-                f"the stopping rule ({self.stop}) needs audited samples that people answer by themselves, but the suggestion "
-                "votes on them; expected suggestion_votes off (strategy 'one'), or another rule",
-                code="audit",
-            )
-        if settings.audit == 0.0 and self.stop.reads_audit:
+        """Refuse a rule that reads the audit where nothing is audited."""
+        if settings.audit == 0.0 and self.stop is not None and self.stop.reads_audit:
             raise InvalidInputError(
                 f"the stopping rule ({self.stop}) reads the audit, but audit is 0; expected a share of what is asked, such as "
                 "audit 0.1, or another rule",

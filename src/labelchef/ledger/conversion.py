@@ -12,8 +12,6 @@ import numpy as np
 from labelchef.domain.arrays import Ints
 from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import (
-    AuditState,
-    AuditWindow,
     Batch,
     ConstructionDiagnostics,
     Decisions,
@@ -58,7 +56,6 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
-        "audit": None if record.audit is None else asdict(record.audit),
         "heard": record.heard.as_json(),
     }
 
@@ -99,13 +96,8 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
             split: {name: Metrics(**metrics) for name, metrics in found.items()}
             for split, found in entry.get("baselines", {}).items()
         },
-        audit=None if entry.get("audit") is None else _audit_from_json(entry["audit"]),
         heard=Heard.from_json(entry.get("heard")),
     )
-
-
-def _audit_from_json(values: Mapping[str, Any]) -> AuditState:
-    return AuditState(**{**values, "windows": tuple(AuditWindow(**window) for window in values["windows"])})
 
 
 def _whole(values: Sequence[Any]) -> Ints:

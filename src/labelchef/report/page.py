@@ -57,7 +57,7 @@ class ReportData:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     """By split and name in words: the target metric of a model without weak labels."""
     audit: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The audit as items came in: items, accuracy, low, high, certified; empty without one."""
+    """The audit as items came in: items, accuracy, low, high; empty without one."""
     sources: pd.DataFrame | None = None
     """A row a source (`SourceFacts`); None where nothing is learned about sources."""
     source_notes: list[str] = field(default_factory=list)
@@ -129,9 +129,7 @@ def _charts(data: ReportData) -> Iterator[tuple[str, str]]:
     if not levels.empty:
         yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title), about
     if not data.audit.empty:
-        svg = charts.audit_svg(
-            data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
-        )
+        svg = charts.audit_svg(data.audit, "report", title="Accuracy in the audit")
         many = int(data.audit["items"].iloc[-1])
         yield svg, f"The {many} samples that were drawn by chance and predicted before people answered them."
     rounds = history.iloc[1:]

@@ -404,7 +404,6 @@ def _write(
         "in_use": None if in_use is None else asdict(in_use),
         "calibration": None if calibration is None else asdict(calibration),
         "audit": None if audit.accuracy is None else audit.accuracy.as_dict(),
-        "certificate": None if audit.certificate is None else asdict(audit.certificate),
         "spent": last.spent,
         "cleaned": last.cleaned,
         "settings": settings,
