@@ -30,6 +30,7 @@ from experiments import (
     stats,
 )
 from experiments.cells import CHOOSERS, SAME_BATCHES, Cell, run_cell
+from experiments.margins import MARGINS
 from experiments.plans import Plan
 from experiments.reporting import Report, header
 from experiments.store import CellStore
@@ -38,9 +39,12 @@ from scipy.stats import bootstrap, ttest_1samp
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
+from labelchef import LabelCleaner
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.records import Batch
 from labelchef.networks import NETWORK_SELECTORS
+from labelchef.selectors import MarginSelector, Selector
+from tests.test_source_muting import N_VAL, N, drawn
 
 SMALL: dict[str, Any] = {"gamma": 0.8, "l2": 0.01, "labels": 20, "n_train": 120, "n_test": 100, "n_val": 60}
 PLAN = Plan(quick=True, seeds=2, sets=("digits",))
@@ -739,6 +743,30 @@ def test_automatic_sources_are_measured_beside_what_one_has_without(monkeypatch:
     report = Report("automatic", "Automatic")
     automatic.EXPERIMENTS[0].report(report, [{"cell": {"data": "digits", "seed": seed}, **result} for seed in (0, 1)])
     assert row_of(report, "LR, trusted only")[1] == f"{rows['trusted alone']['test']:.3f} ± 0.000"
+
+
+# peers of margin
+
+
+def test_the_peers_of_margin_choose_by_what_is_believed_and_apart_from_each_other() -> None:
+    data = drawn(3, 0)
+    named: dict[str, Selector] = {"margin": MarginSelector(), **{name: made() for name, made in MARGINS.items()}}
+    cleaners = {name: LabelCleaner(selector=one, random_state=0).fit(**data) for name, one in named.items()}
+    chosen = {name: cleaner.query(10).indices for name, cleaner in cleaners.items()}
+    context = cleaners["margin"]._fitted().context(np.ones(N + N_VAL, dtype=bool))
+    order = {
+        name: np.argsort(np.diff(np.sort(P[:N], axis=1)[:, -2:])[:, 0], kind="stable")
+        for name, P in (("believed", context.posterior_of(np.arange(N))), ("model", context.probabilities))
+    }
+    assert set(chosen["margin"]) == set(order["model"][:10])
+    assert set(chosen["posterior_margin"]) == set(order["believed"][:10])
+    assert set(chosen["diverse_margin"]) < set(order["model"][:50])
+    assert spread(data["X"][chosen["diverse_margin"]]) > spread(data["X"][chosen["margin"]])
+
+
+def spread(X: Any) -> float:
+    """The mean distance between rows."""
+    return float(np.linalg.norm(X[:, None] - X[None], axis=2).mean())
 
 
 # routing by cost

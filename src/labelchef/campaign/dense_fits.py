@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, eigh, solve_triangular
 from scipy.optimize import minimize
-from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils.extmath import randomized_svd
 
 from labelchef.core.softmax import probabilities
@@ -104,23 +103,6 @@ class DenseRows:
         options = {"maxiter": _STEPS, "gtol": tol * np.sqrt(float(weight.sum()))}
         found = minimize(at, first, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(found.x.reshape(-1, C) * s[:, None])
-
-    def solve(self, W: Float64s, strength: float, B: Float64s) -> Float64s:
-        """H⁻¹ B (r, C), H the Hessian of Σ ℓ + (λ/2) ‖W‖² at W for weights 1: conjugate gradients, diagonally scaled."""
-        P, shape = probabilities(self.X @ W), B.shape
-        scale = 1.0 / (0.25 * np.einsum("ij,ij->j", self.X, self.X) + strength)
-
-        def product(flat: Float64s) -> Float64s:
-            V = flat.reshape(shape)
-            Z = P * (self.X @ V)
-            return np.asarray(self.X.T @ (Z - P * Z.sum(axis=1, keepdims=True)) + strength * V).ravel()
-
-        def scaled(flat: Float64s) -> Float64s:
-            return np.asarray(scale[:, None] * flat.reshape(shape)).ravel()
-
-        H, M = (LinearOperator((B.size, B.size), matvec=one, dtype=np.float64) for one in (product, scaled))
-        found, _ = cg(H, B.ravel(), rtol=1e-6, maxiter=500, M=M)
-        return np.asarray(found.reshape(shape))
 
     def leave_one_out(self, Y: Float64s, W: Float64s, strength: float) -> Float64s:
         """Logits (n, C) of all rows, each without itself, at the minimum W for weights 1.

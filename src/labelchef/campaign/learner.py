@@ -391,17 +391,6 @@ class Learner:
                 G[places] = said(votes.rows(inside), belief.rates).tolil()
         return fitted(A, G.tocsr(), y)
 
-    def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
-        """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
-        assert self.choice is not None, "a choice comes first"
-        assert self.clean_parameters is not None, "believe() comes first"
-        axes = self._directions(objective, labels)
-        dense = self._along_axes(objective, labels, np.flatnonzero(labels.cleaned))
-        W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
-        with one_blas_thread():
-            V = dense.solve(W, self.choice.clean_strength, inside)
-        return axes.parameters(V, bias=self.bias)
-
     def _known(self, objective: Objective, clean: Ints, *, with_classifier: bool) -> Known:
         """What a source model that does or does not read the classifier sees: in this process, or where the rows are."""
         assert self.choice is not None, "a choice comes first"

@@ -25,13 +25,11 @@ from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.people import Said, answers_of
 from labelchef.campaign.pilot import drawn_in_pilot, next_drawn
-from labelchef.campaign.source_influence import influence_parts
 from labelchef.campaign.vote_weights import VoteWeights
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Linear, Objective, Point
+from labelchef.core.objective import Linear, Objective
 from labelchef.core.order import Ties
 from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.core.solvers import Companion
@@ -50,7 +48,6 @@ from labelchef.domain.records import (
 )
 from labelchef.domain.settings import TRUTH
 from labelchef.domain.validation import CalibrationError, Figure, Gain
-from labelchef.engines import RowArray
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.sources.models import Belief
 
@@ -409,19 +406,12 @@ class Session:
             self.rounds,
             self._weak_labels,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
-            through_learner=self._through_learner(point),
         )
 
     @property
     def _weak_labels(self) -> Float64s:
         """(rows, C) weak labels that go with the votes that are heard."""
         return self.labels.Y_weak if self.learner is None or self.heard == Heard() else self.learner.given
-
-    def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
-        """What computes the influence of answers through the learner, where there is one."""
-        if self.learner is None or not self.learner.closed_form:
-            return None
-        return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
     def decide(
         self,
