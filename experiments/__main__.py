@@ -13,7 +13,6 @@ from experiments import (
     comparisons,
     defaults,
     exp1,
-    routing,
     scoreboard,
     selectors,
     speed,
@@ -26,7 +25,7 @@ from experiments.store import CellStore
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic, routing)
+    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic)
     for experiment in module.EXPERIMENTS
 }
 

@@ -23,7 +23,6 @@ from experiments import (
     paper,
     peers,
     regression,
-    routing,
     running,
     scoreboard,
     speed,
@@ -767,30 +766,3 @@ def test_the_peers_of_margin_choose_by_what_is_believed_and_apart_from_each_othe
 def spread(X: Any) -> float:
     """The mean distance between rows."""
     return float(np.linalg.norm(X[:, None] - X[None], axis=2).mean())
-
-
-# routing by cost
-
-
-def test_ways_of_asking_spend_the_same_money_and_three_cost_what_three_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "MONEY", 6.0)
-    cell = Cell("routing", "digits: mixed", 0, kind="routing", n_train=150, n_test=100)
-    result = routing.measure(cell)
-    courses = result["courses"]
-    assert isinstance(courses, dict)
-    three, two = courses[routing.USUAL], courses["two people, a third where they disagree"]
-    assert three["money"] == [0.0, 6.0]  # 40 samples, three answers at 0.05
-    assert 4.0 < two["money"][1] < 6.0
-    assert courses[routing.ROUTED]["money"][-1] == pytest.approx(6.0)
-    assert courses[routing.ROUTED]["labels"][-1] > three["labels"][-1]
-    report = Report("routing", "Routing")
-    routing.EXPERIMENTS[0].report(report, [{"cell": {"data": cell.data, "seed": seed}, **result} for seed in (0, 1)])
-    assert row_of(report, routing.ROUTED)[1] == f"{courses[routing.ROUTED]['labels'][-1]:.3f} ± 0.000"
-
-
-def test_the_cost_of_equal_quality_is_where_the_mean_curve_reaches_it() -> None:
-    usual = np.tile(np.linspace(0.5, 0.7, len(routing.GRID)), (3, 1))
-    assert routing.compared(usual, usual).cost == "18.0 (18.0 to 18.0)"
-    twice = np.minimum(0.7, 0.5 + 2 * (usual - 0.5))
-    assert routing.compared(twice, usual).cost == "9.0 (9.0 to 9.0)"
-    assert routing.compared(usual - 0.01, usual).cost == "not reached (never to never)"

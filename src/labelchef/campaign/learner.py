@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelchef.campaign.confusions import Weighed, weigh
 from labelchef.campaign.dense_fits import Axes, DenseRows
 from labelchef.campaign.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.campaign.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
@@ -36,7 +35,6 @@ from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
-from labelchef.domain.routing import Price
 from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.domain.stopping_work import waited
 from labelchef.domain.validation import FEWEST
@@ -100,10 +98,6 @@ class Learner:
     """What people said so far; None before anything was asked."""
     people: Estimate | None = field(default=None, repr=False)
     """How often they err; None with too few answers, where nothing could show it, and where answers are the truth."""
-    prices: tuple[Price, ...] = ()
-    """The annotators of a router. Where there are any, answers are a source, and each annotator has errors of its own."""
-    weighed: Weighed | None = field(default=None, repr=False)
-    """What is known of these annotators; None before anything was asked."""
     choice: Choice | None = None
     keep_choice: bool = False
     """Whether the choice is never made anew."""
@@ -210,9 +204,7 @@ class Learner:
 
         Samples whose class is known otherwise stay as they were decided.
         """
-        self.people, self.weighed, answers = None, None, self.answered
-        if self.prices and answers is not None and len(answers.place):
-            return self._weigh_annotators(objective, labels, fit, answers)
+        self.people, answers = None, self.answered
         if self.answers == TRUTH or answers is None or len(answers.place) < FEWEST_ANSWERS:
             return None
         if self.answers == AUTO and not answers.telling:
@@ -231,21 +223,6 @@ class Learner:
             fit.fitted()
         facts = replace(facts, persons=self.people.facts.persons)
         self.people = replace(self.people, facts=facts)
-        return doubted
-
-    def _weigh_annotators(
-        self, objective: Objective, labels: LabelTable, fit: "_CleanFit", answers: Answers
-    ) -> Doubted:
-        """The same for the annotators of a router: each has its own errors, and answers are always a source."""
-        open_ = labels.cleaned[answers.samples] & (answers.known < 0)
-        doubted = answers.samples[open_], np.empty((0, labels.n_classes))
-        for _ in range(_PASSES):
-            self.weighed = weigh(answers, *self._held_out(objective, labels, fit, answers.samples), self.prices)
-            doubted = doubted[0], self.weighed.estimate.Q[open_]
-            fit.Y[np.searchsorted(fit.rows, doubted[0])] = doubted[1]
-            fit.fitted()
-        assert self.weighed is not None, "there is a pass"
-        self.people = self.weighed.estimate
         return doubted
 
     def _estimated(

@@ -19,7 +19,6 @@ import numpy as np
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator
-from labelchef.campaign.routing import Router
 from labelchef.campaign.session import Session
 from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached, parse_rule
 from labelchef.domain.arrays import Ints
@@ -116,8 +115,6 @@ class Stepper:
     rules: Rules | None = None
     """Rules that were handed in as objects; None for those of the settings."""
     on_round: Callable[[RoundRecord], None] | None = None
-    router: Router | None = None
-    """Who asks annotators with prices: it ends when the money is spent, and may ask about answered samples again."""
 
     def step(self) -> Step | None:
         """Take the step that is due, if any, and say which it was."""
@@ -153,12 +150,9 @@ class Stepper:
         session, settings = self.session(), now.settings
         rules = self.rules or Rules.of(settings)
         over = rules.ending(session, settings.budget, now.spent)
-        if over is None and self.router is not None:
-            over = self.router.ending()
         if over is None:
             size, ahead = sizes(settings, now.spent)
-            first = now.reopened if self.router is None else self.router.again(size)
-            selected = select(session, size, ahead, first)
+            selected = select(session, size, ahead, now.reopened)
             over = rules.ending(session, settings.budget, now.spent, selected.batch)
             if over is None:
                 self._forget_unless(self.ledger.open(now, selected))
@@ -183,7 +177,7 @@ def sizes(settings: Settings, spent: int) -> tuple[int, int]:
 
 
 def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
-    """The next batch: what a lead took back (or a router asks again) first, then the selector's choice, then the work ahead."""
+    """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
     began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
     batch, more = assembled(size, ahead, first, session.select, as_drawn=session.in_pilot)
@@ -222,11 +216,7 @@ def run(
 
     State changes only in whole rounds: after an interrupt, call it again and it goes on with the round that was cut off.
     """
-    router = annotator if isinstance(annotator, Router) else None
-    if router is not None:
-        router.attend(session)
-    counted = aggregator or router or MajorityVote()
-    stepper = Stepper(ledger, lambda: session, ledger.withdraw, counted, rules, on_round, router)
+    stepper = Stepper(ledger, lambda: session, ledger.withdraw, aggregator or MajorityVote(), rules, on_round)
     ledger.reopen()
     while ledger.ended is None:
         if stepper.step() is None:
