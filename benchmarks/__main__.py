@@ -24,7 +24,7 @@ NAMES = (
     "items",
     "hostile",
     "restart",
-    "receipts",
+    "signed_ledger",
     "elsewhere",
     "gpu",
     "disk",

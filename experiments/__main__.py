@@ -9,12 +9,10 @@ from rich.console import Console
 
 from experiments import (
     automatic,
-    certified,
     cnn,
     comparisons,
     defaults,
     exp1,
-    routing,
     scoreboard,
     selectors,
     speed,
@@ -27,20 +25,13 @@ from experiments.store import CellStore
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic, routing)
+    for module in (scoreboard, selectors, defaults, exp1, comparisons, speed, tsne, cnn, automatic)
     for experiment in module.EXPERIMENTS
 }
 
 
-BY_THEMSELVES = {"certified": certified.main}
-"""Commands with options of their own, which print tables."""
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Parse, run, write; 1 if a cell failed, 130 if interrupted."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in BY_THEMSELVES:
-        return BY_THEMSELVES[given[0]](given[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in EXPERIMENTS]

@@ -104,7 +104,7 @@ def code_digest() -> str:
 
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run a cell; its result as plain JSON. The same wherever and in whatever order it runs, times apart."""
-    from experiments import automatic, embedding, networks, peers, routing, selectors, timings
+    from experiments import automatic, embedding, networks, peers, selectors, timings
 
     kinds = {
         "campaign": campaign,
@@ -114,7 +114,6 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "selectors": selectors.study,
         "tsne": embedding.measure,
         "automatic": automatic.measure,
-        "routing": routing.measure,
         "selection": timings.selection,
         "construction": timings.construction,
     }

@@ -13,6 +13,7 @@ import pandas as pd
 
 from experiments import data
 from experiments.cells import Cell
+from experiments.margins import MARGINS
 from experiments.plans import Experiment, Plan
 from experiments.reporting import Report
 from experiments.scoreboard import N_TEST, N_TRAIN
@@ -41,7 +42,7 @@ def study(cell: Cell) -> dict[str, Any]:
     curves = {}
     for name in SELECTORS:
         cleaner = copy.deepcopy(first)
-        cleaner._session.selector = make_selector(name, look_ahead=True)
+        cleaner._session.selector = make_selector(MARGINS[name]() if name in MARGINS else name, look_ahead=True)
         values = [_f1(cleaner, d)]
         for _ in range(cell.labels // cell.b):
             batch = cleaner.query(cell.b)

@@ -1,20 +1,24 @@
 """The audit of a campaign in a database: drawn, shown blind, read by the stopping rule, and the same after a restart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from labelchef.campaign.audit import AuditTrail
+from labelchef.campaign.start import new_session
+from labelchef.campaign.steps import select
 from labelchef.campaign.stopping import Audited, Progress, parse_rule
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.domain.records import Batch, Decisions, SelectionDiagnostics, Votes
 from labelchef.domain.settings import Settings
 from labelchef.services import campaigns, trained
 from labelchef.services.people.access import find
+from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace, open_workspace
-from labelchef.store import round_table
+from labelchef.store import campaign_table, round_table
 from tests.store_support import label_all, make, small_data, tasks
 
 
@@ -104,3 +108,38 @@ def test_a_part_of_a_batch_has_its_own_audited_samples() -> None:
     batch = Batch(batch.indices, batch.suggested, batch.influence, SelectionDiagnostics(audited=((7, 1), (9, 0))))
     assert batch.without(np.array([7])).diagnostics.audited == ((9, 0),)
     assert batch.take(slice(2)).diagnostics.audited == ((7, 1), (9, 0))
+
+
+def test_a_draw_that_was_cut_is_not_counted() -> None:
+    """Reopened samples take places of a batch; the audited ones that stay are the first in order, no fair draw."""
+    data = small_data(60, 30)
+    session = new_session(data, Settings(audit=0.5, budget=40, batch_size=10))
+    session.start()
+    first = session.select(10)
+    session.decide(first, Votes.of([]), Decisions.sure(first.indices, np.zeros(10, dtype=np.int64)))
+    assert len(session.select(10).diagnostics.audited) == 5
+    assert select(session, 10, 0, first.indices[:8]).batch.diagnostics.audited == ()
+    assert len(select(session, 10, 0, first.indices[:3]).batch.diagnostics.audited) == 5
+
+
+def test_a_campaign_of_the_rule_that_was_removed_says_so_and_goes_on_with_another(ws: Workspace) -> None:
+    campaign = make(ws, audit=0.5, people=1, budget=40)
+    label_all(ws, campaign, "ann", rounds=1)
+    with ws.writing() as connection:  # as version 0.2 has stored it
+        row = find(ws, campaign)
+        stored = replace(row.settings, stop="MaxRounds(9) | Certified(0.9, level=0.99)")
+        campaign_table.update_campaign(connection, row.id, settings=stored)
+    ws.trained.clear()
+    with pytest.raises(
+        InvalidInputError, match=r"Certified was removed.*expected another rule, such as Audited"
+    ) as told:
+        label_all(ws, campaign, "ann")
+    assert told.value.code == "stop"
+    assert campaigns.summary(ws, campaign).message == str(told.value)
+    assert campaigns.audit(ws, campaign).accuracy is not None
+    campaigns.change_settings(ws, campaign, "lead", stop="MaxRounds(3)")
+    campaigns.resume(ws, campaign, "lead")
+    advance(ws, campaign)
+    label_all(ws, campaign, "ann")
+    assert campaigns.summary(ws, campaign).message == "stopping rule: 3 rounds done"
+    assert trained.replay(ws, campaign).agrees

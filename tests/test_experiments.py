@@ -23,13 +23,13 @@ from experiments import (
     paper,
     peers,
     regression,
-    routing,
     running,
     scoreboard,
     speed,
     stats,
 )
 from experiments.cells import CHOOSERS, SAME_BATCHES, Cell, run_cell
+from experiments.margins import MARGINS
 from experiments.plans import Plan
 from experiments.reporting import Report, header
 from experiments.store import CellStore
@@ -38,9 +38,12 @@ from scipy.stats import bootstrap, ttest_1samp
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
+from labelchef import LabelCleaner
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.records import Batch
 from labelchef.networks import NETWORK_SELECTORS
+from labelchef.selectors import MarginSelector, Selector
+from tests.test_source_muting import N_VAL, N, drawn
 
 SMALL: dict[str, Any] = {"gamma": 0.8, "l2": 0.01, "labels": 20, "n_train": 120, "n_test": 100, "n_val": 60}
 PLAN = Plan(quick=True, seeds=2, sets=("digits",))
@@ -741,28 +744,25 @@ def test_automatic_sources_are_measured_beside_what_one_has_without(monkeypatch:
     assert row_of(report, "LR, trusted only")[1] == f"{rows['trusted alone']['test']:.3f} ± 0.000"
 
 
-# routing by cost
+# peers of margin
 
 
-def test_ways_of_asking_spend_the_same_money_and_three_cost_what_three_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "MONEY", 6.0)
-    cell = Cell("routing", "digits: mixed", 0, kind="routing", n_train=150, n_test=100)
-    result = routing.measure(cell)
-    courses = result["courses"]
-    assert isinstance(courses, dict)
-    three, two = courses[routing.USUAL], courses["two people, a third where they disagree"]
-    assert three["money"] == [0.0, 6.0]  # 40 samples, three answers at 0.05
-    assert 4.0 < two["money"][1] < 6.0
-    assert courses[routing.ROUTED]["money"][-1] == pytest.approx(6.0)
-    assert courses[routing.ROUTED]["labels"][-1] > three["labels"][-1]
-    report = Report("routing", "Routing")
-    routing.EXPERIMENTS[0].report(report, [{"cell": {"data": cell.data, "seed": seed}, **result} for seed in (0, 1)])
-    assert row_of(report, routing.ROUTED)[1] == f"{courses[routing.ROUTED]['labels'][-1]:.3f} ± 0.000"
+def test_the_peers_of_margin_choose_by_what_is_believed_and_apart_from_each_other() -> None:
+    data = drawn(3, 0)
+    named: dict[str, Selector] = {"margin": MarginSelector(), **{name: made() for name, made in MARGINS.items()}}
+    cleaners = {name: LabelCleaner(selector=one, random_state=0).fit(**data) for name, one in named.items()}
+    chosen = {name: cleaner.query(10).indices for name, cleaner in cleaners.items()}
+    context = cleaners["margin"]._fitted().context(np.ones(N + N_VAL, dtype=bool))
+    order = {
+        name: np.argsort(np.diff(np.sort(P[:N], axis=1)[:, -2:])[:, 0], kind="stable")
+        for name, P in (("believed", context.posterior_of(np.arange(N))), ("model", context.probabilities))
+    }
+    assert set(chosen["margin"]) == set(order["model"][:10])
+    assert set(chosen["posterior_margin"]) == set(order["believed"][:10])
+    assert set(chosen["diverse_margin"]) < set(order["model"][:50])
+    assert spread(data["X"][chosen["diverse_margin"]]) > spread(data["X"][chosen["margin"]])
 
 
-def test_the_cost_of_equal_quality_is_where_the_mean_curve_reaches_it() -> None:
-    usual = np.tile(np.linspace(0.5, 0.7, len(routing.GRID)), (3, 1))
-    assert routing.compared(usual, usual).cost == "18.0 (18.0 to 18.0)"
-    twice = np.minimum(0.7, 0.5 + 2 * (usual - 0.5))
-    assert routing.compared(twice, usual).cost == "9.0 (9.0 to 9.0)"
-    assert routing.compared(usual - 0.01, usual).cost == "not reached (never to never)"
+def spread(X: Any) -> float:
+    """The mean distance between rows."""
+    return float(np.linalg.norm(X[:, None] - X[None], axis=2).mean())

@@ -38,7 +38,7 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
         jobs.start(ws, labelled, kind, "lead", options)
         for kind, options in (
             (JobKind.DATASET, {"format": "jsonl"}), (JobKind.DATASET, {"format": "label-studio"}),
-            (JobKind.PREDICTIONS, {}), (JobKind.MODEL, {}), (JobKind.RECEIPTS, {}), (JobKind.REPORT, {}),
+            (JobKind.PREDICTIONS, {}), (JobKind.MODEL, {}), (JobKind.REPORT, {}),
         )
     ]  # fmt: skip
     assert replay.state is JobState.WAITING
@@ -56,7 +56,7 @@ def test_jobs_are_done_one_after_the_other_and_their_results_stay(ws: Workspace,
     names = [jobs.file_of(ws, labelled, one.id).name for one in done[1:]]
     assert names == [
         "small-dataset.jsonl", "small-dataset-label-studio.zip", "small-predictions.csv", "small-model.npz",
-        "small-receipts.csv", "small-report.html",
+        "small-report.html",
     ]  # fmt: skip
     assert all(one.bytes == jobs.file_of(ws, labelled, one.id).stat().st_size > 0 for one in done[1:])
     assert [one.id for one in jobs.jobs(ws, labelled)] == [one.id for one in reversed(done)]

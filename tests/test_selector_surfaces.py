@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from labelchef.campaign.choice import REMOVED, make_selector
 from labelchef.cli.progress import LiveProgress
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.settings import Settings
@@ -220,6 +221,13 @@ def test_a_corrected_decision_brings_all_its_votes_and_a_reopened_one_none(ws: W
     ws.trained.clear()
     assert records(ws, campaign)[2] == last
     assert replay(ws, campaign).agrees
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_selector_that_was_removed_is_refused_by_its_code(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"'{name}' was removed") as told:
+        make_selector(name)
+    assert told.value.code == "selector"
 
 
 def test_a_campaign_of_a_selector_that_was_removed_says_so_and_goes_on_with_another(ws: Workspace) -> None:

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from labelchef.cli.main import app
 from labelchef.domain.canonical import canonical, digest
 from labelchef.domain.errors import InvalidInputError, MissingExtraError, StoreError
-from labelchef.domain.routing import Price, PriceList
 from labelchef.domain.settings import Settings
 from labelchef.ledger import links
 from labelchef.ledger.links import check_links
@@ -704,21 +703,3 @@ def test_a_folder_of_labelchef_clean_has_such_a_ledger(tmp_path: Path) -> None:
         records[k] = ("decision", {**records[k][1], "label": ((records[k][1]["label"] or 0) + 1) % 3})
 
     assert not verdict(cleaned / "x.jsonl", rechained(lines, None, forge)).intact
-
-
-def test_a_folder_where_answers_have_prices_has_a_ledger_that_holds(tmp_path: Path) -> None:
-    """Decisions are beliefs there, and it is said."""
-    cleaned = tmp_path / "out"
-    prices = PriceList((Price("gpt", 0.02, "llm", error=0.3), Price("crowd", 0.1, "crowd", most=2)), 2.0, 5)
-    people = Answers(truth=[CLASSES[k] for k in truth_of(90)[:60]], prices=prices)
-    clean(small_data(), people, Settings(budget=None, batch_size=6), cleaned, report=False)
-    found = verify_ledger(cleaned / "ledger.jsonl")
-    assert found.intact, found
-    assert "answers have prices" in " ".join(found.notes)
-    assert "follow from the votes" not in " ".join(found.checked)
-
-    def unheard(records: list[tuple[str, Any]]) -> None:
-        item = next(body["item"] for kind, body in records if kind == "decision" and body["label"] is not None)
-        records[:] = [one for one in records if one[0] != "vote" or one[1]["item"] != item]
-
-    assert not verdict(cleaned / "x.jsonl", rechained(lines_of(cleaned / "ledger.jsonl"), None, unheard)).intact

@@ -27,7 +27,7 @@ from labelchef.campaign import learner
 from labelchef.engines.cluster import ClusterError
 from labelchef.engines.cluster.dask_workers import local_cluster
 
-SELECTORS = ("expected_infl", "margin", "infl", "source_infl", "diverse_margin")
+SELECTORS = ("expected_infl", "margin", "infl")
 ROWS, COLUMNS, TRUSTED, ROUNDS = 3000, 16, 60, 3
 _LAST = 0.1  # chance to kill the last worker that is left, too, at every look
 

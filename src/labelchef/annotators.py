@@ -74,7 +74,6 @@ class SimulatedAnnotators:
         n_classes: int,
         error_rates: Sequence[float] = (0.05, 0.05, 0.05),
         seed: int = 0,
-        names: Sequence[str] | None = None,
     ) -> None:
         if not error_rates or not all(0.0 <= rate <= 1.0 for rate in error_rates):
             raise InvalidInputError(
@@ -91,17 +90,12 @@ class SimulatedAnnotators:
             )
         if seed < 0:
             raise InvalidInputError(f"seed={seed!r}; expected a whole number of at least 0", code="seed")
-        people = [f"person {k + 1}" for k in range(len(error_rates))] if names is None else list(names)
-        if len(people) != len(error_rates) or len(set(people)) < len(people):
-            raise InvalidInputError(
-                f"names {people} for {len(error_rates)} people; expected a name of its own for each", code="names"
-            )
         self._answers: dict[str, Ints] = {}
         for person, rate in enumerate(error_rates):
             rng, N = np.random.default_rng([seed, person]), len(self._truth)
             errs = (rng.random(N) < rate) & (self._truth != UNRESOLVED)
             other = (self._truth + rng.integers(1, n_classes, N)) % n_classes
-            self._answers[people[person]] = np.where(errs, other, self._truth)
+            self._answers[f"person {person + 1}"] = np.where(errs, other, self._truth)
 
     def annotate(self, batch: Batch) -> Votes:
         """One vote for each person and item."""
@@ -117,23 +111,21 @@ class RecordedVotes:
     [(4, 'ann', 1)]
     """
 
-    def __init__(self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None, skip: int = 0) -> None:
+    def __init__(self, votes: Iterable[tuple[int, str, int]], *, per_item: int | None = None) -> None:
         if per_item is not None and per_item < 1:
             raise InvalidInputError(f"per_item={per_item}; expected at least 1", code="per_item")
-        if skip < 0:
-            raise InvalidInputError(f"skip={skip}; expected at least 0", code="skip")
         self._votes: dict[int, list[tuple[str, int]]] = {}
         for item, worker, label in votes:
             self._votes.setdefault(int(item), []).append((str(worker), int(label)))
-        self._part = slice(skip, None if per_item is None else skip + per_item)
+        self._per_item = per_item
 
     def annotate(self, batch: Batch) -> Votes:
-        """The recorded votes on the batch, the first `per_item` of each item after `skip` that are left out."""
+        """The recorded votes on the batch, the first `per_item` of each item."""
         return Votes.of(
             [
                 (worker, item, label)
                 for item in batch.indices.tolist()
-                for worker, label in self._votes.get(item, [])[self._part]
+                for worker, label in self._votes.get(item, [])[: self._per_item]
             ]
         )
 

@@ -23,10 +23,9 @@ from labelchef.campaign.choice import make_selector, require_suggestions
 from labelchef.campaign.copies import Copies
 from labelchef.campaign.data import CampaignData, as_rows
 from labelchef.campaign.final import final_classifier
-from labelchef.campaign.gain import LEVEL, Judged
+from labelchef.campaign.gain import Judged
 from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_indices
 from labelchef.campaign.metrics import history_frame
-from labelchef.campaign.receipts import receipts as compute_receipts
 from labelchef.campaign.session import Session
 from labelchef.campaign.source_effect import SourceEffect, effect_of
 from labelchef.campaign.source_report import sources_frame
@@ -43,10 +42,9 @@ from labelchef.domain.arrays import Bools, Float64s, Floats, Ints
 from labelchef.domain.errors import InvalidInputError, NotFittedError
 from labelchef.domain.features import as_features, check_columns, columns_of, feature_names_of
 from labelchef.domain.learning import Choice, Doubt, PeopleFacts, Ruling
-from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import Batch, Decisions, RoundRecord, StopReason, Votes
 from labelchef.domain.settings import OPTIONS, TRAIN, Settings
-from labelchef.domain.validation import Certificate, Figure, Gain
+from labelchef.domain.validation import Figure, Gain
 from labelchef.engines import MemoryEngine, RowLabels
 from labelchef.ledger import MemoryLedger
 from labelchef.selectors import Selector
@@ -282,28 +280,6 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._fitted().judged(split)
 
-    def certificate(self, level: float = LEVEL, *, predicted: Any = None) -> Certificate | None:
-        """What the audit proves of the present model: a lower bound of its accuracy on the unasked samples that holds whenever
-        one looks; None while no audited sample is answered.
-
-        `predicted` are the classes (N,) that another model predicts of the training samples, such as `finish().predict(X)`: then
-        it is about that model. All audited samples of a batch must be answered, as `run` does it: who answers the easy ones only
-        proves nothing.
-        """
-        session = self._fitted()
-        if session.audit == 0.0:
-            raise InvalidInputError(
-                "nothing is audited, so nothing can be certified; expected a share of what is asked, such as audit=0.1",
-                code="audit",
-            )
-        if not 0.0 < level < 1.0:
-            raise InvalidInputError(
-                f"level is {level!r}; expected a number between 0 and 1, such as 0.95", code="level"
-            )
-        if predicted is None:
-            return session.certificate(level=level)
-        return session.certificate(as_evaluation_labels(predicted, self._names, session.n_train, "predicted"), level)
-
     @abstractmethod
     def predict_proba(self, X: Any) -> Float64s:
         """Class probabilities (n, C)."""
@@ -359,21 +335,6 @@ class Cleaner(BaseEstimator, ABC):  # type: ignore[misc]
             [asdict(one) for one in self._fitted().doubtful()], columns=[f.name for f in fields(Doubt)]
         )
         return found.assign(**{name: self.classes_[found[name].to_numpy(int)] for name in ("answer", "believed")})
-
-    def receipts(self, *, joint: bool = True) -> Receipts:
-        """Of every answered sample what was predicted of it and what came of it, with sums by person, source and class.
-
-        `items` and `sums` are records; `receipts_frame` gives the items as a table. Effects are changes of the steering loss in
-        closed form. With `joint`, the change by all answers of a sum together is computed by fitting again: a fit for each
-        person, source and class, at most 12 of each.
-        """
-        return compute_receipts(self._fitted(), [str(name) for name in self.classes_], joint=joint)
-
-    def receipts_frame(self) -> pd.DataFrame:
-        """A row an answered sample: the receipts with classes by name."""
-        found = self.receipts(joint=False)
-        names = {one.item: str(one.item) for one in found.items}
-        return pd.DataFrame(found.named(names, tuple(str(name) for name in self.classes_)))
 
     @property
     def cleaned_(self) -> Bools:

@@ -331,7 +331,6 @@ CALLS: dict[Route, Call] = {
     ("POST", f"{C}/sources/apply"): _of(f"{C}/sources/apply", json={"muted": []}),
     ("GET", f"{C}/rules"): _of(f"{C}/rules"),
     ("POST", f"{C}/rules"): _of(f"{C}/rules", json={"rules": [{**RULE, "label": "dog"}]}),
-    ("GET", f"{C}/receipts"): _of(f"{C}/receipts"),
     ("GET", f"{C}/quality"): _of(f"{C}/quality"),
     ("GET", f"{C}/mine"): _of(f"{C}/mine"),
     ("GET", f"{C}/duties"): _of(f"{C}/duties"),
@@ -404,7 +403,6 @@ CALLS: dict[Route, Call] = {
     ("GET", f"{C}/export/predictions"): _export("predictions"),
     ("GET", f"{C}/export/labels"): _export("labels"),
     ("GET", f"{C}/export/votes"): _export("votes"),
-    ("GET", f"{C}/export/receipts"): _export("receipts"),
     ("GET", f"{C}/export/ledger"): _export("ledger"),
     ("GET", f"{C}/export/model"): _export("model"),
     ("POST", f"{C}/import-votes"): _of(
@@ -454,7 +452,7 @@ CALLS: dict[Route, Call] = {
     **{
         ("GET", f"{K}/lead/{part}"): _of(f"{K}/lead/{part}")
         for part in (
-            "conflicts", "settings", "export", "members", "sources", "source", "receipts", "ledger", "items",
+            "conflicts", "settings", "export", "members", "sources", "source", "ledger", "items",
             "guidelines", "discussions", "jobs", "copy", "quality",
         )
     },

@@ -401,7 +401,7 @@ ELSEWHERE: dict[str, set[str]] = {
         "acquisition", "affinity_options", "automatic", "kinds", "missing_extra", "primitives", "snuba_options", "trusted",
     },
     "simulated and recorded people are for the command line and Python": {
-        "annotator", "error_rate", "names", "per_item", "prices", "seed", "skip", "tie", "truth",
+        "annotator", "error_rate", "per_item", "seed", "tie", "truth",
     },
     "the final model is used by the command line and Python": {"coef", "feature_names", "rows", "split"},
     "the worker trains: the campaign fails and its message says why": {

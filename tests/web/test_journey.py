@@ -160,7 +160,7 @@ def test_a_team_from_files_to_the_data_set(ws: Workspace, served: str, opened: O
     ann.goto(f"{PLACE}/mine")
     expect(ann.locator("main")).not_to_contain_text("gold")
     looked_at(ann, "mine")
-    for part in ("", "/conflicts", "/ledger", "/sources", "/receipts", "/export", "/jobs"):
+    for part in ("", "/conflicts", "/ledger", "/sources", "/export", "/jobs"):
         lead.goto(f"{PLACE}/lead{part}")
         looked_at(lead, f"lead{part.replace('/', '-')}")
 

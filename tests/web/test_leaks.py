@@ -172,12 +172,12 @@ def test_the_audit_is_shown_to_annotators_in_steps() -> None:
         return AuditReport(
             0.1,
             trail.accuracy(),
-            tuple(AuditPoint(k + 1, a, low, high, 0.5) for k, (a, low, high) in enumerate(course)),
+            tuple(AuditPoint(k + 1, a, low, high) for k, (a, low, high) in enumerate(course)),
         )
 
     whole = report(25)
     seen = in_steps(whole)
-    assert [(point.items, point.certified) for point in seen.course] == [(10, None), (20, None)]
+    assert [point.items for point in seen.course] == [10, 20]
     assert seen.accuracy is not None
     assert (seen.accuracy.samples, seen.accuracy.value) == (20, whole.course[19].accuracy)
     few = in_steps(report(9))

@@ -32,7 +32,7 @@ K_t is convex in m, so this is an interval; K_t depends on the counts only. π i
 contrast to the hedged capital of Waudby-Smith and Ramdas ("Estimating means of bounded random variables by betting"), whose
 intervals are about as wide, the mixture does not depend on m, and so the model may change between the items.
 
-This is about the past models. What follows for the present one is in `campaign.certify`.
+This is about the past models: if the model improves, the present one is better than the interval says, and worse if it fell.
 
 The macro-F1 of the same predictions is given with a bootstrap interval for one look, which is not valid at all times.
 
@@ -45,7 +45,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from labelchef.campaign.certify import certificate
 from labelchef.campaign.figures import figures
 from labelchef.campaign.gain import LEVEL
 from labelchef.domain.arrays import Float64s, Ints
@@ -189,12 +188,6 @@ def audit_trail(rounds: Sequence[RoundRecord], n_classes: int) -> AuditTrail:
 def audit_report(rounds: Sequence[RoundRecord], share: float, n_classes: int) -> AuditReport:
     """What is shown of the audit; `share` is the setting."""
     trail = audit_trail(rounds, n_classes)
-    found = [certificate(record.audit) for record in rounds]
-    certified = [
-        None if one is None else one.accuracy
-        for record, one in zip(rounds, found, strict=True)
-        for _ in range(audit_trail([record], n_classes).size)
-    ]
-    course = zip(*(values.tolist() for values in trail.course()), certified, strict=True)
+    course = zip(*(values.tolist() for values in trail.course()), strict=True)
     points = tuple(AuditPoint(k + 1, *point) for k, point in enumerate(course))
-    return AuditReport(share, trail.accuracy() if trail.size else None, points, found[-1] if found else None)
+    return AuditReport(share, trail.accuracy() if trail.size else None, points)

@@ -11,14 +11,13 @@ from labelchef.selectors import (
     InfluenceSelector,
     LookAheadSelector,
     Selector,
-    SourceInflSelector,
 )
 
 ALL_SELECTORS = ChainMap(SELECTORS, BASELINES)
 """Name → factory of everything that can be chosen by name."""
 
-REMOVED = ("cleanlab_quality", "active_lab")
-"""Selectors of version 0.2 that gained less than 'margin' wherever they were measured (docs/baselines.md)."""
+REMOVED = ("cleanlab_quality", "active_lab", "diverse_margin", "posterior_margin", "source_infl")
+"""Selectors of version 0.2 that no measurement showed to gain more than 'margin' (docs/baselines.md)."""
 
 
 def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Selector:
@@ -30,8 +29,8 @@ def make_selector(chosen: str | Selector, *, look_ahead: bool = False) -> Select
     if isinstance(chosen, str):
         if chosen in REMOVED:
             raise InvalidInputError(
-                f"selector {chosen!r} was removed after version 0.2: others gained more in every measurement; expected "
-                "another one, such as 'margin', the default. Change the setting 'selector' and resume: all answers stay",
+                f"selector {chosen!r} was removed after version 0.2: no measurement showed it to gain more than 'margin'; "
+                "expected another one, such as 'margin', the default. Change the setting 'selector' and resume: all answers stay",
                 code="selector",
             )
         if chosen not in ALL_SELECTORS:
@@ -55,8 +54,7 @@ def plain_influence(selector: Selector) -> InfluenceSelector:
     ('expected_infl', 'infl')
     """
     base = selector.base if isinstance(selector, LookAheadSelector) else selector
-    plain = next((one for one in (ExpectedInflSelector, SourceInflSelector) if isinstance(base, one)), InflSelector)
-    return plain()
+    return ExpectedInflSelector() if isinstance(base, ExpectedInflSelector) else InflSelector()
 
 
 def require_suggestions(selector: Selector) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, eigh, solve_triangular
 from scipy.optimize import minimize
-from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils.extmath import randomized_svd
 
 from labelchef.core.softmax import probabilities
@@ -105,32 +104,11 @@ class DenseRows:
         found = minimize(at, first, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(found.x.reshape(-1, C) * s[:, None])
 
-    def solve(self, W: Float64s, strength: float, B: Float64s) -> Float64s:
-        """H⁻¹ B (r, C), H the Hessian of Σ ℓ + (λ/2) ‖W‖² at W for weights 1: conjugate gradients, diagonally scaled."""
-        P, shape = probabilities(self.X @ W), B.shape
-        scale = 1.0 / (0.25 * np.einsum("ij,ij->j", self.X, self.X) + strength)
-
-        def product(flat: Float64s) -> Float64s:
-            V = flat.reshape(shape)
-            Z = P * (self.X @ V)
-            return np.asarray(self.X.T @ (Z - P * Z.sum(axis=1, keepdims=True)) + strength * V).ravel()
-
-        def scaled(flat: Float64s) -> Float64s:
-            return np.asarray(scale[:, None] * flat.reshape(shape)).ravel()
-
-        H, M = (LinearOperator((B.size, B.size), matvec=one, dtype=np.float64) for one in (product, scaled))
-        found, _ = cg(H, B.ravel(), rtol=1e-6, maxiter=500, M=M)
-        return np.asarray(found.reshape(shape))
-
     def leave_one_out(self, Y: Float64s, W: Float64s, strength: float) -> Float64s:
         """Logits (n, C) of all rows, each without itself, at the minimum W for weights 1.
 
         The Kronecker form of `core.leave_one_out`: b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j for each direction c of Q.
         """
-        return self.left_out(Y, W, strength)[0]
-
-    def left_out(self, Y: Float64s, W: Float64s, strength: float) -> tuple[Float64s, Float64s]:
-        """The same, and u (n, C): without row j the minimum is W + H⁻¹ (x_j ⊗ u_j), see `core.taken_back`."""
         A = self.X @ W
         P = probabilities(A)
         h = 1.0 - np.einsum("ic,ic->i", P, P)
@@ -139,8 +117,7 @@ class DenseRows:
         q, U = np.maximum(q[1:], 0.0), U[:, 1:]
         b = self._quadratic(h, q, strength)
         leverage = np.minimum(h[:, None] * q * b, _LARGEST_LEVERAGE)
-        along = (P - Y) @ U
-        return np.asarray(A + (b / (1.0 - leverage) * along) @ U.T), np.asarray((along / (1.0 - leverage)) @ U.T)
+        return np.asarray(A + (b / (1.0 - leverage) * ((P - Y) @ U)) @ U.T)
 
     def _quadratic(self, h: Float64s, q: Float64s, strength: float) -> Float64s:
         """b_jc = x_jᵀ (q_c G + λ)⁻¹ x_j (n, k) with G = Σ h x xᵀ: a Cholesky factor for each of few q, else eigenvectors for all.

@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelchef.campaign.confusions import Weighed, weigh
 from labelchef.campaign.dense_fits import Axes, DenseRows
 from labelchef.campaign.learning import AXES, CLEAN, COLUMNS, FOLDS, ROWS, Sample, choose
 from labelchef.campaign.people import FEWEST_ANSWERS, LEAST, Answers, Estimate, doubts, estimate
@@ -36,7 +35,6 @@ from labelchef.core.objective import Objective
 from labelchef.core.softmax import log_probabilities
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.learning import NO_SOURCES, Choice, Doubt
-from labelchef.domain.routing import Price
 from labelchef.domain.settings import AUTO, TRUTH
 from labelchef.domain.stopping_work import waited
 from labelchef.domain.validation import FEWEST
@@ -44,7 +42,7 @@ from labelchef.engines import OnParts, RowArray
 from labelchef.engines.threads import one_blas_thread
 from labelchef.sources import SourceVotes
 from labelchef.sources.evidence import Evidence, Known
-from labelchef.sources.models import Belief, NaiveBayes, Shares, make_source_model, updated
+from labelchef.sources.models import Belief, Shares, make_source_model, updated
 from labelchef.sources.spread import SpreadEvidence, send_votes
 
 GROWTH = 1.5
@@ -100,10 +98,6 @@ class Learner:
     """What people said so far; None before anything was asked."""
     people: Estimate | None = field(default=None, repr=False)
     """How often they err; None with too few answers, where nothing could show it, and where answers are the truth."""
-    prices: tuple[Price, ...] = ()
-    """The annotators of a router. Where there are any, answers are a source, and each annotator has errors of its own."""
-    weighed: Weighed | None = field(default=None, repr=False)
-    """What is known of these annotators; None before anything was asked."""
     choice: Choice | None = None
     keep_choice: bool = False
     """Whether the choice is never made anew."""
@@ -210,9 +204,7 @@ class Learner:
 
         Samples whose class is known otherwise stay as they were decided.
         """
-        self.people, self.weighed, answers = None, None, self.answered
-        if self.prices and answers is not None and len(answers.place):
-            return self._weigh_annotators(objective, labels, fit, answers)
+        self.people, answers = None, self.answered
         if self.answers == TRUTH or answers is None or len(answers.place) < FEWEST_ANSWERS:
             return None
         if self.answers == AUTO and not answers.telling:
@@ -231,21 +223,6 @@ class Learner:
             fit.fitted()
         facts = replace(facts, persons=self.people.facts.persons)
         self.people = replace(self.people, facts=facts)
-        return doubted
-
-    def _weigh_annotators(
-        self, objective: Objective, labels: LabelTable, fit: "_CleanFit", answers: Answers
-    ) -> Doubted:
-        """The same for the annotators of a router: each has its own errors, and answers are always a source."""
-        open_ = labels.cleaned[answers.samples] & (answers.known < 0)
-        doubted = answers.samples[open_], np.empty((0, labels.n_classes))
-        for _ in range(_PASSES):
-            self.weighed = weigh(answers, *self._held_out(objective, labels, fit, answers.samples), self.prices)
-            doubted = doubted[0], self.weighed.estimate.Q[open_]
-            fit.Y[np.searchsorted(fit.rows, doubted[0])] = doubted[1]
-            fit.fitted()
-        assert self.weighed is not None, "there is a pass"
-        self.people = self.weighed.estimate
         return doubted
 
     def _estimated(
@@ -391,41 +368,6 @@ class Learner:
                 G[places] = said(votes.rows(inside), belief.rates).tolil()
         return fitted(A, G.tocsr(), y)
 
-    def without_each(self, objective: Objective, labels: LabelTable, rows: Ints) -> "Without":
-        """What would be believed of each of these answered rows, had it not been answered; the choice stays."""
-        assert self.choice is not None, "a choice comes first"
-        clean = np.flatnonzero(labels.cleaned)
-        fit = self._clean_fit(objective, labels, clean)
-        fit.Y = labels.Y[clean]
-        place = np.searchsorted(clean, rows)
-        with one_blas_thread():
-            A, u = fit.fitted().left_out()
-        if self.belief is None:
-            return Without(labels.Y_weak[rows], np.zeros(len(rows)), u[place])
-        model, C = make_source_model(self.choice.model), labels.n_classes
-        log_p = _uniform((len(rows), C))
-        if model.reads_classifier:
-            log_p = log_probabilities(self.choice.temperature * A[place])
-        elif self.belief.rates is not None:  # naive Bayes and Dawid–Skene: class frequencies are the prior
-            share = self.belief.Q[self.belief.spoken | labels.cleaned].sum(axis=0)
-            if model.name == NaiveBayes.name:
-                share = np.bincount(labels.clean_ids[clean], minlength=C) + 1.0
-            log_p = np.broadcast_to(np.log(share / share.sum()), log_p.shape)
-        evidence = Evidence(self.votes.rows(rows), log_p, np.full(len(rows), -1), self.given[rows], self.belief.heard)
-        Q = updated(self.belief, evidence)
-        return Without(Q, np.where(self.belief.spoken[rows], self.choice.gamma, 0.0), u[place])
-
-    def clean_solve(self, objective: Objective, labels: LabelTable, B: Float64s) -> Float64s:
-        """H⁻¹ B (D, C), H the Hessian of the clean model in the directions in which it was fitted."""
-        assert self.choice is not None, "a choice comes first"
-        assert self.clean_parameters is not None, "believe() comes first"
-        axes = self._directions(objective, labels)
-        dense = self._along_axes(objective, labels, np.flatnonzero(labels.cleaned))
-        W, inside = (axes.rows(M.T, bias=self.bias).X.T for M in (self.clean_parameters, B))
-        with one_blas_thread():
-            V = dense.solve(W, self.choice.clean_strength, inside)
-        return axes.parameters(V, bias=self.bias)
-
     def _known(self, objective: Objective, clean: Ints, *, with_classifier: bool) -> Known:
         """What a source model that does or does not read the classifier sees: in this process, or where the rows are."""
         assert self.choice is not None, "a choice comes first"
@@ -503,18 +445,6 @@ def times_drawn(cleaned: Bools, n_items: int) -> float:
     return max(1.0, int(np.count_nonzero(~cleaned[:n_items])) / ROWS)
 
 
-@dataclass(frozen=True)
-class Without:
-    """m answered rows, each without its answer."""
-
-    Q: Float64s
-    """(m, C) what would be believed of it."""
-    weight: Float64s
-    """(m,) with which it would train."""
-    u: Float64s
-    """(m, C) of the clean model: without row i it would be at W_c + H_c⁻¹ (x_i ⊗ u_i)."""
-
-
 @dataclass
 class _CleanFit:
     """The clean model: softmax regression on the clean rows in their main directions."""
@@ -550,11 +480,6 @@ class _CleanFit:
         """(k, C) of rows that are not among the m, as the engine has them."""
         assert self.W is not None, "fitted() comes first"
         return np.asarray(self.axes.rows(X, bias=self.bias).X @ self.W)
-
-    def left_out(self) -> tuple[Float64s, Float64s]:
-        """Of all m rows: logits (m, C) under the model without the row, and the residual u (m, C) that leaving it out takes."""
-        assert self.W is not None, "fitted() comes first"
-        return self.dense.left_out(self.Y, self.W, self.strength)
 
     def held_out(self, places: Ints) -> Float64s:
         """Logits (k, C) of these of the m rows, each under the model without it; computed once for all of them."""

@@ -93,7 +93,7 @@ class Answers:
         overlap = len(np.unique(self.place)) < len(self.place)
         return overlap or bool((self.known >= 0).any() or self.drawn.any())
 
-    def facts(self, error: tuple[float, float, float], rates: Float64s, *, source: bool) -> PeopleFacts:
+    def facts(self, error: tuple[float, float, float], rates: Float64s) -> PeopleFacts:
         """What is known of the persons, with the estimated error of all and its interval, and the rate of each."""
         count = np.bincount(self.person, minlength=len(self.names)).tolist()
         return PeopleFacts(
@@ -103,7 +103,7 @@ class Answers:
             gold=int((self.known != UNRESOLVED).sum()),
             overlap=int((np.bincount(self.place, minlength=len(self.samples)) > 1).sum()),
             persons=tuple(PersonFacts(*one) for one in zip(self.names, count, rates.tolist(), strict=True)),
-            source=source,
+            source=False,
         )
 
     def among(self, kept: Bools) -> "Answers":
@@ -204,7 +204,7 @@ def estimate(answers: Answers, A: Float64s, trusted: Float64s, y: Ints, error: f
     )
     Q, rates = _believed(answers, P, float(errors[at]))
     low, high = _interval(profile) if error is None else (error, error)
-    facts = answers.facts((float(errors[at]), low, high), rates, source=False)
+    facts = answers.facts((float(errors[at]), low, high), rates)
     return Estimate(facts, answers.samples, Q)
 
 

@@ -15,7 +15,6 @@ from labelchef.campaign.metrics import history_frame, value_of
 from labelchef.campaign.source_report import SourceReport, facts_frame
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import InUse
-from labelchef.domain.receipts import Receipts
 from labelchef.domain.records import UNRESOLVED, AskedCount, Metrics, RoundRecord
 from labelchef.domain.settings import Settings
 from labelchef.domain.validation import (
@@ -69,7 +68,6 @@ class Outcome:
     """The target metric of the present model, on the same samples."""
     calibration: CalibrationError | None = None
     sources: SourceReport | None = None
-    receipts: Receipts | None = None
 
     @property
     def in_use(self) -> InUse | None:
@@ -116,9 +114,6 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         audit=pd.DataFrame([asdict(point) for point in audit.course]),
         sources=None if outcome.sources is None else facts_frame(outcome.sources.sources),
         source_notes=[] if outcome.sources is None else list(outcome.sources.notes),
-        receipts=None
-        if outcome.receipts is None or not outcome.receipts.items
-        else pd.DataFrame(outcome.receipts.summary()),
     )
 
 

@@ -16,23 +16,20 @@ import numpy as np
 
 from labelchef.campaign.audit import AuditTrail, audit_size, audit_trail, draw_audit
 from labelchef.campaign.calibration import calibration_error
-from labelchef.campaign.certify import certificate, first_answers, next_state, predicted_by, state_of
 from labelchef.campaign.choice import plain_influence
 from labelchef.campaign.deciding import MOST, followed, ruling_of
 from labelchef.campaign.figures import figures
-from labelchef.campaign.gain import LEVEL, Judged, gains
+from labelchef.campaign.gain import Judged, gains
 from labelchef.campaign.hearing import AllVotes
 from labelchef.campaign.judging import Baselines, CrossFitted, Split
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.people import Said, answers_of
 from labelchef.campaign.pilot import drawn_in_pilot, next_drawn
-from labelchef.campaign.source_influence import influence_parts
 from labelchef.campaign.vote_weights import VoteWeights
 from labelchef.constructors import Construction, Constructor
 from labelchef.core.contrasts import with_reference
-from labelchef.core.influence import InfluenceParts
 from labelchef.core.labels import LabelTable
-from labelchef.core.objective import Linear, Objective, Point
+from labelchef.core.objective import Linear, Objective
 from labelchef.core.order import Ties
 from labelchef.core.softmax import log_probabilities, probabilities
 from labelchef.core.solvers import Companion
@@ -50,8 +47,7 @@ from labelchef.domain.records import (
     Votes,
 )
 from labelchef.domain.settings import TRUTH
-from labelchef.domain.validation import CalibrationError, Certificate, Figure, Gain
-from labelchef.engines import RowArray
+from labelchef.domain.validation import CalibrationError, Figure, Gain
 from labelchef.selectors import SelectionContext, Selector
 from labelchef.sources.models import Belief
 
@@ -103,7 +99,6 @@ class Session:
     _construction: Construction | None = field(default=None, repr=False)
     _first: dict[str, Judged] = field(default_factory=dict, repr=False)
     """The model of round 0, sample by sample, on the parts that judge."""
-    _pool: Bools = field(default_factory=lambda: np.empty(0, dtype=bool), repr=False)
     """(N,): the samples that could be asked at the start."""
     _weighed: tuple[Float64s, Belief | None, VoteWeights | None] | None = field(default=None, repr=False)
     """Parameters, what was learned about sources, and what votes count beside them."""
@@ -154,12 +149,8 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits))
         return self._belief_in(np.arange(len(A)), A)
 
-    def _believed(self, items: Ints) -> Float64s:
-        """The same of some of the N samples."""
-        return self._belief_in(items, with_reference(self.objective.engine.host(self.construction.point.logits[items])))
-
     def _belief_in(self, rows: Ints, A: Float64s) -> Float64s:
-        """The same of some rows, of which the model has logits A."""
+        """(n, C): the same of some rows, of which the model has logits A (n, C)."""
         if self.learner is None:
             return np.where(self.labels.cleaned[rows, None], self.labels.Y[rows], probabilities(A))
         if self.ruling is None:
@@ -189,7 +180,7 @@ class Session:
         A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         scores = A if self.ruling is None else self.ruling.scores(A)
         P = probabilities(A if self.ruling is None else self.ruling.scaled(A))
-        return P, np.asarray(scores.argmax(axis=1), dtype=np.int64), self._believed(items)
+        return P, np.asarray(scores.argmax(axis=1), dtype=np.int64), self._belief_in(items, A)
 
     def start(self, on_step: Callable[[int, float, float], None] | None = None) -> RoundRecord:
         """Round 0: the model on the labels as given."""
@@ -197,7 +188,6 @@ class Session:
         if self.learner is not None:
             self.objective = self.learner.adopt(self.objective, self.labels)
             self.learner.believe(self.objective, self.labels)
-        self._pool = (self.labels.askable & ~self.labels.cleaned)[: self.n_train]
         construction = self.from_scratch(on_step)
         self._judge(construction)
         batch, decisions = Batch.without_predictions(_NOTHING), Decisions.sure(_NOTHING, _NOTHING)
@@ -250,22 +240,8 @@ class Session:
 
     def predicted(self, items: Ints | slice) -> Ints:
         """The classes that the model predicts of these samples."""
-        return self._classes(self.construction, items)
-
-    def _classes(self, construction: Construction, items: Ints | slice) -> Ints:
-        A = with_reference(self.objective.engine.host(construction.point.logits[items]))
+        A = with_reference(self.objective.engine.host(self.construction.point.logits[items]))
         return np.asarray((A if self.ruling is None else self.ruling.scores(A)).argmax(axis=1), dtype=np.int64)
-
-    def certificate(self, predicted: Ints | None = None, level: float = LEVEL) -> Certificate | None:
-        """What the audit proves of the model, or of any other model that predicts these classes (N,) of the samples.
-
-        None while no audited sample is answered.
-        """
-        state = self.rounds[-1].audit
-        if predicted is not None and state is not None:
-            asked, past = first_answers(self.rounds, self._pool), predicted_by(self.rounds[:-1], self.n_train)
-            state = state_of(predicted.astype(np.uint16), past, asked, self._pool)
-        return certificate(state, level)
 
     def people(self) -> PeopleFacts | None:
         """How often people err; None with few answers, and where answers are taken for the truth."""
@@ -430,19 +406,12 @@ class Session:
             self.rounds,
             self._weak_labels,
             believed=None if self.learner is None else partial(self.learner.posterior, self.labels),
-            through_learner=self._through_learner(point),
         )
 
     @property
     def _weak_labels(self) -> Float64s:
         """(rows, C) weak labels that go with the votes that are heard."""
         return self.labels.Y_weak if self.learner is None or self.heard == Heard() else self.learner.given
-
-    def _through_learner(self, point: Point) -> Callable[[RowArray], InfluenceParts] | None:
-        """What computes the influence of answers through the learner, where there is one."""
-        if self.learner is None or not self.learner.closed_form:
-            return None
-        return partial(influence_parts, self.learner, self.objective, self.labels, point)
 
     def decide(
         self,
@@ -469,7 +438,7 @@ class Session:
                 "−1 for unresolved",
                 code="votes",
             )
-        before, believed = self.labels.shown(decisions.items).argmax(axis=1), self._believed(decisions.items)
+        before = self.labels.shown(decisions.items).argmax(axis=1)
         spent, asked = int((~self.labels.cleaned[batch.indices]).sum()), len(batch)
         if undoing is not None:
             spent = asked = 0
@@ -484,7 +453,6 @@ class Session:
             changed = decisions.items[before != after]
             entries = batch.aligned(decisions.items)
             record = self._record(construction, entries, votes, decisions, changed, asked, spent, timing)
-            record = replace(record, believed=believed)
             self._construction = construction
             self.rounds.append(record)
             self._selected, self.fresh = {}, False
@@ -643,7 +611,7 @@ class Session:
         baselines = self._baselines.measure(
             self.learner, self.objective, self.labels, self.judges, metric=self.metric, anew=anew
         )
-        record = RoundRecord(
+        return RoundRecord(
             number=len(self.rounds),
             batch=batch,
             votes=votes,
@@ -664,10 +632,6 @@ class Session:
             baselines=baselines,
             heard=self.heard,
         )
-        if self.audit == 0.0:
-            return record
-        classes = self._classes(construction, slice(self.n_train)).astype(np.uint16)
-        return replace(record, audit=next_state(self.rounds, record, classes, self._pool))
 
 
 def _drawn(batch: Batch) -> list[int]:

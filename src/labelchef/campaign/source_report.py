@@ -7,7 +7,7 @@ trusted samples, cross-fitted, by
     Δ_j = (γ/N) Σ_i S_i · (q⁻ⱼ_i − q_i),       S = X V,  H V = g
 
 to first order. q⁻ⱼ is exact where j votes, with the rates of the other sources as they are; that those change too is counted to
-first order (`sources.adjoint`). One solve for V serves all sources.
+first order (`sources.muting`). One solve for V serves all sources.
 
 Shapes: S, q (N + n, C); rates θ (J, C, C) by source, vote, class; g, V (D, C).
 """
@@ -31,8 +31,9 @@ from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.learning import FEWEST_VOTES, NO_SOURCES, Harm, SourceFacts
-from labelchef.sources import SourceVotes, adjoint
+from labelchef.sources import SourceVotes
 from labelchef.sources.models import Belief, make_source_model
+from labelchef.sources.muting import muted
 
 _HARDLY = 0.05
 """Log-odds below which a vote hardly counts."""
@@ -227,7 +228,7 @@ def muting(session: Session, places: Ints | None = None) -> Float64s:
     evidence = learner.evidence(learner.clean_logits(objective), session.labels.clean_ids)
     by_belief = learner.choice.gamma * learner.belief.spoken[:, None] * S
     P = probabilities(with_reference(objective.engine.host(construction.point.logits)))
-    changes = adjoint.muted(make_source_model(learner.choice.model), evidence, by_belief, P)
+    changes = muted(make_source_model(learner.choice.model), evidence, by_belief, P)
     return np.asarray(changes[chosen] / objective.engine.n_rows)
 
 

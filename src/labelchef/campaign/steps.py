@@ -19,7 +19,6 @@ import numpy as np
 
 from labelchef.aggregation import Aggregator, MajorityVote
 from labelchef.annotators import Annotator
-from labelchef.campaign.routing import Router
 from labelchef.campaign.session import Session
 from labelchef.campaign.stopping import Progress, StoppingRule, TargetReached, parse_rule
 from labelchef.domain.arrays import Ints
@@ -75,16 +74,8 @@ class Rules:
         return any(rule.reads_metrics for rule in (self.target, self.stop) if rule is not None)
 
     def check_audit(self, settings: Settings) -> None:
-        """Refuse a rule that reads the audit where nothing is audited, or where a suggestion votes on what it should judge."""
-        if self.stop is None:
-            return
-        if self.stop.reads_answers and settings.suggestion_votes:
-            raise InvalidInputError(
-                f"the stopping rule ({self.stop}) needs audited samples that people answer by themselves, but the suggestion "
-                "votes on them; expected suggestion_votes off (strategy 'one'), or another rule",
-                code="audit",
-            )
-        if settings.audit == 0.0 and self.stop.reads_audit:
+        """Refuse a rule that reads the audit where nothing is audited."""
+        if settings.audit == 0.0 and self.stop is not None and self.stop.reads_audit:
             raise InvalidInputError(
                 f"the stopping rule ({self.stop}) reads the audit, but audit is 0; expected a share of what is asked, such as "
                 "audit 0.1, or another rule",
@@ -124,8 +115,6 @@ class Stepper:
     rules: Rules | None = None
     """Rules that were handed in as objects; None for those of the settings."""
     on_round: Callable[[RoundRecord], None] | None = None
-    router: Router | None = None
-    """Who asks annotators with prices: it ends when the money is spent, and may ask about answered samples again."""
 
     def step(self) -> Step | None:
         """Take the step that is due, if any, and say which it was."""
@@ -161,12 +150,9 @@ class Stepper:
         session, settings = self.session(), now.settings
         rules = self.rules or Rules.of(settings)
         over = rules.ending(session, settings.budget, now.spent)
-        if over is None and self.router is not None:
-            over = self.router.ending()
         if over is None:
             size, ahead = sizes(settings, now.spent)
-            first = now.reopened if self.router is None else self.router.again(size)
-            selected = select(session, size, ahead, first)
+            selected = select(session, size, ahead, now.reopened)
             over = rules.ending(session, settings.budget, now.spent, selected.batch)
             if over is None:
                 self._forget_unless(self.ledger.open(now, selected))
@@ -191,7 +177,7 @@ def sizes(settings: Settings, spent: int) -> tuple[int, int]:
 
 
 def select(session: Session, size: int, ahead: int, reopened: Ints) -> Selected:
-    """The next batch: what a lead took back (or a router asks again) first, then the selector's choice, then the work ahead."""
+    """The next batch: what a lead took back first, then the selector's choice, then the work ahead."""
     began, rebuilt = time.perf_counter(), session.fresh
     first = session.suggest(reopened[:size])
     batch, more = assembled(size, ahead, first, session.select, as_drawn=session.in_pilot)
@@ -230,11 +216,7 @@ def run(
 
     State changes only in whole rounds: after an interrupt, call it again and it goes on with the round that was cut off.
     """
-    router = annotator if isinstance(annotator, Router) else None
-    if router is not None:
-        router.attend(session)
-    counted = aggregator or router or MajorityVote()
-    stepper = Stepper(ledger, lambda: session, ledger.withdraw, counted, rules, on_round, router)
+    stepper = Stepper(ledger, lambda: session, ledger.withdraw, aggregator or MajorityVote(), rules, on_round)
     ledger.reopen()
     while ledger.ended is None:
         if stepper.step() is None:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labelchef.campaign.audit import audit_trail
-from labelchef.campaign.certify import certificate
-from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.metrics import value_of
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.numbers import check_number, check_whole
@@ -39,11 +37,6 @@ class StoppingRule(ABC):
     @property
     def reads_audit(self) -> bool:
         """Whether it reads the audit, without which it is never met."""
-        return False
-
-    @property
-    def reads_answers(self) -> bool:
-        """Whether it needs audited samples that people alone answer, without the vote of a suggestion."""
         return False
 
     @abstractmethod
@@ -74,11 +67,6 @@ class Combined(StoppingRule):
     def reads_audit(self) -> bool:
         """Whether one of the rules does."""
         return self.left.reads_audit or self.right.reads_audit
-
-    @property
-    def reads_answers(self) -> bool:
-        """Whether one of the rules does."""
-        return self.left.reads_answers or self.right.reads_answers
 
     def met(self, progress: Progress) -> bool:
         """Whether to stop now."""
@@ -180,37 +168,6 @@ class Audited(StoppingRule):
 
 
 @dataclass(frozen=True)
-class Certified(StoppingRule):
-    """The present model is certified to predict at least this share of the unasked samples as people would answer.
-
-    The probability that a campaign ever stops by a certificate that is false is at most 1 − `level`, in whatever way the model
-    changes (`campaign.certify`).
-    """
-
-    accuracy: float
-    level: float = LEVEL
-    reads_audit = True
-    reads_answers = True
-
-    def __post_init__(self) -> None:
-        for name, value in (("accuracy", self.accuracy), ("level", self.level)):
-            check_number(value, f"the {name} of Certified", code="stop")
-            if not 0.0 < value < 1.0:
-                raise InvalidInputError(
-                    f"the {name} of Certified is {value:g}; expected a number between 0 and 1, such as Certified(0.9, 0.95)",
-                    code="stop",
-                )
-
-    def met(self, progress: Progress) -> bool:
-        """Whether to stop now."""
-        found = certificate(progress.rounds[-1].audit, self.level) if progress.rounds else None
-        return found is not None and found.accuracy >= self.accuracy
-
-    def __str__(self) -> str:
-        return f"accuracy ≥ {self.accuracy:g}, certified at {100 * self.level:g} %"
-
-
-@dataclass(frozen=True)
 class NoPredictedGain(StoppingRule):
     """No sample of the batch is predicted to lower the validation loss: `batch.influence` is nowhere negative.
 
@@ -232,7 +189,7 @@ def _check_metric(metric: str) -> None:
 
 
 RULES: dict[str, Callable[..., StoppingRule]] = {
-    rule.__name__: rule for rule in (Audited, Certified, MaxRounds, NoPredictedGain, Plateau, TargetReached)
+    rule.__name__: rule for rule in (Audited, MaxRounds, NoPredictedGain, Plateau, TargetReached)
 }
 
 
@@ -262,6 +219,12 @@ def _rule(node: ast.expr) -> StoppingRule:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RULES:
         named = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
         return RULES[node.func.id](*map(_value, node.args), **named)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Certified":
+        raise InvalidInputError(
+            "the rule Certified was removed after version 0.2: what it proved was too far below the truth to stop by; expected "
+            "another rule, such as Audited(0.9). Change the setting 'stop' and resume: all answers stay",
+            code="stop",
+        )
     raise ValueError(f"{ast.unparse(node)[:80]} is not a rule")
 
 

@@ -36,7 +36,7 @@ from labelchef.cli.serve import serve as serve_command
 from labelchef.cli.serve import worker as worker_command
 from labelchef.cli.starting import init
 from labelchef.cli.workspace import COMMANDS, users
-from labelchef.domain.errors import InvalidInputError, LabelchefError, LabelchefWarning
+from labelchef.domain.errors import LabelchefError, LabelchefWarning
 from labelchef.domain.settings import Settings, voters_of
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ def main(
 _STRATEGY = f"{STRATEGIES} Default: one if there are people (--truth or --votes), else two."
 _DEMO_OUT = "Folder for the results; an earlier demo there is replaced."
 _SOURCES = ("weak", "source_votes", "val_source_votes")
-_CLEAN_FILES = (*REQUIRED, *_SOURCES, "test_features", "test_labels", "clean_labels", "truth", "votes", "prices")
+_CLEAN_FILES = (*REQUIRED, *_SOURCES, "test_features", "test_labels", "clean_labels", "truth", "votes")
 
 
 @app.command()
@@ -95,15 +95,9 @@ def clean(
     from labelchef.services import clean as service
 
     use_cluster(cluster)
-    if strategy is not None and "prices" in files:
-        raise InvalidInputError(
-            "--strategy with --prices; the price list says who can be asked: leave one out", code="prices"
-        )
     people, suggestion_votes = voters_of(strategy or ("one" if "truth" in files or "votes" in files else "two"))
     settings = replace(settings, people=people, suggestion_votes=suggestion_votes)
-    answers = service.read_answers(
-        files.pop("truth", None), files.pop("votes", None), error_rate, files.pop("prices", None)
-    )
+    answers = service.read_answers(files.pop("truth", None), files.pop("votes", None), error_rate)
     data = read_files(campaign_files(files, by_position=by_position, classes=names_in(classes) or None))
     with LiveProgress(settings.target_metric) as live:
         outcome = service.clean(

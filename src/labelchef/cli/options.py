@@ -74,7 +74,6 @@ FILES = {
     "clean_labels": "Training labels known from the start, -1 where unknown.",
     "truth": "True training labels; people are simulated from them.",
     "votes": "Recorded votes of people, the answers: a table of item, annotator, label (-1: ambiguous).",
-    "prices": "Price list (TOML): who is asked is chosen by price and error, of those who have answers in --votes.",
     "items": "What people see: a table with the columns id, text and image; every other column is shown as a field.",
     "val_items": "The same for the validation samples.",
     "media": "Folder of the images.",

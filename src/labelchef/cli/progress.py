@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +18,6 @@ from labelchef.campaign.source_report import SourceReport
 from labelchef.cli.options import PIPED, console, plain_table
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE, SourceFacts
 from labelchef.domain.records import UNRESOLVED, RoundRecord
-from labelchef.domain.routing import AnnotatorFacts
 from labelchef.domain.validation import ABOUT_BASELINES, BASELINES, Cell, behind, note_on
 from labelchef.services.clean import CleanOutcome, Watcher
 
@@ -165,8 +163,6 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
         console.print(str(outcome.audit))
     if outcome.sources is not None:
         show_sources(outcome.sources, few=True)
-    if outcome.spending:
-        show_spending(outcome.spending)
     if "gb_read" in outcome.history.columns:
         gb, seconds = outcome.history["gb_read"].sum(), outcome.history["seconds_reading"].sum()
         console.print(f"features streamed from files: {gb:,.1f} GB read in {seconds:,.0f} s, {gb / seconds:.2f} GB/s")
@@ -175,21 +171,6 @@ def show_outcome(outcome: CleanOutcome, metric: str) -> None:
     if report is not None:
         console.print(f"report: {report.resolve()}")
     console.print(f"labels, model, history, ledger: {outcome.folder.resolve()}")
-
-
-def show_spending(facts: Sequence[AnnotatorFacts]) -> None:
-    """A table of annotators: what was paid, and how often each errs."""
-    right = ("price", "answers", "paid", "error", "95 %")
-    columns = [Column("annotator"), Column("kind"), *(Column(title, justify="right") for title in right)]
-    rows = [
-        (
-            one.name, one.kind, f"{one.price:g}", one.answers, f"{one.spent:.2f}", f"{one.error:.1%}",
-            f"{one.low:.1%} – {one.high:.1%}",
-        )
-        for one in facts
-    ]  # fmt: skip
-    console.print(plain_table(columns, rows))
-    console.print(f"paid in all: {sum(one.spent for one in facts):.2f}")
 
 
 def _show_baselines(outcome: CleanOutcome, metric: str) -> None:

@@ -40,8 +40,7 @@ _FORMAT = "Of a data set for another tool: label-studio, prodigy, argilla, …; 
 _WHAT = (
     "dataset: every row with content, final label, where it comes from and what is in doubt; predictions: what the final model "
     "says of every row; model: the final model; votes: every answer of people; labels: labels as they stand; report: plots "
-    "and tables; receipts: of every answered item what was predicted and what came of it; ledger: everything that happened, "
-    "chained and signed, for `labelchef verify`."
+    "and tables; ledger: everything that happened, chained and signed, for `labelchef verify`."
 )
 _IMPORTED = (
     "A table of item, annotator, label (.csv, .jsonl or .parquet), or an export of another tool (Label Studio, Prodigy, "
@@ -142,8 +141,8 @@ def export(
         bool, typer.Option("--pseudonyms", help="Of a ledger: keyed hashes in place of names.")
     ] = False,
 ) -> None:
-    """Write the data set, predictions, the final model, all votes, receipts, the report or the signed ledger to a file."""
-    from labelchef.services import exchange, proof, receipts, take_home
+    """Write the data set, predictions, the final model, all votes, the report or the signed ledger to a file."""
+    from labelchef.services import exchange, proof, take_home
 
     writers: dict[str, Callable[[Workspace, str, Path], Path]] = {
         "dataset": take_home.export_dataset,
@@ -152,7 +151,6 @@ def export(
         "votes": exchange.export_votes,
         "labels": exchange.export_labels,
         "report": exchange.export_report,
-        "receipts": receipts.export_receipts,
         "ledger": proof.export_ledger,
     }
     if what not in writers:

@@ -11,28 +11,9 @@ min_c I(i, c), its suggested label argmin_c S[i, c].
 Shapes: S, P, Y (n, C); γ (n,), the present weight of each sample; I (n, C).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from labelchef.domain.arrays import Float64s
-
-
-@dataclass(frozen=True)
-class InfluenceParts:
-    """N times the predicted change of the loss if sample i gets the clean label c, (n, C), by the way it takes."""
-
-    direct: Float64s
-    """The sample trains with weight 1 and its label: formula (A)."""
-    sources: Float64s
-    """The answer teaches the sources, and so the labels of all samples that they vote on."""
-    clean: Float64s
-    """The answer moves the clean model, the prior of all beliefs."""
-
-    @property
-    def total(self) -> Float64s:
-        """The sum."""
-        return np.asarray(self.direct + self.sources + self.clean)
 
 
 def influence_matrix(S: Float64s, P: Float64s, Y: Float64s, gamma: Float64s) -> Float64s:

@@ -36,7 +36,7 @@ from labelchef.domain.arrays import Float64s, Ints
 LARGEST_DENSE = 2500
 """Parameters, D (C − 1), up to which the whole Hessian is formed (50 MB) where there are more than two classes."""
 
-LARGEST_LEVERAGE = 0.99
+_LARGEST_LEVERAGE = 0.99
 """Rounding, or a factor of another point, may give more than one."""
 
 
@@ -79,7 +79,7 @@ def kronecker(
         squares += np.outer(beyond, 1.0 / (factor.rest * factor.q + factor.l2))
     b = squares * (weight / engine.n_rows)[:, None]
     h = (1.0 - np.einsum("jc,jc->j", P, P)) * factor.contains_rows
-    leverage = np.minimum(h[:, None] * factor.q * b, LARGEST_LEVERAGE)
+    leverage = np.minimum(h[:, None] * factor.q * b, _LARGEST_LEVERAGE)
     moved = A + (b / (1.0 - leverage) * (residual @ factor.U)) @ factor.U.T
     return np.asarray(moved - moved[:, :1])
 
@@ -87,7 +87,7 @@ def kronecker(
 def dense(objective: Objective, point: Point, rows: Ints) -> Float64s | None:
     """Leave-one-out logits (n, C) from the whole Hessian; None where rounding has made it indefinite (l2 is tiny)."""
     engine, (A, P, residual, weight) = objective.engine, _row_state(objective, point, rows)
-    inverse = inverse_hessian(objective, point)
+    inverse = _inverse_hessian(objective, point)
     if inverse is None:
         return None
     X, k = engine.rows(rows), A.shape[1] - 1
@@ -98,7 +98,7 @@ def dense(objective: Objective, point: Point, rows: Ints) -> Float64s | None:
     B *= (weight / engine.n_rows)[:, None, None]
     p = P[:, 1:]
     covariance = np.einsum("jc,ce->jce", p, np.eye(k)) - np.einsum("jc,je->jce", p, p)
-    step = amplified(B, covariance, residual[:, 1:])
+    step = _amplified(B, covariance, residual[:, 1:])
     return A + np.hstack([np.zeros((len(rows), 1)), step])
 
 
@@ -111,16 +111,16 @@ def _row_state(objective: Objective, point: Point, rows: Ints) -> tuple[Float64s
     return A, P, P - engine.host(labels.Y[rows]), engine.host(labels.weight[rows])
 
 
-def amplified(B: Float64s, covariance: Float64s, residual: Float64s) -> Float64s:
+def _amplified(B: Float64s, covariance: Float64s, residual: Float64s) -> Float64s:
     """(I − BΣ)⁻¹ B r for every row, as B^½ (I − B^½ Σ B^½)⁻¹ B^½ r with leverages kept below one."""
     size, basis = np.linalg.eigh(B)
     root = np.einsum("jab,jb,jcb->jac", basis, np.sqrt(np.maximum(size, 0.0)), basis)
     leverage, turn = np.linalg.eigh(root @ covariance @ root)
-    there = np.einsum("jba,jbc,jc->ja", turn, root, residual) / (1.0 - np.minimum(leverage, LARGEST_LEVERAGE))
+    there = np.einsum("jba,jbc,jc->ja", turn, root, residual) / (1.0 - np.minimum(leverage, _LARGEST_LEVERAGE))
     return np.asarray(np.einsum("jab,jbc,jc->ja", root, turn, there))
 
 
-def inverse_hessian(objective: Objective, point: Point) -> Float64s | None:
+def _inverse_hessian(objective: Objective, point: Point) -> Float64s | None:
     """H̃⁻¹ as (k, D, k, D); None unless H̃ is positive definite."""
     engine, (D, C), k = objective.engine, objective.shape, objective.shape[1] - 1
     H = engine.hessian(objective.labels, point.logits) / engine.n_rows

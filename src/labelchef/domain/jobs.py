@@ -14,7 +14,6 @@ class JobKind(StrEnum):
     DATASET = "dataset"
     PREDICTIONS = "predictions"
     MODEL = "model"
-    RECEIPTS = "receipts"
     REPORT = "report"
 
 

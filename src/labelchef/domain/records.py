@@ -260,37 +260,6 @@ class Metrics:
         return values if self.f1 is None else {**values, "f1": self.f1}
 
 
-@dataclass(frozen=True)
-class AuditWindow:
-    """The audited samples since some round, as `campaign.certify` needs them."""
-
-    audits: int
-    """k: audited samples."""
-    wrong: float
-    """V: those predicted wrongly, each with the weight (pool when it was drawn) / (pool when the window began)."""
-    pool: int
-    """n_s: samples that could be asked when the window began."""
-    found: float
-    """Mean number of samples that were asked since a model predicted, and that it predicts wrongly."""
-    differ: float
-    """Mean number of unasked samples of which a model and the present one predict different classes."""
-
-
-@dataclass(frozen=True)
-class AuditState:
-    """What the audit knows of the model of a record."""
-
-    predictions: str
-    """What the model predicts of all samples, as the difference from the record before (`campaign.certify.encoded`)."""
-    unasked: int
-    """Samples that could be asked and have no answer."""
-    asked: int
-    right: int
-    """Of the asked ones, those that the model predicts as they were first answered."""
-    windows: tuple[AuditWindow, ...]
-    """The first one has all audited samples; later ones begin later."""
-
-
 class StopReason(StrEnum):
     """Why a campaign ended."""
 
@@ -360,11 +329,6 @@ class RoundRecord:
     baselines: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
     """What one would have without labelchef, by split ('validation', 'test') and name ('trusted_only': a model of the trusted
     samples alone; 'no_weak': of trusted and answered samples); empty where trusted samples do not train."""
-    believed: Float64s = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    """(decisions, C): what was believed of each decided sample just before, from model and sources; empty where a round was
-    written by a version that did not keep it."""
-    audit: AuditState | None = None
-    """What the audit knows of this model; None without an audit."""
     heard: Heard = Heard()
     """Which votes of sources this model was made of."""
 

@@ -348,7 +348,7 @@ class Settings:
     stop: str | None = _option(
         None, str, "Stopping rule",
         "A further rule that ends the campaign, such as MaxRounds(50) | Plateau('loss', patience=5) & NoPredictedGain(), or "
-        "with an audit Certified(0.9): the present model is right on 90 % of the unasked samples, proved at 95 %.",
+        "with an audit Audited(0.9).",
         text="a rule", none="no further rule",
         changeable=True, effect="Looked at before the next batch. A finished campaign goes on if the new rule does not end it.",
     )  # fmt: skip

@@ -4,7 +4,6 @@ The *steering* part of validation is used by the selection: influence, early sto
 part is not: targets, stopping rules and reported gains use that one.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -123,37 +122,6 @@ class CalibrationError:
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """A lower bound of the accuracy of one model, proved by the audit; it holds whenever one looks.
-
-    >>> print(Certificate(0.8734, 0.95, unasked=1240, audits=64, differ=0.01, if_no_worse=0.88, everywhere=0.88))
-    the present model predicts at least 87.3 % of the 1,240 unasked samples as people would answer (certified at 95 %)
-    """
-
-    accuracy: float
-    """On the samples that could be asked and have no answer yet: at least this share is predicted as people would answer."""
-    level: float
-    """The probability with which all certificates of a campaign hold together."""
-    unasked: int
-    audits: int
-    """Audited samples that it rests on."""
-    differ: float
-    """Share of the unasked samples of which the models that were audited and the present one predict different classes, in the
-    mean over the audited samples; the bound is lower by this."""
-    if_no_worse: float
-    """The bound if the present model is no worse than the audited ones where they differ. An assumption: no rule stops by it."""
-    everywhere: float
-    """The same of all samples that could be asked; of those that were, it is known."""
-
-    def __str__(self) -> str:
-        low = math.floor(1000 * self.accuracy) / 10  # rounded down: a claim is never larger than what is proved
-        return (
-            f"the present model predicts at least {low:.1f} % of the {self.unasked:,} unasked samples as people would answer "
-            f"(certified at {100 * self.level:g} %)"
-        )
-
-
-@dataclass(frozen=True)
 class AuditPoint:
     """The audit after a number of audited items: the share predicted right, and its interval, valid at all times."""
 
@@ -161,8 +129,6 @@ class AuditPoint:
     accuracy: float
     low: float
     high: float
-    certified: float | None = None
-    """What was certified at the end of the item's round; None for a campaign from before there were certificates."""
 
 
 @dataclass(frozen=True)
@@ -175,15 +141,12 @@ class AuditReport:
     """Share of the audited items predicted right, with an interval that holds whenever one looks; None before the first."""
     course: tuple[AuditPoint, ...]
     """The same after each audited item."""
-    certificate: Certificate | None = None
-    """What is proved of the present model; None before the first audited item."""
 
     def __str__(self) -> str:
         if self.accuracy is None:
             return "audit: no item answered yet" if self.share else "audit: off"
         found = f"audit: accuracy {self.accuracy} on {self.accuracy.samples} items drawn by chance"
-        found = f"{found}; the interval holds whenever one looks"
-        return found if self.certificate is None else f"{found}; {self.certificate}"
+        return f"{found}; the interval holds whenever one looks"
 
 
 BASELINES: Mapping[str, str] = {"trusted_only": "trusted only", "no_weak": "without weak labels"}

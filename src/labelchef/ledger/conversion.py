@@ -12,8 +12,6 @@ import numpy as np
 from labelchef.domain.arrays import Ints
 from labelchef.domain.learning import Choice, Ruling
 from labelchef.domain.records import (
-    AuditState,
-    AuditWindow,
     Batch,
     ConstructionDiagnostics,
     Decisions,
@@ -58,8 +56,6 @@ def record_as_json(record: RoundRecord) -> dict[str, Any]:
             split: {name: metrics.as_dict() for name, metrics in found.items()}
             for split, found in record.baselines.items()
         },
-        "believed": record.believed.tolist(),
-        "audit": None if record.audit is None else asdict(record.audit),
         "heard": record.heard.as_json(),
     }
 
@@ -100,14 +96,8 @@ def record_from_json(entry: Mapping[str, Any]) -> RoundRecord:
             split: {name: Metrics(**metrics) for name, metrics in found.items()}
             for split, found in entry.get("baselines", {}).items()
         },
-        believed=np.array(believed, dtype=np.float64) if (believed := entry.get("believed")) else np.empty((0, 0)),
-        audit=None if entry.get("audit") is None else _audit_from_json(entry["audit"]),
         heard=Heard.from_json(entry.get("heard")),
     )
-
-
-def _audit_from_json(values: Mapping[str, Any]) -> AuditState:
-    return AuditState(**{**values, "windows": tuple(AuditWindow(**window) for window in values["windows"])})
 
 
 def _whole(values: Sequence[Any]) -> Ints:

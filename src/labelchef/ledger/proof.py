@@ -31,10 +31,6 @@ FORM = 2
 """Form of the bodies of votes. The first one had neither account nor importer; links of that time are over bodies without."""
 _SINCE_SECOND = ("account", "imported_by")
 RULE = "majority of the live votes on an attempt; unresolved if classes tie or 'ambiguous' has the most votes"
-ROUTED = (
-    "most probable class by all answers and the estimated errors of those who gave them; its probability is the support"
-)
-"""Rule of decisions where answers have prices: they follow from beliefs, which no ledger holds."""
 DERIVED = ("scores", "model", "map")
 """Arrays of a campaign that are computed from the others, and written again with time."""
 ITEMS_A_LINE = 500

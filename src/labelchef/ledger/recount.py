@@ -2,8 +2,7 @@
 
     votes        each replaces the vote of this person on this attempt that it says it does
     decisions    by votes: the rule gives this label and this share for the votes that were there, at a time that is not
-                 before the decision before; the last one fits all votes. By a lead: as it is said. Where the rule of the header
-                 is a belief (answers have prices): only that there are answers, and that the support is a probability
+                 before the decision before; the last one fits all votes. By a lead: as it is said
     selections   `selection_hash` is that of the samples and suggestions of the round
     labels       `labels_hash` is that of weak labels, labels given with the data, and the decisions up to the round
     links        each follows from the link before it and the lines since (`ledger.links`), the first one also from classes,
@@ -28,7 +27,6 @@ from labelchef.domain.canonical import digest
 from labelchef.domain.records import UNRESOLVED, Batch, Votes
 from labelchef.ledger.proof import (
     FORMAT,
-    ROUTED,
     RULE,
     VERSION,
     AlteredError,
@@ -55,8 +53,6 @@ class Recount:
     classes: tuple[str, ...] = ()
     campaign: str = ""
     pseudonyms: bool = False
-    routed: bool = False
-    """Whether decisions are beliefs, not majorities: then only that there are answers behind them can be checked."""
     of_folder: bool = False
     """Whether `labelchef clean` wrote it, not a workspace."""
     key: str | None = None
@@ -74,7 +70,6 @@ class Recount:
     _labels: Float64s | None = None
     _cleaned: Bools | None = None
     _votes: dict[_Attempt, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    _heard: set[str] = field(default_factory=set)
     """Items for which anyone named a class."""
     _vote_ids: set[str] = field(default_factory=set)
     _decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -117,7 +112,7 @@ class Recount:
         """Check what only the end shows: the last decisions fit all votes."""
         for item, made in self.final.items():
             at = (item, made["attempt"])
-            if made["kind"] == "votes" and not self.routed and self._counted(self._votes[at])[0] != made["label"]:
+            if made["kind"] == "votes" and self._counted(self._votes[at])[0] != made["label"]:
                 why = f"votes on item {item!r} behind its last decision, {made['public_id']!r}, give another label"
                 raise AlteredError(self._last_line[item], why)
 
@@ -131,9 +126,8 @@ class Recount:
         if body["format"] != FORMAT or body["format_version"] != VERSION:
             raise AlteredError(line.number, f"it is of format {body['format_version']!r}; this version reads {VERSION}")
         self.classes, self.campaign = tuple(body["classes"]), body["campaign"]["name"]
-        if body["rule"] not in (RULE, ROUTED):
+        if body["rule"] != RULE:
             raise AlteredError(line.number, f"decisions by a rule that this version does not know, {body['rule']!r}")
-        self.routed = body["rule"] == ROUTED
         self.pseudonyms, self.of_folder = bool(body["pseudonyms"]), body["campaign"]["id"] is None
 
     def _data(self, line: Line) -> None:
@@ -179,8 +173,6 @@ class Recount:
             raise AlteredError(line.number, why)
         self._vote_ids.add(body["public_id"])
         ballots.append(body)
-        if body["label"] is not None:
-            self._heard.add(body["item"])
         self._last_line[body["item"]] = line.number
 
     def _decision(self, line: Line) -> None:
@@ -206,13 +198,6 @@ class Recount:
     def _prefix(self, line: Line, at: _Attempt) -> int:
         """How many votes on the attempt the decision rests on."""
         body, ballots = line.body, self._votes[at]
-        if self.routed:
-            answered = at[0] in self._heard
-            if not 0.0 <= body["support"] < 1.0 or (body["label"] is not None) != answered:
-                told = "answers" if answered else "no answers"
-                why = f"there are {told} on item {at[0]!r}, and the decision {body['public_id']!r} says otherwise"
-                raise AlteredError(line.number, why)
-            return len(ballots)
         for count in range(self._used.get(at, 0), len(ballots) + 1):
             label, support = self._counted(ballots[:count])
             if label == body["label"] and abs(support - body["support"]) < 1e-9:

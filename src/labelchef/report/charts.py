@@ -81,8 +81,7 @@ def metric_svg(
 
 
 def audit_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
-    """Accuracy of the audit as items come in, with its interval, and what is certified of the present model, a step a round;
-    columns items, accuracy, low, high, certified."""
+    """Accuracy of the audit as items come in, with its interval; columns items, accuracy, low, high."""
     colours = THEMES[theme]
     x = _counted(frame.assign(**{"audited items": frame["items"]}), "audited items")
     base = alt.Chart(frame.rename(columns={"items": "audited items"}))
@@ -92,11 +91,7 @@ def audit_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:
     line = base.mark_line(**_LINE, color=colours.first).encode(
         x=x, y=alt.Y("accuracy:Q", title="accuracy", scale=scale)
     )
-    steps = base.transform_filter(alt.expr.isValid(alt.datum.certified)).mark_line(
-        interpolate="step", color=colours.second, strokeDash=[6, 4], strokeWidth=1.5
-    )
-    steps = steps.encode(x=x, y=alt.Y("certified:Q", title="accuracy", scale=scale))
-    return _drawn(alt.layer(band, line, steps), theme, **properties)
+    return _drawn(alt.layer(band, line), theme, **properties)
 
 
 def sources_svg(frame: pd.DataFrame, theme: str, **properties: Any) -> str:

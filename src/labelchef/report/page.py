@@ -13,7 +13,6 @@ import pandas as pd
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.errors import MissingExtraError
 from labelchef.domain.learning import ABOUT_SOURCES, ABOUT_USE
-from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS
 from labelchef.domain.validation import BASELINES, THIS_MODEL, Figure, Gain
 
 _LONG = 40
@@ -58,12 +57,10 @@ class ReportData:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     """By split and name in words: the target metric of a model without weak labels."""
     audit: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The audit as items came in: items, accuracy, low, high, certified; empty without one."""
+    """The audit as items came in: items, accuracy, low, high; empty without one."""
     sources: pd.DataFrame | None = None
     """A row a source (`SourceFacts`); None where nothing is learned about sources."""
     source_notes: list[str] = field(default_factory=list)
-    receipts: pd.DataFrame | None = None
-    """Sums of receipts (`ReceiptSum`); None where nothing was answered."""
 
 
 def require_report() -> None:
@@ -90,7 +87,7 @@ def render_report(data: ReportData) -> str:
         tiles=_tiles(data),
         notes=notes,
         figures=figures,
-        sources=_sources(data) + _receipts(data),
+        sources=_sources(data),
         asked=_table(data.asked.head(200)),
         shown=min(200, len(data.asked)),
         total=len(data.asked),
@@ -132,9 +129,7 @@ def _charts(data: ReportData) -> Iterator[tuple[str, str]]:
     if not levels.empty:
         yield charts.metric_svg(levels, metric, data.target, "report", "samples asked", title=title), about
     if not data.audit.empty:
-        svg = charts.audit_svg(
-            data.audit, "report", title="Accuracy in the audit; dashed: certified of the present model"
-        )
+        svg = charts.audit_svg(data.audit, "report", title="Accuracy in the audit")
         many = int(data.audit["items"].iloc[-1])
         yield svg, f"The {many} samples that were drawn by chance and predicted before people answered them."
     rounds = history.iloc[1:]
@@ -195,28 +190,6 @@ def _sources(data: ReportData) -> str:
     uses = [f"{use.capitalize()}: {ABOUT_USE[use]}" for use in dict.fromkeys(frame["use"])]
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in [*data.source_notes, *uses, ABOUT_SOURCES])
     return f"<h2>Sources</h2>{notes}<figure class=sources>{svg}</figure>{_table(shown)}"
-
-
-def _receipts(data: ReportData) -> str:
-    """The section on what answers brought; empty where there are none."""
-    if data.receipts is None or data.receipts.empty:
-        return ""
-    frame = data.receipts
-    shown = pd.DataFrame(
-        {
-            "of": frame["group"].map(str),
-            "name": frame["name"],
-            "answers": frame["answers"],
-            "against": frame["against"],
-            "changed what was believed": frame["changed"],
-            "predicted": frame["predicted"].map("{:+.5f}".format),
-            "sum of single effects": frame["effect"].map("{:+.5f}".format),
-            "joint change": frame["joint"].map("{:+.5f}".format),
-            "predictions changed": frame["flips"].map("{:.0f}".format),
-        }
-    ).replace(r"^\+?nan$", "–", regex=True)
-    note = f"<p class=note>{html.escape(ABOUT_EFFECTS)} {html.escape(ABOUT_SUMS)}</p>"
-    return f"<h2>What the answers brought</h2>{note}{_table(shown)}"
 
 
 def _bounds(frame: pd.DataFrame) -> tuple[list[float], list[float]]:

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-from labelchef.selectors.diverse import DiverseMarginSelector
 from labelchef.selectors.infl import (
     ExpectedInflSelector,
     IncremInflSelector,
     InflSelector,
     InfluenceSelector,
-    SourceInflSelector,
 )
 from labelchef.selectors.look_ahead import LookAheadSelector
 from labelchef.selectors.protocol import Examples, SelectionContext, Selector
@@ -16,18 +14,14 @@ from labelchef.selectors.ranking import (
     EntropySelector,
     LeastConfidenceSelector,
     MarginSelector,
-    PosteriorMarginSelector,
     RandomSelector,
 )
 
 SELECTORS: dict[str, Callable[[], Selector]] = {
     "margin": MarginSelector,
-    "diverse_margin": DiverseMarginSelector,
-    "posterior_margin": PosteriorMarginSelector,
     "expected_infl": ExpectedInflSelector,
     "increm_infl": IncremInflSelector,
     "infl": InflSelector,
-    "source_infl": SourceInflSelector,
     "random": RandomSelector,
     "least_confidence": LeastConfidenceSelector,
     "entropy": EntropySelector,
@@ -45,5 +39,4 @@ __all__ = [
     "MarginSelector",
     "SelectionContext",
     "Selector",
-    "SourceInflSelector",
 ]

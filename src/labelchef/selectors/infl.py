@@ -21,10 +21,6 @@ INFL ranks by the answer that would help most, but the person may answer otherwi
 probability, and the suggestion is the most probable answer. The spread of the influences over the answers measures what can
 be learnt by asking: β = 0 is the plain expectation, a large β comes near to INFL's best case.
 
-Influence through the learner (`source_infl`): the same with Q what model, sources and people say together, and I the influence
-of an answer by all ways that it takes where trusted samples train (`campaign.source_influence`): by its own sample, by the
-sources that it teaches, and by the clean model.
-
 Everything is computed from A = X W and S = X V, which are known once V is: one pass over those small arrays, none over X.
 Shapes: A, S, Y (n, C), γ (n,); worth, influence (n,); answers (n, C), rows on the simplex; by_answer (n, C).
 """
@@ -123,10 +119,8 @@ class InfluenceSelector(ABC):
             converged=solution.converged,
             solve_seconds=seconds,
         )
-        by_answer = batch.by_answer
-        if by_answer.shape[1] == 0:
-            A, S = with_reference(host(context.point.logits[rows])), with_reference(host(linear.S[rows]))
-            by_answer = influence_matrix(S, probabilities(A), labels.Y[rows], labels.weight[rows])
+        A, S = with_reference(host(context.point.logits[rows])), with_reference(host(linear.S[rows]))
+        by_answer = influence_matrix(S, probabilities(A), labels.Y[rows], labels.weight[rows])
         return replace(batch, by_answer=by_answer, diagnostics=diagnostics)
 
     def appraisal(self, context: SelectionContext, V: Float64s) -> Appraisal:  # noqa: ARG002 (others use both)
@@ -135,10 +129,7 @@ class InfluenceSelector(ABC):
 
     @abstractmethod
     def select_along(self, context: SelectionContext, linear: Linear, batch_size: int) -> Batch:
-        """The batch for a V that is already known; its diagnostics say nothing of the solve for V.
-
-        Influences by answer are those of formula (A) unless the batch has its own.
-        """
+        """The batch for a V that is already known; its diagnostics say nothing of the solve for V."""
 
 
 def solve_direction(context: SelectionContext, *, tol: float, max_iterations: int) -> LinearSolution:
@@ -222,25 +213,6 @@ class ExpectedInflSelector(InfluenceSelector):
             context.point.logits, linear.S, objective.labels, context.eligible, eta, self.optimism
         )
         return lowest_first(context, batch_size, worth, label, influence)
-
-
-@dataclass
-class SourceInflSelector(InfluenceSelector):
-    """Influence of an answer through the whole learner: the sample, the sources that the answer teaches, the clean model."""
-
-    optimism: float = 1.0
-    """β, the weight of the spread over the answers."""
-    name: ClassVar[str] = "source_infl"
-    looks_ahead: ClassVar[bool] = False
-
-    def select_along(self, context: SelectionContext, linear: Linear, batch_size: int) -> Batch:
-        """The batch for a V that is already known."""
-        scores, Q = context.answer_influence(linear.S), context.posterior
-        mean = np.einsum("ic,ic->i", Q, scores)
-        spread = np.sqrt(np.maximum(np.einsum("ic,ic->i", Q, scores**2) - mean**2, 0.0))
-        rows = smallest(np.where(context.eligible, mean - self.optimism * spread, np.inf), batch_size, context.ties)
-        diagnostics = SelectionDiagnostics(candidates=int(np.count_nonzero(context.eligible)))
-        return Batch(rows, Q[rows].argmax(axis=1), mean[rows], diagnostics, scores[rows])
 
 
 def score_everything(context: SelectionContext, linear: Linear, batch_size: int) -> Batch:

@@ -10,7 +10,6 @@ import numpy as np
 
 from labelchef.core.contrasts import with_reference
 from labelchef.core.curvature import CurvatureKeeper
-from labelchef.core.influence import InfluenceParts, influence_matrix
 from labelchef.core.objective import Linear, Objective, Point
 from labelchef.core.order import BY_INDEX, Ties
 from labelchef.core.softmax import log_probabilities, probabilities
@@ -63,25 +62,11 @@ class SelectionContext:
     """From rows and the model's log-probabilities of them to what model, sources and people say together, (m, C) each; None
     without sources."""
 
-    through_learner: Callable[[RowArray], InfluenceParts] | None = field(default=None, repr=False)
-    """From S = X V (N, k) to the influence of every answer, by the way it takes through the learner; None without a learner."""
     ties: Ties = BY_INDEX
     """In which order samples come whose scores differ by rounding only."""
 
-    def answer_influence(self, products: RowArray) -> Float64s:
-        """(N, C): the influence of every sample and answer, from S = X V (N, k), by all ways there are."""
-        if self.through_learner is not None:
-            return self.through_learner(products).total
-        S, labels = with_reference(self.objective.engine.host(products)), self.objective.labels
-        return influence_matrix(S, self.probabilities, labels.Y, labels.weight)
-
-    @property
-    def posterior(self) -> Float64s:
-        """(N, C): what is believed of every sample; the model's probabilities where nothing else is known."""
-        return self.posterior_of(np.arange(self.objective.engine.n_rows))
-
     def posterior_of(self, rows: Ints) -> Float64s:
-        """The same of some samples, (m, C)."""
+        """(m, C): what is believed of some samples; the model's probabilities where nothing else is known."""
         A = with_reference(self.objective.engine.host(self.point.logits[rows]))
         return np.asarray(probabilities(A)) if self.believed is None else self.believed(rows, log_probabilities(A))
 

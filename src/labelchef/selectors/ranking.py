@@ -5,7 +5,6 @@ Classic active learning (paper section 5.1, `Active (one)` and `Active (two)`), 
     least confidence   max_c P[i, c]                 smallest first
     entropy            Σ_c P[i, c] log P[i, c]       smallest first
     margin             largest − second largest of P[i]
-    posterior margin   the same of what is believed
     random             every order equally likely, from the session's seed
 
 P (N, C) are the model's probabilities. All but random choice suggest the most probable class of what is believed: of the model,
@@ -130,16 +129,3 @@ class MarginSelector(RankingSelector):
         """Largest minus second largest of P[i]."""
         P = np.sort(context.probabilities, axis=1)
         return Ranking(np.asarray(P[:, -1] - P[:, -2]))
-
-
-@dataclass
-class PosteriorMarginSelector(RankingSelector):
-    """The samples of which model, sources and people together are least sure."""
-
-    name: ClassVar[str] = "posterior_margin"
-    suggests: ClassVar[bool] = True
-
-    def rank(self, context: SelectionContext) -> Ranking:
-        """Largest minus second largest of what is believed of a sample."""
-        Q = np.sort(context.posterior, axis=1)
-        return Ranking(np.asarray(Q[:, -1] - Q[:, -2]))

@@ -25,9 +25,7 @@ from labelchef.campaign.data import CampaignData, known_labels
 from labelchef.campaign.final import final_classifier
 from labelchef.campaign.metrics import history_frame
 from labelchef.campaign.rebuild import rebuild
-from labelchef.campaign.receipts import receipts
 from labelchef.campaign.report import Decided, Items, Outcome, label_frame, report_data
-from labelchef.campaign.routing import Priced, Router
 from labelchef.campaign.session import Session
 from labelchef.campaign.source_report import SourceReport, flat_frame, source_facts, source_report
 from labelchef.campaign.start import check, with_strengths
@@ -37,17 +35,15 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.files import whole_file
 from labelchef.domain.learning import InUse
 from labelchef.domain.records import RoundRecord, StopReason
-from labelchef.domain.routing import AnnotatorFacts, PriceList
 from labelchef.domain.settings import TRAIN, Settings
 from labelchef.domain.validation import AuditReport, CalibrationError, Figure, Gain
 from labelchef.io import artefacts, tables
-from labelchef.io.prices import read_prices
 from labelchef.ledger.jsonl import JsonLinesLedger
 from labelchef.report import render_report, require_report
 from labelchef.services.ledger_lines import folder_ledger
 from labelchef.services.shared import writing_to
 
-SOURCES, PROOF, SPENDING = "sources.csv", "ledger.jsonl", "spending.csv"
+SOURCES, PROOF = "sources.csv", "ledger.jsonl"
 FORMAT = 3
 """Of the folder; that of labelchef 0.1 was not numbered."""
 
@@ -62,8 +58,6 @@ class Answers:
     """Recorded votes: item, annotator, label."""
     error_rate: float = 0.05
     """Of each simulated person."""
-    prices: PriceList | None = None
-    """Who is asked is chosen by price and error, of these; None: everybody votes on everything that is asked."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +82,6 @@ class CleanOutcome:
     """What the audit found; None without one."""
     sources: SourceReport | None = None
     """None where trusted samples only steer."""
-    spending: tuple[AnnotatorFacts, ...] = ()
-    """What was paid to whom, where answers have prices."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +92,12 @@ class Watcher:
     on_round: Callable[[RoundRecord], None] | None = None
 
 
-def read_answers(
-    truth: Path | None, votes: Path | None, error_rate: float = 0.05, prices: Path | None = None
-) -> Answers:
+def read_answers(truth: Path | None, votes: Path | None, error_rate: float = 0.05) -> Answers:
     """Read where votes come from."""
     return Answers(
         None if truth is None else tables.read_labels(truth, "truth"),
         None if votes is None else tables.read_votes(votes),
         error_rate,
-        None if prices is None else read_prices(prices),
     )
 
 
@@ -143,15 +132,13 @@ def clean(
     items = Items(range(len(data.X)), list(data.names.names), data.weak, truth)
     annotator = _annotator(data, answers, settings, items.truth)
     with writing_to(folder, "make room or name another --out", kind=InvalidInputError):
-        asked, settings = _asked(settings, answers), _settled(folder, data, settings, answers, resume)
+        asked, settings = settings.lasting(), _settled(folder, data, settings, resume)
         ledger = JsonLinesLedger(settings, path=folder / artefacts.LEDGER)
         past = ledger.resume() if ledger.path.exists() else []
         scores: list[Any] = []
 
         def first(session: Session) -> None:
             scores.append(session.scores())
-            if isinstance(annotator, Router):
-                annotator.attend(session)
 
         heard = past[0].heard if past else None  # other sources may be muted now: from the next model on
         session = rebuild(data, settings, past, on_step=watcher.on_step, on_first=first, heard=heard)
@@ -162,25 +149,16 @@ def clean(
         figures = {split: found[settings.target_metric] for split, found in session.figures_by_split().items()}
         facts = source_facts(session)
         sources = None if session.learner is None else source_report(session, data.names.names, facts)
-        about = (
-            gains,
-            figures,
-            session.calibration(),
-            sources,
-            receipts(session, [str(name) for name in data.names.names], most=0),
-        )
+        about = (gains, figures, session.calibration(), sources)
         outcome = Outcome(title, f"Stopped: {message}.", session.rounds, settings, scores[0], *about)
         model = final_classifier(session, data.names, bias=settings.fit_intercept, feature_names=data.feature_names)
         ending = {"stopped_because": str(reason), "message": message}
         files = _write(folder, session, model, outcome, items, data, ending)
         files.append(folder / PROOF)
         with whole_file(files[-1]) as stream:
-            stream.write(folder_ledger(data, session, settings, title, routed=answers.prices is not None))
+            stream.write(folder_ledger(data, session, settings, title))
         if facts:
             files.append(tables.write_table(flat_frame(facts), folder / SOURCES))
-        spending = annotator.facts if isinstance(annotator, Router) else ()
-        if spending:
-            files.append(tables.write_table(pd.DataFrame([asdict(one) for one in spending]), folder / SPENDING))
         if onnx:
             files.append(model.to_onnx(folder / "model.onnx"))
         if report:
@@ -199,7 +177,6 @@ def clean(
         outcome.calibration,
         outcome.audit(len(data.names)) if settings.audit else None,
         sources,
-        spending,
     )
 
 
@@ -212,8 +189,6 @@ def _run(ledger: JsonLinesLedger, session: Session, annotator: Annotator, watche
 
 
 def _annotator(data: CampaignData, answers: Answers, settings: Settings, truth: Ints | None) -> Annotator:
-    if answers.prices is not None:
-        return _router(data, answers, answers.prices, settings.seed, truth)
     people: Annotator | None = None
     if answers.votes is not None:
         people = _recorded(data, answers.votes, settings.people)
@@ -223,55 +198,7 @@ def _annotator(data: CampaignData, answers: Answers, settings: Settings, truth: 
     return make_voters(settings.people, settings.suggestion_votes, people)
 
 
-def _router(data: CampaignData, answers: Answers, prices: PriceList, seed: int, truth: Ints | None) -> Router:
-    """Annotators with prices: recorded ones, or simulated from the truth with the errors of the price list."""
-    if answers.votes is None and truth is None:
-        raise InvalidInputError(
-            "prices, and nobody who answers; give recorded answers (--votes) or true labels to simulate them (--truth)",
-            code="prices",
-        )
-    members = _voters(data, answers.votes, prices) if answers.votes is not None else {}
-    for k, one in enumerate(prices.annotators if answers.votes is None else ()):
-        assert truth is not None, "there are votes or the truth"
-        rate, C = answers.error_rate if one.error is None else one.error, len(data.names)
-        members[one.name] = [
-            SimulatedAnnotators(
-                truth, n_classes=C, error_rates=(rate,), seed=seed + 1000 * k + nth, names=(f"w{nth + 1}",)
-            )
-            for nth in range(one.most)
-        ]
-    priced = [
-        Priced(one.name, one.price, members[one.name], one.kind, one.error, one.gold) for one in prices.annotators
-    ]
-    return Router(priced, prices.budget, prices.explore)
-
-
-def _voters(data: CampaignData, votes: pd.DataFrame, prices: PriceList) -> dict[str, list[Annotator]]:
-    """Name → who gives the first recorded answer on an item, the second, …; a crowd is everybody without a price of their own."""
-    named = {one.name for one in prices.annotators if one.kind != "crowd"}
-    crowds = [one for one in prices.annotators if one.kind == "crowd"]
-    nameless = sorted(set(votes["annotator"]) - named)
-    if len(crowds) > 1 or (nameless and not crowds):
-        found = f"{len(crowds)} crowds" if crowds else f"no price for {nameless[0]!r}, who has recorded answers"
-        raise InvalidInputError(
-            f"prices: {found}; expected one entry for each annotator, and at most one of kind crowd, for all others",
-            code="prices",
-        )
-    silent = sorted(named - set(votes["annotator"])) or [one.name for one in crowds if not nameless]
-    if silent:
-        raise InvalidInputError(
-            f"prices: there are no recorded answers of {silent[0]!r}; expected the names in the column annotator, such as "
-            f"{sorted(set(votes['annotator']))[:5]}",
-            code="prices",
-        )
-    found_members: dict[str, list[Annotator]] = {}
-    for one in prices.annotators:
-        own = votes[votes["annotator"].isin(nameless if one.kind == "crowd" else [one.name])]
-        found_members[one.name] = [_recorded(data, own, 1, nth) for nth in range(one.most)]
-    return found_members
-
-
-def _recorded(data: CampaignData, votes: pd.DataFrame, people: int, skip: int = 0) -> RecordedVotes:
+def _recorded(data: CampaignData, votes: pd.DataFrame, people: int) -> RecordedVotes:
     labels = data.names.encode(votes["label"].tolist(), "votes", allow_missing=True)
     last = int(votes["item"].max()) if len(votes) else 0
     if last >= len(data.X):
@@ -282,16 +209,10 @@ def _recorded(data: CampaignData, votes: pd.DataFrame, people: int, skip: int = 
         asked = data.copies.asked(votes["item"].to_numpy(dtype=np.int64)).tolist()
         first = {(item, who): label for item, (_, who, label) in reversed(list(zip(asked, rows, strict=True)))}
         rows = [(item, who, label) for (item, who), label in reversed(first.items())]
-    return RecordedVotes(rows, per_item=people or None, skip=skip)
+    return RecordedVotes(rows, per_item=people or None)
 
 
-def _asked(settings: Settings, answers: Answers) -> dict[str, Any]:
-    """What a campaign must be resumed with: its lasting settings, and the annotators with prices, if there are any."""
-    prices = {} if answers.prices is None else {"prices": [asdict(one) for one in answers.prices.annotators]}
-    return {**settings.lasting(), **prices}
-
-
-def _settled(folder: Path, data: CampaignData, settings: Settings, answers: Answers, resume: bool) -> Settings:
+def _settled(folder: Path, data: CampaignData, settings: Settings, resume: bool) -> Settings:
     """The settings; where trusted samples only steer, gamma and l2 are numbers, those the folder began with, or chosen now.
 
     A folder that holds another campaign, or none where one is to go on, is refused before any work is done.
@@ -307,7 +228,7 @@ def _settled(folder: Path, data: CampaignData, settings: Settings, answers: Answ
     if not resume:
         return with_strengths(data, settings)[0]
     found = _identity_in(known)
-    asked = _asked(settings, answers)
+    asked = settings.lasting()
     if found["asked"] != json.loads(json.dumps(asked)) or found["data"] != fingerprint(data):
         raise InvalidInputError(
             f"{folder} holds a campaign on other data or with other settings; expected the same inputs, seed and settings "
@@ -411,7 +332,6 @@ def _write(
         "in_use": None if in_use is None else asdict(in_use),
         "calibration": None if calibration is None else asdict(calibration),
         "audit": None if audit.accuracy is None else audit.accuracy.as_dict(),
-        "certificate": None if audit.certificate is None else asdict(audit.certificate),
         "spent": last.spent,
         "cleaned": last.cleaned,
         "settings": settings,

@@ -26,7 +26,6 @@ from labelchef.services.browsing.standing import given_array
 from labelchef.services.copies import copies_of
 from labelchef.services.people.access import looking
 from labelchef.services.progress import facts_of, gains_of, state_of
-from labelchef.services.receipts import receipts
 from labelchef.services.shared import moment, writing_to
 from labelchef.services.sharing import Shared
 from labelchef.services.sources import sources
@@ -168,7 +167,6 @@ def _report(ws: Workspace, campaign: str) -> str:
         figures={split: found[metric] for split, found in facts.figures.items()},
         calibration=facts.calibration,
         sources=None if row.settings.trusted != TRAIN else sources(ws, campaign),
-        receipts=receipts(ws, campaign, most=0).found,
     )
     items = Items(
         {one.position: one.key for one in seen.values()},

@@ -22,7 +22,7 @@ from labelchef.domain.jobs import Job, JobKind, JobState
 from labelchef.domain.stopping_work import StoppedWorkError, stoppable
 from labelchef.exchange.formats import FORMATS
 from labelchef.io import tables
-from labelchef.services import exchange, receipts, take_home, trained
+from labelchef.services import exchange, take_home, trained
 from labelchef.services.background import give_way, problem_of
 from labelchef.services.leases import JOB, Lease
 from labelchef.services.people.access import find, looking
@@ -359,7 +359,6 @@ WORK: Mapping[JobKind, Work] = {
         "predictions", take_home.export_predictions, "the final model is trained, then the file is written"
     ),
     JobKind.MODEL: _written("model", exchange.export_model, "the final model is trained from scratch"),
-    JobKind.RECEIPTS: _written("receipts", receipts.export_receipts, "what each answer did is computed"),
     JobKind.REPORT: _report,
 }
 """What each kind of job does."""

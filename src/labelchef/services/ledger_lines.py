@@ -20,25 +20,19 @@ from labelchef.domain.settings import Settings
 from labelchef.features import Features
 from labelchef.features.saving import npy_pieces
 from labelchef.ledger.conversion import record_as_json
-from labelchef.ledger.proof import FORMAT, ITEMS_A_LINE, ROUTED, RULE, VERSION, chained, content_digest, packed, sealed
+from labelchef.ledger.proof import FORMAT, ITEMS_A_LINE, RULE, VERSION, chained, content_digest, packed, sealed
 from labelchef.ledger.protocol import labels_hash, model_hash
 
 
-def folder_ledger(
-    data: CampaignData, session: Session, settings: Settings, title: str, *, routed: bool = False
-) -> bytes:
-    """The ledger of a campaign in memory or in a folder, in the same form: chained, without links and without a signature.
-    `routed`: decisions are beliefs, since answers have prices, not majorities."""
-    rule = ROUTED if routed else RULE
-    return b"".join(sealed(chained(_session_records(data, session, settings, title, rule)), time.time(), None))
+def folder_ledger(data: CampaignData, session: Session, settings: Settings, title: str) -> bytes:
+    """The ledger of a campaign in memory or in a folder, in the same form: chained, without links and without a signature."""
+    return b"".join(sealed(chained(_session_records(data, session, settings, title)), time.time(), None))
 
 
-def _session_records(
-    data: CampaignData, session: Session, settings: Settings, title: str, rule: str
-) -> Iterator[tuple[str, Any]]:
+def _session_records(data: CampaignData, session: Session, settings: Settings, title: str) -> Iterator[tuple[str, Any]]:
     classes = [str(name) for name in data.names.names]
     about = {"name": title, "id": None, "created_at": None, "created_by": None}
-    yield header(about, classes, settings, pseudonyms=False, rule=rule)
+    yield header(about, classes, settings, pseudonyms=False)
     arrays = {"features": data.X, "weak": data.weak, "val_features": data.validation[0]}
     if data.test is not None:
         arrays["test_features"] = data.test[0]
@@ -113,7 +107,7 @@ def _array_facts(name: str, array: "np.ndarray[Any, Any] | Features") -> dict[st
 
 
 def header(
-    about: dict[str, Any], classes: Sequence[str], settings: Settings, *, pseudonyms: bool, rule: str = RULE
+    about: dict[str, Any], classes: Sequence[str], settings: Settings, *, pseudonyms: bool
 ) -> tuple[str, dict[str, Any]]:
     """The first line; `about` says which campaign it is."""
     return "header", {
@@ -123,7 +117,7 @@ def header(
         "campaign": about,
         "classes": list(classes),
         "settings": settings.as_dict(),
-        "rule": rule,
+        "rule": RULE,
         "pseudonyms": pseudonyms,
     }
 

@@ -152,14 +152,7 @@ def _when(seal: Seal) -> str:
 def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
     n = state.counts
     checked.append(f"{n['vote']} votes follow each other, changes and retractions included")
-    if state.routed:
-        checked.append(f"{n['decision']} decisions: each is on an item that has answers, with a probability")
-        notes.append(
-            "decisions are the most probable class by all answers, since answers have prices: that they follow from the answers "
-            "and the errors of those who gave them cannot be computed from a ledger"
-        )
-    else:
-        checked.append(f"{n['decision']} decisions: those by votes follow from the votes, the others name who decided")
+    checked.append(f"{n['decision']} decisions: those by votes follow from the votes, the others name who decided")
     hashes = f"{n['selections']} selections and {n['labels']} tables of labels have the hashes that were stored"
     checked.append(f"{n['round']} rounds: {hashes}")
     if state.linked and not state.pseudonyms:

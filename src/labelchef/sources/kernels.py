@@ -53,31 +53,3 @@ def count_rows(indptr, columns, weights, row_weight, Q, counts, lo, hi):
             w, row = row_weight[i] * weights[e], columns[e]
             for c in range(Q.shape[1]):
                 counts[row, c] += w * Q[i, c]
-
-
-@njit(nogil=True, cache=True)
-def saturate_rows(indptr, columns, weights, Z, Q, counts, found, lo, hi):
-    """found[columns[e], c] += weights[e] · Z[i, c] / (counts[columns[e], c] + Q[i, c]) over the votes e of rows lo ≤ i < hi."""
-    for i in range(lo, hi):
-        for e in range(indptr[i], indptr[i + 1]):
-            w, row = weights[e], columns[e]
-            for c in range(Q.shape[1]):
-                found[row, c] += w * Z[i, c] / (counts[row, c] + Q[i, c])
-
-
-@njit(nogil=True, cache=True)
-def teach_rows(indptr, columns, weights, Z, Q, counts, totals, full, small, up, down, lo, hi):
-    """Of rows lo ≤ i < hi, with `full` (J·C, C) of `saturate_rows` and `small`, its limit for Q = 0, both without row i:
-
-    up[i, c]   = Σ_e weights[e] · (full[columns[e], c] − weights[e] Z[i, c] (1 / (counts[…] + Q[i, c]) − 1 / totals[…]))
-    down[i, c] = Σ_e weights[e] · (small[columns[e], c] − weights[e] Z[i, c] (1 / counts[…] − 1 / totals[…]))
-    """
-    for i in range(lo, hi):
-        for c in range(Q.shape[1]):
-            up[i, c] = down[i, c] = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            w, row = weights[e], columns[e]
-            for c in range(Q.shape[1]):
-                own, shared = w * Z[i, c], 1.0 / totals[row, c]
-                up[i, c] += w * (full[row, c] - own * (1.0 / (counts[row, c] + Q[i, c]) - shared))
-                down[i, c] += w * (small[row, c] - own * (1.0 / counts[row, c] - shared))

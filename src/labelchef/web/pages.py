@@ -189,7 +189,6 @@ for _part in (
     "export",
     "members",
     "sources",
-    "receipts",
     "guidelines",
     "discussions",
     "jobs",

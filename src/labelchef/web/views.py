@@ -31,13 +31,11 @@ from labelchef.domain.intake import (
 )
 from labelchef.domain.jobs import Job
 from labelchef.domain.learning import InUse, SourceFacts
-from labelchef.domain.receipts import ABOUT_EFFECTS, ABOUT_SUMS, Group
 from labelchef.domain.records import AskedCount
 from labelchef.domain.validation import (
     AuditPoint,
     AuditReport,
     CalibrationError,
-    Certificate,
     Figure,
     Gain,
 )
@@ -54,7 +52,6 @@ from labelchef.services.quality import (
     Times,
     WrongGold,
 )
-from labelchef.services.receipts import NamedReceipts
 from labelchef.services.source_effects import EffectState, Progress
 from labelchef.services.sources import Example, SourceDetail, SourcePage
 from labelchef.services.trained import ReplayOutcome
@@ -69,7 +66,6 @@ _FOUND = (
     AuditPoint,
     AuditReport,
     CalibrationError,
-    Certificate,
     Figure,
     Gain,
     InUse,
@@ -358,65 +354,6 @@ class AppliedView(BaseModel):
 
     muted: list[str]
     version: int = Field(description="Of the rules.")
-
-
-class ReceiptSumView(BaseModel):
-    """What the answers of a person, against a source or of a class brought; null where a number is not known."""
-
-    group: Group
-    name: str
-    answers: int = Field(
-        description="Answers with the label this person voted for; votes of a source that were confirmed."
-    )
-    against: int = Field(description="Answers against this person's vote; votes of a source that were overruled.")
-    changed: int = Field(description="Answers that changed what was believed.")
-    predicted: float | None = Field(description="Sum of the predicted changes of the steering loss.")
-    effect: float | None = Field(description="Sum of the effects of single answers; of a source: of overruling it.")
-    joint: float | None = Field(description="Change by all of them together, by a model fitted again.")
-    flips: float | None = Field(description="Predictions of training items that are others without all of them.")
-
-
-class ReceiptView(BaseModel):
-    """An answered item: what was predicted of it, and what came of it; null where a number is not known."""
-
-    item: str
-    round: int
-    label: str
-    suggested: str | None
-    people: str = Field(description="Who voted what.")
-    sources: str = Field(description="Which source had voted what.")
-    changed: bool | None = Field(description="Whether another class was believed before.")
-    probability_before: float | None = Field(description="How probable the label was before the answer.")
-    predicted_effect: float | None = Field(description="Predicted change of the steering loss.")
-    effect: float | None = Field(description="The change of the steering loss that this one answer has caused.")
-    flips: float | None = Field(description="Predictions of training items that it changed by itself, estimated.")
-
-
-class ReceiptsView(BaseModel):
-    """What the answers brought."""
-
-    notes: list[str]
-    loss: float = Field(description="The steering loss now.")
-    sums: list[ReceiptSumView]
-    items: list[ReceiptView] = Field(description="Those with the largest effects, at most 200; the export has all.")
-
-    @classmethod
-    def of(cls, named: NamedReceipts) -> "ReceiptsView":
-        """From the receipts of a campaign."""
-        rows = named.found.named(named.items, named.classes)
-        rows.sort(key=lambda row: (-abs(row["effect"]) if row["effect"] == row["effect"] else 0.0, row["item"]))
-        values = {
-            "notes": [ABOUT_EFFECTS, ABOUT_SUMS] if rows else ["Nothing was answered yet."],
-            "loss": named.found.loss,
-            "sums": [_without_nan(one) for one in named.found.summary(50)],
-            "items": [_without_nan(one) for one in rows[:200]],
-        }
-        return cls.model_validate(values)
-
-
-def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {name: None if value != value else value for name, value in row.items()}
 
 
 class VersionView(BaseModel):

@@ -10,7 +10,6 @@ from labelchef.domain.settings import Settings
 from labelchef.domain.validation import AuditReport
 from labelchef.services import campaigns as service
 from labelchef.services import charts
-from labelchef.services import receipts as receipt_service
 from labelchef.web.forms import MEDIA, CampaignPath, FolderForm, UploadedCampaign
 from labelchef.web.paging import Cursor, Limit, part_of
 from labelchef.web.policies import (
@@ -29,7 +28,7 @@ from labelchef.web.problems import Case
 from labelchef.web.rendering import plain_or_gzipped
 from labelchef.web.shield import FILE_POLICY
 from labelchef.web.uploads import UploadRoute, saved, upload_folder
-from labelchef.web.views import ReceiptsView, VersionView, shown_to
+from labelchef.web.views import VersionView, shown_to
 
 routes = Api("campaigns", "/campaigns")
 _REFUSED: tuple[Case, ...] = (
@@ -142,12 +141,6 @@ def audit(campaign: CampaignPath, who: Member, ws: Store) -> AuditReport:
     Annotators see it after every tenth item only.
     """
     return service.audit(ws, campaign, person=None if who.may_lead else who.name)
-
-
-@routes.get("/{campaign}/receipts", (409, "preparing", "the campaign has no model yet"))
-def receipts(campaign: CampaignPath, _: Lead, ws: Store) -> ReceiptsView:
-    """What the answers brought: sums by person, source and class, and the items with the largest effects. For leads only."""
-    return ReceiptsView.of(receipt_service.receipts(ws, campaign))
 
 
 @routes.get("/{campaign}/changes")

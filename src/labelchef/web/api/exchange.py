@@ -20,7 +20,7 @@ from labelchef.domain.files import folder_for_a_while
 from labelchef.exchange.formats import FORMATS, sniff
 from labelchef.exchange.records import Format as ToolFormat
 from labelchef.io.archives import is_zip, unpack
-from labelchef.services import campaigns, exchange, importing, proof, receipts, take_home, trained
+from labelchef.services import campaigns, exchange, importing, proof, take_home, trained
 from labelchef.services.shared import told_below
 from labelchef.services.sharing import few_at_a_time
 from labelchef.services.trained import ReplayOutcome
@@ -139,12 +139,6 @@ def export_labels(campaign: CampaignPath, _: Lead, ws: Store, format: Format = T
 def export_votes(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
     """Every vote, corrections included."""
     return _file(ws, campaign, "votes", exchange.export_votes, format, _TYPES[format])
-
-
-@routes.get("/export/receipts", (409, "preparing", "there is no model yet"), _BUSY, _PARQUET, **_TABLE)
-def export_receipts(campaign: CampaignPath, _: Lead, ws: Store, format: Format = TableFormat.CSV) -> FileResponse:
-    """Of every answered item what was predicted of it, and what came of it."""
-    return _file(ws, campaign, "receipts", receipts.export_receipts, format, _TYPES[format])
 
 
 @routes.get(

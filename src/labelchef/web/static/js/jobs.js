@@ -4,7 +4,7 @@ import { $, $$, el, toast } from "./dom.js";
 import { t, when } from "./texts.js";
 
 const POLL = 1000;
-const NAMES = { replay: t("Replay"), dataset: t("Data set"), predictions: t("Predictions"), model: t("Model"), receipts: t("Receipts"), report: t("Report") };
+const NAMES = { replay: t("Replay"), dataset: t("Data set"), predictions: t("Predictions"), model: t("Model"), report: t("Report") };
 const STATES = { waiting: t("waits"), running: t("running"), done: t("done"), failed: t("failed"), cancelled: t("cancelled"), interrupted: t("interrupted") };
 const BADGES = { waiting: "preparing", running: "preparing", done: "finished", failed: "failed", cancelled: "stopped", interrupted: "stopped" };
 

@@ -1,4 +1,8 @@
-"""Small margins that are not near-copies of each other.
+"""Peers of `margin` for the experiments: small margins of what is believed, and small margins that are not near-copies.
+
+*Posterior margin*: the largest minus the second largest of what model, sources and people together believe of a sample.
+
+*Diverse margin*: small margins that are not near-copies of each other.
 
 The pool holds the `pool`·b samples of the smallest margin. What a label of sample i teaches the model is, to first order, how far
 it moves the logits of others: with the frozen Hessian M and the curvature of the sample h_i = 1 − ‖p_i‖²,
@@ -11,6 +15,7 @@ given those already picked, which is a Cholesky decomposition of K with pivots. 
 Shapes: K (m, m) for a pool of m samples.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,8 +25,9 @@ from labelchef.core.curvature import FrozenCurvature
 from labelchef.core.order import BY_INDEX, Ties, smallest
 from labelchef.domain.arrays import Float64s, Ints
 from labelchef.domain.records import Batch, SelectionDiagnostics
+from labelchef.selectors import MarginSelector, Selector
 from labelchef.selectors.protocol import SelectionContext, measured
-from labelchef.selectors.ranking import MarginSelector, believed
+from labelchef.selectors.ranking import Ranking, RankingSelector, believed
 
 
 @dataclass
@@ -72,3 +78,23 @@ def pivots(Z: Float64s, rows: Ints, count: int, ties: Ties = BY_INDEX) -> Ints:
         left = left - (Z @ basis[n]) ** 2
         left[found[: n + 1]] = -np.inf
     return found
+
+
+@dataclass
+class PosteriorMarginSelector(RankingSelector):
+    """The samples of which model, sources and people together are least sure."""
+
+    name: ClassVar[str] = "posterior_margin"
+    suggests: ClassVar[bool] = True
+
+    def rank(self, context: SelectionContext) -> Ranking:
+        """Largest minus second largest of what is believed of a sample."""
+        Q = np.sort(context.posterior_of(np.arange(context.objective.engine.n_rows)), axis=1)
+        return Ranking(np.asarray(Q[:, -1] - Q[:, -2]))
+
+
+MARGINS: dict[str, Callable[[], Selector]] = {
+    "diverse_margin": DiverseMarginSelector,
+    "posterior_margin": PosteriorMarginSelector,
+}
+"""Name → factory, for the comparison of selectors."""
