@@ -12,7 +12,6 @@ from labelchef import InvalidInputError, LabelCleaner
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators
 from labelchef.campaign.confusions import facts_of, information, symmetric, weigh
 from labelchef.campaign.data import CampaignData
-from labelchef.campaign.llm_annotator import LlmAnnotator
 from labelchef.campaign.people import Answers
 from labelchef.campaign.routing import Priced, Router
 from labelchef.domain.arrays import Float64s, Ints
@@ -21,9 +20,6 @@ from labelchef.domain.routing import Price, PriceList
 from labelchef.domain.settings import Settings
 from labelchef.io.prices import read_prices
 from labelchef.services import clean as service
-from labelchef.sources.asking import Endpoint, Limits
-from labelchef.sources.llm import LabelRequest
-from tests.llm_server import right, serving
 
 
 def log_score(q: Float64s) -> float:
@@ -244,31 +240,6 @@ def test_what_a_router_cannot_work_with_is_refused() -> None:
             Price("ann", **wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="is answered by"):
         Priced("ann", 1.0, "nobody")  # type: ignore[arg-type]
-
-
-# a language model that is asked when it is its turn
-
-
-def test_a_language_model_is_asked_only_about_what_is_routed_to_it(tmp_path: Path) -> None:
-    _, y, cleaner = problem()
-    frame = pd.DataFrame({"text": [f"{'win' if label else 'hello'} {k}" for k, label in enumerate(y)]})
-    with serving(right) as server:
-        endpoint, request = Endpoint(server.url, "tiny"), LabelRequest({"ham": "", "spam": ""})
-        llm = LlmAnnotator(
-            request, frame, ["text"], endpoint, tmp_path / "cache.jsonl", ["ham", "spam"], Limits(backoff=0.01)
-        )
-        router = Router([Priced("tiny", 0.1, llm, "llm"), Priced("ann", 1.0, erring(y, 0.1, 1))], budget=8.0, explore=2)
-        cleaner.run(router)
-        asked = {seen.content for seen in server.seen}
-    votes = [(item, label) for r in cleaner.rounds_ for item, who, label in r.votes if who == "tiny"]
-    assert len(votes) == len(asked) == router.facts[0].answers <= 80
-    assert all(label == y[item] for item, label in votes)
-    gone = LlmAnnotator(request, frame, ["text"], endpoint, tmp_path / "new.jsonl", ["ham", "spam"], Limits(attempts=1))
-    assert len(gone.annotate(Batch.without_predictions(np.arange(3)))) == 0  # nobody is there, so there is no vote
-    with pytest.raises(InvalidInputError, match="a row for each"):
-        gone.annotate(Batch.without_predictions(np.array([500])))
-    with pytest.raises(InvalidInputError, match="those of the cleaner"):
-        LlmAnnotator(request, frame, ["text"], endpoint, tmp_path / "x", ["a", "b"])
 
 
 # price lists and `labelchef clean`
