@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from labelchef.campaign.contents import Contents
 from labelchef.campaign.data import CampaignData
@@ -29,7 +27,6 @@ from labelchef.services.people.access import find
 from labelchef.services.trained import lease_name, step
 from labelchef.services.worker import advance
 from labelchef.services.workspace import Workspace
-from labelchef.store.tables import METADATA
 
 CLASSES = ("ham", "spam", "eggs")
 
@@ -127,56 +124,6 @@ def label_all(ws: Workspace, campaign: str, *people: str, rounds: int = 1, n: in
             assert votes > before, "nobody could vote"
         advance(ws, campaign)
     return votes
-
-
-def undeclared(connection: sa.Connection) -> list[object]:
-    """Where a database differs from the tables as they are declared, but for the full-text index (`store.search`)."""
-
-    def declared(name: str | None, kind: str, _parents: object) -> bool:
-        return kind != "table" or not str(name).startswith("item_text")
-
-    options = {"compare_type": True, "target_metadata": METADATA, "include_name": declared}
-    return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
-
-
-def as_version_0202(connection: sa.Connection) -> None:
-    """Take from a database what later versions of the schema have."""
-
-    def run(*statements: str) -> None:
-        for statement in statements:
-            connection.execute(sa.text(statement))
-
-    postgres = connection.dialect.name == "postgresql"
-    if postgres:
-        told = "BEGIN RAISE EXCEPTION 'the ledger is append-only'; END"
-        run("DROP TRIGGER item_text_insert ON item", "DROP FUNCTION labelchef_item_text()")
-        run(f"CREATE FUNCTION labelchef_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ {told} $$")
-    else:
-        run("DROP TRIGGER item_text_insert", "DROP TRIGGER item_text_delete")
-    new = ["lease", "job", "removed_campaign", "old_slug", "duty", "gold_answer", "gold", "thread_seen", "comment"]
-    for name in (*new, "guideline_seen", "guideline", "lead_action", "wish", "item_text"):
-        run(f"DROP TABLE {name}")
-    for name in ("vote", "decision", "application", "setting_change"):
-        if postgres:
-            run(f"DROP FUNCTION labelchef_keep_{name}() CASCADE")  # and its two triggers
-            does = f"ON {name} FOR EACH {{}} EXECUTE FUNCTION labelchef_append_only()"
-            run(f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE {does.format('ROW')}")
-            run(f"CREATE TRIGGER {name}_no_truncate BEFORE TRUNCATE {does.format('STATEMENT')}")
-        else:
-            told = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-            run(f"DROP TRIGGER {name}_no_delete", f"CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} {told}")
-    run("DROP INDEX ix_item_given")
-    cared = ("archived_at", "deleted_at", "purge_at", "deleted_by", "purging", "first_item", "last_item")
-    columns = [("campaign", name) for name in cared]
-    for table, column in (
-        *columns,
-        ("membership", "role"),
-        ("round", "settings"),
-        ("item", "images"),
-        ("vote", "imported_by"),
-    ):
-        run(f"ALTER TABLE {table} DROP COLUMN {column}")
-    run("UPDATE alembic_version SET version_num = '0202_votes_needed'")
 
 
 class PostgresServer:

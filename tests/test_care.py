@@ -22,13 +22,11 @@ from labelchef.services.workspace import CAMPAIGNS, Workspace, open_workspace
 from labelchef.store import campaign_table, removal
 from labelchef.store.tables import LEDGER_TABLES, METADATA
 from tests.store_support import (
-    as_version_0202,
     gold_data,
     label_all,
     make,
     small_data,
     tasks,
-    undeclared,
     wait_until,
     waits,
 )
@@ -298,20 +296,6 @@ def test_leads_of_a_campaign(ws: Workspace) -> None:
     assert accounts.visitor(ws, token=token, campaign=slug)[1] is None
     with pytest.raises(ConflictError, match="last active lead"):
         accounts.set_active(ws, "lead", False)
-
-
-def test_databases_of_before_open(tmp_path: Path, database: str | None) -> None:
-    """A database of version 0202 gets the columns, tables and triggers."""
-    with open_workspace(tmp_path, database) as ws:
-        slug = full_campaign(ws, "Old")
-        with ws.writing() as connection:
-            as_version_0202(connection)
-    with open_workspace(tmp_path, database) as ws:
-        with ws.reading() as connection:  # the schema is that of a new database
-            assert undeclared(connection) == []
-        assert trained.replay(ws, slug).agrees
-        care.delete(ws, slug, "lead", confirm="Old", now=True)
-        assert care.purge(ws) == ["Old"]
 
 
 CHANGED = {

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from labelchef.selectors.diverse import pivots
 
 from labelchef.campaign.rebuild import Verdict, replay
 from labelchef.core.order import TIE, Ties, grouped, smallest
 from labelchef.domain.settings import Settings
-from labelchef.selectors.diverse import pivots
 from labelchef.services.labelling.tasks import next_tasks
 from labelchef.services.people.access import find
 from labelchef.services.trained import data_of, ledger_of

@@ -40,7 +40,7 @@ from labelchef.services.worker import advance
 from labelchef.services.workspace import KEY_FILE, Workspace, open_workspace
 from labelchef.store import chain_table
 from labelchef.store.tables import Vote
-from tests.store_support import CLASSES, as_version_0202, label_all, make, small_data, tasks, truth_of
+from tests.store_support import CLASSES, label_all, make, small_data, tasks, truth_of
 
 Line = dict[str, Any]
 
@@ -100,14 +100,14 @@ def test_an_unaltered_ledger_passes_and_says_what_was_checked(told: Any) -> None
     for words in (
         "lines and their seal",
         "signature is that of the key",
-        "votes follow",
+        "votes",
         "decisions",
-        "hashes",
+        "rounds",
         "links",
         "dataset.csv",
     ):
         assert words in said
-    counts = [int(n) for n in re.findall(r"^(\d+) (?:votes|decisions|rounds|links)", "\n".join(found.checked), re.M)]
+    counts = [int(n) for n in re.findall(r"\b(\d+) (?:votes|decisions|rounds|links)\b", "\n".join(found.checked))]
     assert len(counts) == 4
     assert min(counts) >= 4, found
     without = verify_ledger(path)
@@ -199,21 +199,21 @@ def test_a_chain_that_was_hashed_again_is_found_by_the_signature(told: Any, tmp_
 @pytest.mark.parametrize(
     ("kind", "change", "words"),
     [
-        ("decision", lambda body: {**body, "label": (body["label"] + 1) % 3}, "the votes on item"),
-        ("decision", lambda body: {**body, "support": body["support"] / 2}, "the votes on item"),
-        ("vote", lambda body: {**body, "seq": 5}, "does not follow the votes of this person"),
-        ("vote", lambda body: {**body, "item": "nowhere"}, "not there"),
-        ("vote", lambda body: {**body, "label": 17}, "expected one of 3 classes"),
-        ("round", lambda body: {**body, "labels_hash": "0" * 64}, "not those of its labels_hash"),
-        ("round", lambda body: {**body, "applied": body["applied"][1:]}, "not those of the decisions it applies"),
-        ("round", lambda body: {**body, "selection_hash": "0" * 64}, "not those of its selection_hash"),
-        ("items", lambda body: {**body, "labels": [0, *body["labels"][1:]]}, "labels_hash"),
-        ("items", lambda body: {**body, "weak": _other_weak(body["weak"])}, "weak labels"),
+        ("decision", lambda body: {**body, "label": (body["label"] + 1) % 3}, "the database was changed since"),
+        ("decision", lambda body: {**body, "support": body["support"] / 2}, "the database was changed since"),
+        ("decision", lambda body: {**body, "label": 17}, "expected one of 3 classes"),
+        ("vote", lambda body: {**body, "seq": 5}, "the database was changed since"),
+        ("vote", lambda body: {**body, "item": "nowhere"}, "the database was changed since"),
+        ("round", lambda body: {**body, "labels_hash": "0" * 64}, "the database was changed since"),
+        ("round", lambda body: {**body, "applied": body["applied"][1:]}, "the database was changed since"),
+        ("round", lambda body: {**body, "selection_hash": "0" * 64}, "the database was changed since"),
+        ("items", lambda body: {**body, "labels": [0, *body["labels"][1:]]}, "class names, items or arrays"),
+        ("data", lambda body: [{**body[0], "sha256": "0" * 64}, *body[1:]], "class names, items or arrays"),
         ("round", lambda body: {**body, "spent": 99}, "the database was changed since"),
         ("change", lambda body: {**body, "who": "eve"}, "the database was changed since"),
     ],
 )
-def test_lines_that_do_not_follow_are_found_in_a_chain_that_fits(
+def test_lines_that_were_altered_are_found_by_the_links_in_a_chain_that_fits(
     told: Any, tmp_path: Path, kind: str, change: Callable[[Any], Any], words: str
 ) -> None:
     _, _, path, _ = told
@@ -231,12 +231,6 @@ def test_lines_that_do_not_follow_are_found_in_a_chain_that_fits(
 
 def _plain_batch(kind: str, body: Any) -> bool:
     return kind != "round" or (body["kind"] == "batch" and body["state"] == "closed")
-
-
-def _other_weak(text: str) -> str:
-    weak = np.frombuffer(base64.b64decode(text), dtype="<f8").copy()
-    weak[0] += 0.25
-    return base64.b64encode(weak.tobytes()).decode()
 
 
 @pytest.mark.parametrize(
@@ -258,23 +252,6 @@ def test_bodies_of_any_shape_are_altered_lines_and_no_traceback(told: Any, tmp_p
     forged = canonical({**bare, "hash": digest(bare), "signature": junk}) + b"\n"
     assert not verdict(tmp_path / "x", [*lines[:-1], forged]).intact
     assert not verdict(tmp_path / "x", [*lines[:-1], lines[-1].replace(b'"at":', b'"at":NaN,"x":')]).intact
-
-
-def test_a_late_vote_behind_the_last_decision_is_found(told: Any, tmp_path: Path) -> None:
-    """Two votes that were added at the end, behind all links, would have made another label."""
-    _, _, path, _ = told
-
-    def forge(records: list[tuple[str, Any]]) -> None:
-        made = next(body for kind, body in records if kind == "decision" and body["kind"] == "votes")
-        vote = next(body for kind, body in records if kind == "vote")
-        for k in range(3):
-            more = {"public_id": f"x{k}", "person": f"eve{k}", "item": made["item"], "attempt": made["attempt"]}
-            rest = {"seq": 0, "supersedes": None, "label": (made["label"] + 1) % 3, "retracted": False}
-            records.append(("vote", {**vote, **more, **rest}))
-
-    found = verdict(tmp_path / "x", rechained(lines_of(path), None, forge))
-    assert not found.intact
-    assert "give another label" in found.why
 
 
 @pytest.mark.parametrize(
@@ -387,16 +364,12 @@ def test_a_link_made_again_without_the_key_is_found(tmp_path: Path) -> None:
 
 
 def test_rounds_closed_by_an_earlier_version_have_no_link_and_it_is_said(tmp_path: Path) -> None:
-    """A database of the schema before is brought up, and goes on with links."""
     home = tmp_path / "home"
     with open_workspace(home) as ws:
         slug = make(ws, people=1)
         label_all(ws, slug, "ann", rounds=1)
         with ws.database.writing() as connection:
-            as_version_0202(connection)
-            connection.execute(sa.text("ALTER TABLE round DROP COLUMN link"))
-            connection.execute(sa.text("ALTER TABLE selection DROP COLUMN needed"))
-            connection.execute(sa.text("UPDATE alembic_version SET version_num = '0200_one_ledger'"))
+            connection.execute(sa.text("UPDATE round SET link = NULL"))
     with open_workspace(home) as ws:
         first = proof.write_ledger(ws, slug, tmp_path / "a.jsonl")
         assert (first.links.linked, first.links.unlinked, first.links.broken) == (0, 2, None)
@@ -697,9 +670,6 @@ def test_a_folder_of_labelchef_clean_has_such_a_ledger(tmp_path: Path) -> None:
     assert found.intact, found
     assert "not signed" in " ".join(found.notes)
     lines = lines_of(cleaned / "ledger.jsonl")
-
-    def forge(records: list[tuple[str, Any]]) -> None:
-        k = next(k for k, (kind, _) in enumerate(records) if kind == "decision")
-        records[k] = ("decision", {**records[k][1], "label": ((records[k][1]["label"] or 0) + 1) % 3})
-
-    assert not verdict(cleaned / "x.jsonl", rechained(lines, None, forge)).intact
+    assert "not proven" in found.unproven
+    (cleaned / "x.jsonl").write_bytes(b"".join([*lines[:5], *lines[6:]]))
+    assert not verify_ledger(cleaned / "x.jsonl").intact

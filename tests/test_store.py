@@ -12,50 +12,53 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from alembic.script import ScriptDirectory
 
 from labelchef.domain.campaigns import CampaignState
 from labelchef.domain.errors import MissingExtraError, StoreError
 from labelchef.services import discussions, guidelines
 from labelchef.services.campaigns import list_campaigns, status
 from labelchef.services.labelling.votes import cast_vote
+from labelchef.services.trained import replay
 from labelchef.services.workspace import Workspace, open_workspace
 from labelchef.store import database as module
-from labelchef.store import schema
 from labelchef.store.arrays import read_array, write_array
 from labelchef.store.database import AdvisoryLock, open_database
-from labelchef.store.schema import migrate
+from labelchef.store.schema import prepare
 from labelchef.store.tables import LEDGER_TABLES
-from tests.store_support import PostgresServer, gold_data, label_all, make, tasks, undeclared
+from tests.store_support import PostgresServer, gold_data, label_all, make, tasks
+
+SCHEMA = Path(__file__).parent / "schemas" / "0312_imported.sql"
+"""What labelchef 0.2 makes in a new file, as SQLite tells it."""
 
 
-def test_a_new_database_has_the_tables_as_declared(ws: Workspace) -> None:
-    with ws.reading() as connection:
-        assert undeclared(connection) == []
-        revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
-    assert revisions == [ScriptDirectory(str(Path(schema.__file__).with_name("migrations"))).get_current_head()]
-    migrate(ws.database)
+def test_a_new_database_is_that_of_the_version_it_names(tmp_path: Path) -> None:
+    """If this fails, tables changed: databases of users need a step in `store.schema`, and the schema another name."""
+    open_workspace(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "labelchef.db")) as made:
+        found = made.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'item_text\\__%' ESCAPE '\\'"
+        )
+        told = sorted(f"{sql};" for (sql,) in found)
+        assert made.execute("SELECT version_num FROM alembic_version").fetchall() == [(SCHEMA.stem,)]
+    assert "\n".join(told) + "\n" == SCHEMA.read_text()
 
 
-def test_a_database_that_the_first_schema_made_is_brought_to_this_version(tmp_path: Path) -> None:
-    """The file is what the first release of this schema made, and stays as it is.
-
-    If this fails, tables changed without a step in store/migrations; a database of a user would not be changed either.
-    """
-    path = tmp_path / "labelchef.db"
-    with closing(sqlite3.connect(path)) as old:
-        old.executescript((Path(__file__).parent / "schemas" / "0200_one_ledger.sql").read_text())
-    with open_workspace(tmp_path) as ws:
-        with ws.reading() as connection:
-            assert undeclared(connection) == []
-        label_all(ws, make(ws), "ann")
+def test_a_database_of_this_version_opens_as_it_is(tmp_path: Path, database: str | None) -> None:
+    with open_workspace(tmp_path, database) as ws:
+        slug = make(ws, people=1)
+        label_all(ws, slug, "ann", rounds=1)
+    with open_workspace(tmp_path, database) as ws:
+        assert replay(ws, slug).agrees
+        label_all(ws, slug, "ann", rounds=1)
+        with pytest.raises(StoreError, match="appended"), ws.writing() as connection:
+            connection.execute(sa.text("DELETE FROM vote"))
 
 
 def test_processes_that_open_a_new_database_at_once_make_it_once(tmp_path: Path, postgres: PostgresServer) -> None:
     for url in (tmp_path / "labelchef.db", postgres.new_database()):
         databases = [open_database(url) for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(migrate, databases))
+            list(pool.map(prepare, databases))
         with databases[0].reading() as connection:
             assert connection.execute(sa.text("SELECT count(*) FROM alembic_version")).scalar() == 1
         for database in databases:
@@ -202,19 +205,25 @@ def test_a_database_of_another_kind_is_refused(tmp_path: Path) -> None:
         open_workspace(tmp_path)
     with open_workspace(tmp_path / "new") as ws, ws.writing() as write:
         write.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(StoreError, match="later version"):
+    with pytest.raises(StoreError, match=r"later version of labelchef \(9999\); install that version") as refused:
         open_workspace(tmp_path / "new")
+    assert refused.value.code == "schema"
 
 
-def test_a_database_of_the_version_before_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("0001", r"made by labelchef 0\.1 .* Export .* with labelchef 0\.1, or start"),
+        ("0303_care", r"0\.2 before its release \(0303_care\) .* Export .* with the version that made it, or start"),
+    ],
+)
+def test_a_database_of_a_version_before_is_refused_and_stays_as_it_is(tmp_path: Path, version: str, words: str) -> None:
     connection = sqlite3.connect(tmp_path / "labelchef.db")
     connection.executescript(
-        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL); INSERT INTO alembic_version VALUES ('0001');"
+        f"CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL); INSERT INTO alembic_version VALUES ('{version}');"
         "CREATE TABLE campaign (id INTEGER); INSERT INTO campaign VALUES (7);"
     )
-    with pytest.raises(
-        StoreError, match=r"made by labelchef 0\.1 .* Export .* with labelchef 0\.1, or start"
-    ) as refused:
+    with pytest.raises(StoreError, match=words) as refused:
         open_workspace(tmp_path)
     assert refused.value.code == "schema"
     assert connection.execute("SELECT id FROM campaign").fetchall() == [(7,)]
@@ -309,7 +318,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
     real = importlib.util.find_spec
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.util, "find_spec", lambda name: None if name == "alembic" else real(name))
+        patch.setattr(importlib.util, "find_spec", lambda name: None if name == "sqlalchemy" else real(name))
         with pytest.raises(MissingExtraError, match=r"labelchef\[serve\]"):
             open_workspace(tmp_path)
     with pytest.MonkeyPatch.context() as patch:

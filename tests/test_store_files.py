@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 import os
 import signal
 import sqlite3
@@ -61,6 +60,10 @@ class Voter:
         self._in.flush()
         return self._out.readline().strip()
 
+    def end(self) -> None:
+        self._in.close()
+        assert self.process.wait() == 0
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -94,24 +97,35 @@ def batch_of_four(home: Path) -> list[str]:
     ("lost", "how"),
     [(["-wal"], "removed"), (["-wal", "-shm"], "removed"), (["-wal"], "renamed"), (["-shm"], "renamed")],
 )
-def test_nothing_that_was_acknowledged_is_lost_with_the_log(tmp_path: Path, lost: list[str], how: str) -> None:
-    """SQLite goes on writing to a log whose name is gone, and a SIGKILL loses all of it."""
+def test_a_lost_log_is_refused_for_good_and_an_ordinary_end_keeps_what_was_acknowledged(
+    tmp_path: Path, lost: list[str], how: str
+) -> None:
+    """SQLite would go on writing to a log whose name is gone, and a SIGKILL would lose all of it."""
     items = batch_of_four(tmp_path)
     with voting(tmp_path) as voter:
         assert voter.vote(items[0]) == "stored"
         for suffix in lost:
             path = tmp_path / f"labelchef.db{suffix}"
             path.unlink() if how == "removed" else path.rename(tmp_path / f"kept{suffix}")
-        acknowledged = [items[0], *(item for item in items[1:] if voter.vote(item) == "stored")]
-        voter.kill()
-    assert {f"r{item}" for item in acknowledged} <= stored_votes(tmp_path)
+        assert [voter.vote(item) for item in items[1:]] == ["log_gone"] * 3
+        voter.end()
+    assert stored_votes(tmp_path) == {f"r{items[0]}"}
     with closing(sqlite3.connect(tmp_path / "labelchef.db")) as direct:
         assert direct.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_the_loss_of_the_log_is_said_and_the_next_request_is_served(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_log_that_was_moved_is_put_back_after_a_kill(tmp_path: Path) -> None:
+    items = batch_of_four(tmp_path)
+    with voting(tmp_path) as voter:
+        assert voter.vote(items[0]) == "stored"
+        log = (tmp_path / "labelchef.db-wal").rename(tmp_path / "kept")
+        assert voter.vote(items[1]) == "log_gone"
+        voter.kill()
+    log.rename(tmp_path / "labelchef.db-wal")
+    assert stored_votes(tmp_path) == {f"r{items[0]}"}
+
+
+def test_the_loss_of_the_log_is_said_with_what_to_do(tmp_path: Path) -> None:
     with open_workspace(tmp_path) as ws:
         campaign = make(ws, batch_size=4)
         items = [task.item for task in tasks(ws, campaign, "ann", 4)]
@@ -122,13 +136,13 @@ def test_the_loss_of_the_log_is_said_and_the_next_request_is_served(
                 connection.execute(sa.text("UPDATE campaign SET message = 'x'"))
                 (tmp_path / "labelchef.db-wal").unlink()
 
-        with pytest.raises(StoreError, match="Try again") as refused:
-            vote_while_it_vanishes()
-        assert refused.value.code == "log_gone"
-        with caplog.at_level(logging.ERROR, logger="labelchef"):
-            cast_vote(ws, campaign, "ann", items[1], 0)
-        assert "copied into the database" in caplog.text
-        assert status(ws, campaign).people[0].votes == 2
+        for attempt in (vote_while_it_vanishes, lambda: status(ws, campaign)):
+            with pytest.raises(StoreError, match=r"db-wal was moved.*Stop every.*restore the last backup") as refused:
+                attempt()
+            assert refused.value.code == "log_gone"
+    with open_workspace(tmp_path) as ws:
+        assert status(ws, campaign).people[0].votes == 1
+        assert summary(ws, campaign).message != "x"
 
 
 def test_a_log_that_another_process_began_anew_is_left_alone(tmp_path: Path) -> None:
@@ -142,8 +156,7 @@ def test_a_log_that_another_process_began_anew_is_left_alone(tmp_path: Path) -> 
             direct.commit()
             assert voter.vote(items[1]) == "log_gone"
             assert voter.vote(items[2]) == "log_gone"
-            voter._in.close()  # it ends by itself, and must not write its old log over the new one
-            assert voter.process.wait() == 0
+            voter.end()  # it must not write its old log over the new one
             assert direct.execute("SELECT name FROM campaign").fetchall() == [("new",)]
         with closing(sqlite3.connect(tmp_path / "labelchef.db")) as direct:
             assert direct.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -186,18 +186,14 @@ async def clock_jumps(stage: Stage, rng: np.random.Generator) -> None:
 
 
 async def lost_wal(stage: Stage, rng: np.random.Generator) -> None:
-    """The -wal (or -shm) file is removed under the running server, people work on, then the server is killed."""
+    """The -wal (or -shm) file is moved away under the running server, which is killed; then the file comes back."""
     await stage.answers()
-    name = str(rng.choice(["-wal", "-wal", "-shm"]))
-    before, answers = len(stage.ledger.acknowledged), stage.crowd.answers
-    Path(f"{stage.database_file}{name}").unlink()
-
-    async def noticed() -> bool:
-        return len(stage.ledger.acknowledged) > before + 5 or answers.clear.total() > 2
-
-    await until(noticed, 20.0)
+    log = Path(f"{stage.database_file}{rng.choice(['-wal', '-wal', '-shm'])}")
+    aside = log.rename(stage.home.parent / "aside")
+    await _must_tell(stage, "the log of the database was moved away")
     stage.kill()
     stage.kills -= 1
+    aside.replace(log)
     stage.start()
 
 

@@ -143,7 +143,7 @@ def _options(given: dict[str, Any]) -> "ServeOptions":
 def _require_serve() -> None:
     import importlib.util
 
-    needed = ["fastapi", "uvicorn", "jinja2", "multipart", "pydantic_settings", "sqlalchemy", "alembic", "PIL"]
+    needed = ["fastapi", "uvicorn", "jinja2", "multipart", "pydantic_settings", "sqlalchemy", "PIL"]
     needed += ["altair", "pwdlib"]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:

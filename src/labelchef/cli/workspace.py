@@ -202,7 +202,7 @@ def verify(
         Path | None, typer.Option(help="Earlier ledger of the same campaign, of which nothing may be missing.")
     ] = None,
 ) -> None:
-    """Check a ledger without its workspace: that nothing was altered, and that labels follow from votes. Exit code 1 if not."""
+    """Check a ledger without its workspace: nothing was altered, in the file or in the database. Exit code 1 if something was."""
     from labelchef.services.verifying import verify_ledger
 
     found = verify_ledger(file, key, data, since)

@@ -199,11 +199,6 @@ def packed(weak: Float64s) -> str:
     return base64.b64encode(np.ascontiguousarray(weak, dtype="<f8").tobytes()).decode()
 
 
-def unpacked(text: str, n_classes: int) -> Float64s:
-    """What `packed` made."""
-    return np.frombuffer(base64.b64decode(text), dtype="<f8").reshape(-1, n_classes).astype(np.float64)
-
-
 def unproven(linked: int, unlinked: int, *, ground: bool) -> str:
     """What links do not show, in words: there are so many closed rounds with one and without, and the first covers the ground
     or not; empty if all is covered."""

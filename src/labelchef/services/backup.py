@@ -144,12 +144,12 @@ class _Writer:
 
     def write(self) -> BackupReport:
         from labelchef.store import dump
-        from labelchef.store.schema import expected_schema
+        from labelchef.store.schema import VERSION
 
         with tarfile.open(fileobj=self._stream, mode="w|", format=tarfile.PAX_FORMAT) as self._tar:
             with contextlib.ExitStack() as held:
                 connection, arrays, folders = self._beginning(held)
-                report = BackupReport(len(folders), expected_schema(), labelchef.__version__, time.time())
+                report = BackupReport(len(folders), VERSION, labelchef.__version__, time.time())
                 manifest = {"format": FORMAT, "labelchef": report.version, "schema": report.schema}
                 manifest |= {"made_at": report.made_at, "campaigns": report.campaigns}
                 self._add_bytes(_MANIFEST, json.dumps(manifest).encode(), listed=False)
@@ -309,15 +309,13 @@ def check_backup(path: Path, tell: Tell | None = None) -> BackupReport:
 def restore_backup(path: Path, home: Path, database: str | None = None, tell: Tell | None = None) -> BackupReport:
     """Make a workspace of a backup: in a home that is empty or not there yet and, with `database`, an empty database."""
     require_store()
-    from labelchef.store.schema import expected_schema
+    from labelchef.store.schema import VERSION
 
     with _reading(path, tell) as reader:
-        expected = expected_schema()
-        if reader.report.schema != expected:
+        if reader.report.schema != VERSION:
             raise InvalidInputError(
                 f"{path} was made by labelchef {reader.report.version} (schema {reader.report.schema}); this is "
-                f"{labelchef.__version__} (schema {expected}). Restore it with labelchef {reader.report.version}; a newer "
-                "program then brings the workspace to its own schema when it opens it",
+                f"{labelchef.__version__} (schema {VERSION}). Restore it with labelchef {reader.report.version}",
                 code="backup_schema",
             )
         with writing_to(home, "nothing was restored. Make room or check the rights", code="home"):
@@ -353,19 +351,12 @@ class _Restore:
 
     def run(self) -> None:
         from labelchef.store.database import open_database
-        from labelchef.store.schema import migrate, standing_of
+        from labelchef.store.schema import prepare
 
         remedy = "nothing was restored. Make room or check the rights"
         opened = open_database(self._folder / DATABASE_FILE if self._url is None else self._url)
         try:
-            found = standing_of(opened)
-            if found.current not in (None, found.expected):  # which `migrate` would change for good
-                raise ConflictError(
-                    f"the database is not empty: it holds the tables of another version of labelchef (schema {found.current}). A "
-                    "backup is restored into an empty one only; make a new database and name it with --database",
-                    code="not_empty",
-                )
-            migrate(opened)
+            prepare(opened)
             with writing_to(self._home, remedy, code="home"):
                 self._fill(opened)
         finally:

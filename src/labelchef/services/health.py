@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from labelchef.domain.cluster_address import LOCAL, cluster_address
 from labelchef.domain.errors import StoreError
 from labelchef.services.workspace import Workspace, check_writable
-from labelchef.store.schema import standing_of
+from labelchef.store.schema import VERSION, standing_of
 
 _log = logging.getLogger("labelchef")
 LEAST_FREE = 64 * 2**20
@@ -121,9 +121,9 @@ class Readiness:
             found = standing_of(self._ws.database)
         except StoreError as error:
             return Check("schema", False, f"it cannot be read ({error.code})")
-        if found.current == found.expected:
-            return Check("schema", True, f"{found.expected}, as this program expects")
-        told = f"the database has {found.current}, this program expects {found.expected}"
+        if found.current == VERSION:
+            return Check("schema", True, f"{VERSION}, as this program expects")
+        told = f"the database has {found.current}, this program expects {VERSION}"
         return Check("schema", False, f"{told}; restart with the program of the other version")
 
     def _folder(self) -> Check:

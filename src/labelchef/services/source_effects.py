@@ -343,26 +343,29 @@ def _shown(ws: Workspace, campaign: str, effect: SourceEffect, classes: Sequence
 
 
 @dataclass(frozen=True)
-class RulesNow:
+class CampaignRules:
     """The rules of a campaign, and what rules may name."""
 
     rules: tuple[dict[str, object], ...]
+    """As a rules file has them."""
     version: int
+    """0 as they came with the campaign; every edit makes the next one."""
     columns: tuple[str, ...]
     texts: tuple[str, ...]
+    """Columns of text."""
     classes: tuple[str, ...]
     muted: tuple[str, ...]
-    """The setting as it is now."""
+    """Sources that are muted by the settings as they are now."""
 
 
-def rules_now(ws: Workspace, campaign: str) -> RulesNow:
+def rules_now(ws: Workspace, campaign: str) -> CampaignRules:
     """The rules that the campaign has."""
     row = find(ws, campaign)
     kept, version = kept_rules(ws, row)
     columns = tuple(campaign_rules.columns_of(ws, row, kept))
     values = tuple(rule_values(one) for one in kept.rules)
     texts = tuple(one for one in kept.texts if one in columns)
-    return RulesNow(values, version, columns, texts, _classes(ws, campaign), row.settings.muted)
+    return CampaignRules(values, version, columns, texts, _classes(ws, campaign), row.settings.muted)
 
 
 _boards: dict[tuple[str, str], tuple[RuleBoard, list[int | None], Turn]] = {}

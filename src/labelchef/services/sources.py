@@ -169,7 +169,7 @@ def _as_set(facts: SourceFacts, muted: Sequence[str]) -> SourceFacts:
 
 
 @dataclass(frozen=True)
-class Example:
+class SourceExample:
     """An item that a source votes on."""
 
     item: str
@@ -185,7 +185,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Conflict:
+class SourceConflict:
     """Another source that votes on the same items."""
 
     name: str
@@ -200,10 +200,10 @@ class SourceDetail:
 
     facts: SourceFacts
     classes: tuple[str, ...]
-    conflicts: tuple[Conflict, ...]
-    right: tuple[Example, ...]
-    wrong: tuple[Example, ...]
-    conflicting: tuple[Example, ...]
+    conflicts: tuple[SourceConflict, ...]
+    right: tuple[SourceExample, ...]
+    wrong: tuple[SourceExample, ...]
+    conflicting: tuple[SourceExample, ...]
     n_right: int
     """Clean items on which it is right."""
     n_wrong: int
@@ -268,7 +268,7 @@ class _Look:
     right: Ints
     wrong: Ints
     conflicting: Ints
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[SourceConflict, ...]
 
     @classmethod
     def of(cls, session: Session, data: CampaignData, found: Studied, name: str) -> "_Look":
@@ -292,7 +292,7 @@ class _Look:
         others[j] = False
         apart = np.flatnonzero(others & (differ > 0))
         most = apart[np.argsort(-differ[apart], kind="stable")][:CONFLICTS]
-        conflicts = tuple(Conflict(votes.names[k], round(float(both[k])), int(differ[k])) for k in most.tolist())
+        conflicts = tuple(SourceConflict(votes.names[k], round(float(both[k])), int(differ[k])) for k in most.tolist())
         against = np.zeros(len(rows))
         np.add.at(against, entry.row[~agree & others[entry.col // C]], 1.0)
         clashing = rows[against > 0]
@@ -304,7 +304,7 @@ class _Look:
             _spread(known[hits]), _spread(known[~hits]), _spread(clashing), conflicts,
         )  # fmt: skip
 
-    def example(self, row: int, item: Any) -> Example:
+    def example(self, row: int, item: Any) -> SourceExample:
         """A row as people see it."""
         C, line = len(self.classes), self.said[[row]].tocoo()
         said = {
@@ -317,7 +317,7 @@ class _Look:
         others.sort(key=lambda one: one[1] == mine)
         truth = None if self.clean[row] < 0 else self.classes[int(self.clean[row])]
         believed = self.classes[int(self.believed[row])]
-        return Example(item.key, row >= self.n_items, content_of(item), mine, truth, believed, dict(others[:5]))
+        return SourceExample(item.key, row >= self.n_items, content_of(item), mine, truth, believed, dict(others[:5]))
 
 
 def _spread(rows: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""Check a ledger file without the workspace that wrote it and without a database: chain, signature, what follows from what."""
+"""Check a ledger file without the workspace that wrote it and without a database: chain, signature, links."""
 
 import base64
 import binascii
@@ -10,6 +10,7 @@ from labelchef.campaign.dataset import COPY, FIELD, OWN, VOTE, LabelOrigin
 from labelchef.domain.campaigns import SplitName
 from labelchef.domain.errors import InvalidInputError
 from labelchef.io.formats import read_table
+from labelchef.ledger.contents import Contents
 from labelchef.ledger.proof import (
     KEY_PREFIX,
     AlteredError,
@@ -23,7 +24,6 @@ from labelchef.ledger.proof import (
     read_chain,
     unproven,
 )
-from labelchef.ledger.recount import Recount
 from labelchef.services.shared import moment
 
 _SPLITS = {"train": SplitName.TRAIN, "trusted": SplitName.VALIDATION, "test": SplitName.TEST}
@@ -64,10 +64,9 @@ def verify_ledger(path: Path, key: str | None = None, data: Path | None = None, 
         when = _when(seal)
         checked.append(f"{len(lines)} lines and their seal are where and what they were when written, {when}")
         (notes if seal.key is None or wanted is None else checked).append(check_seal(seal, wanted))
-        state = Recount(key=seal.key)
+        state = Contents(key=seal.key)
         for line in lines:
             state.add(line)
-        state.finish()
         _tell(state, checked, notes)
         if before is not None and since is not None:
             checked.append(_check_since(state, before, since))
@@ -93,9 +92,9 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _earlier(path: Path) -> tuple[Recount, str | None]:
+def _earlier(path: Path) -> tuple[Contents, str | None]:
     """What an earlier ledger leads to, and the key that signed it; it must be whole itself."""
-    state = Recount()
+    state = Contents()
     try:
         lines, seal = read_chain(_read(path))
         check_seal(seal, None)
@@ -111,7 +110,7 @@ def _earlier(path: Path) -> tuple[Recount, str | None]:
     return state, seal.key
 
 
-def _check_since(state: Recount, before: Recount, path: Path) -> str:
+def _check_since(state: Contents, before: Contents, path: Path) -> str:
     """Compare with an earlier ledger of the campaign; what was compared, in words."""
     for number, link in enumerate(before.links):
         if state.links[number : number + 1] != [link]:
@@ -149,46 +148,44 @@ def _when(seal: Seal) -> str:
         raise AlteredError(seal.line, f"the time of the seal is {seal.at!r}") from None
 
 
-def _tell(state: Recount, checked: list[str], notes: list[str]) -> None:
-    n = state.counts
-    checked.append(f"{n['vote']} votes follow each other, changes and retractions included")
-    checked.append(f"{n['decision']} decisions: those by votes follow from the votes, the others name who decided")
-    hashes = f"{n['selections']} selections and {n['labels']} tables of labels have the hashes that were stored"
-    checked.append(f"{n['round']} rounds: {hashes}")
-    if state.linked and not state.pseudonyms:
+def _tell(state: Contents, checked: list[str], notes: list[str]) -> None:
+    n, linked = state.counts, len(state.links)
+    checked.append(f"{n['vote']} votes, {n['decision']} decisions and {n['round']} rounds are in it")
+    if linked and not state.pseudonyms:
         signed = f"{n['signed links']} of them are signed"
-        checked.append(f"{state.linked} links: no row was changed in the database after its round closed; {signed}")
+        checked.append(f"{linked} links: no row was changed in the database after its round closed; {signed}")
     if state.ground:
         checked.append("class names, items and arrays are those that were there when the first round closed")
-    if state.linked and state.pseudonyms:
+    if linked and state.pseudonyms:
         notes.append(
             "names are pseudonyms, so the links to the database cannot be computed again; whoever exported the file could"
         )
-    if unlinked := n["round"] - state.linked:
+    if unlinked := n["round"] - linked:
         notes.append(
             f"{unlinked} of the rounds have no link: still open, not from a database, or closed by an earlier version"
         )
 
 
-def _unproven(state: Recount) -> str:
+def _unproven(state: Contents) -> str:
     """What the links of a file do not show."""
-    if not state.linked and state.of_folder:
+    linked = len(state.links)
+    if not linked and state.of_folder:
         return (
             "not proven: that nothing was changed before the file was written, since a folder has neither links nor key"
         )
-    if state.linked and state.pseudonyms:
+    if linked and state.pseudonyms:
         return "not proven: that nothing was changed in the database before the export, since pseudonyms hide the links"
     if foreign := state.counts["foreign links"]:
         return (
-            f"not proven: {foreign} of {state.linked} links are signed with another key than the file. `labelchef key --new` has "
+            f"not proven: {foreign} of {linked} links are signed with another key than the file. `labelchef key --new` has "
             "replaced the key, or somebody without the key has changed the database; an export from before shows which (--since)"
         )
-    if unsigned := state.linked - state.counts["signed links"] if state.key is not None else 0:
+    if unsigned := linked - state.counts["signed links"] if state.key is not None else 0:
         return (
-            f"not proven: {unsigned} of {state.linked} links have no signature (the key or labelchef[sign] was missing when the "
+            f"not proven: {unsigned} of {linked} links have no signature (the key or labelchef[sign] was missing when the "
             "round closed), so that whoever can write the database could have made them again"
         )
-    return unproven(state.linked, state.counts["closed"] - state.linked, ground=state.ground)
+    return unproven(linked, state.counts["closed"] - linked, ground=state.ground)
 
 
 def _public_key(given: str) -> str:
@@ -207,7 +204,7 @@ def _public_key(given: str) -> str:
     return KEY_PREFIX + base64.b64encode(raw).decode()
 
 
-def _check_data(state: Recount, path: Path) -> str:
+def _check_data(state: Contents, path: Path) -> str:
     """Compare the rows of an exported data set with the ledger; what was compared, in words."""
     frame = read_table(path).frame
     missing = [name for name in ("id", "split", "label", "origin") if name not in frame.columns]
@@ -226,11 +223,11 @@ def _check_data(state: Recount, path: Path) -> str:
         _, copied, original = str(row.get("flags", "")).rpartition(COPY)
         if split == "train" and copied and expected is None and key not in state.final:
             copies[key] = number, original
-        made = state.final.get(copies[key][1] if key in copies else key) if split == "train" else None
-        if made is not None:
-            expected = made["label"]
+        item, made = copies[key][1] if key in copies else key, None
+        if split == "train" and item in state.final:
+            expected = made = state.final[item]
         by_people = row["origin"] == LabelOrigin.PEOPLE
-        if by_people != (made is not None and made["label"] is not None):
+        if by_people != (made is not None):
             told = "people decided it" if by_people else f"its label is from {row['origin']}"
             why = f"{path.name}, row {number}: {told}, says the data set of {key!r}, and the ledger says otherwise"
             raise AlteredError(0, why)

@@ -82,7 +82,7 @@ class Workspace:
 
 
 def open_workspace(home: Path, database: str | None = None) -> Workspace:
-    """Open the workspace in `home`, made if it is not there; bring its database to this version's schema.
+    """Open the workspace in `home`, made if it is not there; refuse a database of another version.
 
     >>> import tempfile
     >>> with open_workspace(Path(tempfile.mkdtemp())) as ws:
@@ -91,7 +91,7 @@ def open_workspace(home: Path, database: str | None = None) -> Workspace:
     """
     require_store()
     from labelchef.store.database import open_database
-    from labelchef.store.schema import is_new, migrate
+    from labelchef.store.schema import prepare, standing_of
 
     home = Path(home)
     try:
@@ -105,8 +105,8 @@ def open_workspace(home: Path, database: str | None = None) -> Workspace:
     opened = open_database(home / DATABASE_FILE if database is None else database)
     try:
         if database is None:
-            _refuse_new(home, not is_new(opened))
-        migrate(opened)
+            _refuse_new(home, not standing_of(opened).empty)
+        prepare(opened)
         opened.remember_file()
     except BaseException:
         opened.close()
@@ -153,9 +153,8 @@ def clear_leftovers(ws: Workspace) -> int:
 
 def require_store() -> None:
     """Refuse to begin if an extra is missing, and name it."""
-    for module in ("sqlalchemy", "alembic"):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(f"campaigns need {module}; pip install 'labelchef[serve]'", code="serve")
+    if importlib.util.find_spec("sqlalchemy") is None:
+        raise MissingExtraError("campaigns need sqlalchemy; pip install 'labelchef[serve]'", code="serve")
 
 
 def check_writable(ws: Workspace) -> None:

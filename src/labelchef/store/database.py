@@ -9,7 +9,6 @@ A SQLite file where nothing can be written is only read. A log beside it is read
 
 import contextlib
 import getpass
-import logging
 import os
 import re
 import sqlite3
@@ -37,8 +36,6 @@ from labelchef.store.lease_table import LIVES
 from labelchef.store.sqlite_files import LOG, OpenFiles, identity, make_database
 from labelchef.store.tables import Campaign
 
-_log = logging.getLogger("labelchef")
-
 _PRAGMAS = ("foreign_keys=ON", "cache_size=-32768")
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process to finish its own."""
@@ -57,8 +54,6 @@ class Database:
         self._identity: tuple[int, int] | None = None
         self._files: OpenFiles | None = None
         self._gate = threading.Lock()
-        self._inside = 0
-        self._abandoned = False
         self._may_group: bool | None = None
         self._queues = [threading.Lock() for _ in range(_QUEUES)]
         self.engine = _postgres(url) if path is None else _sqlite(_to_read(url, path) if read_only else url, read_only)
@@ -113,7 +108,7 @@ class Database:
                 over()
                 if grouped:
                     self._reach_disk(connection)
-            self._check_files(committed=True)
+            self._check_files()
 
     @contextlib.contextmanager
     def _turn(self, queue: str | None) -> Iterator[Callable[[], None]]:
@@ -205,15 +200,10 @@ class Database:
     def close(self) -> None:
         """Give back the connections."""
         with self._gate:
-            self._close()
-
-    def _close(self) -> None:
-        if self._abandoned:
-            return
-        files, self._files = self._files, None
-        self.engine.dispose()
-        if files is not None:
-            files.close()
+            files, self._files = self._files, None
+            self.engine.dispose()
+            if files is not None:
+                files.close()
 
     @contextlib.contextmanager
     def _one_writer(self) -> Iterator[None]:
@@ -231,40 +221,17 @@ class Database:
 
     @contextlib.contextmanager
     def _files_there(self) -> Iterator[None]:
-        """Refuse to begin if a file of the database is gone, unless what it held can be saved."""
-        if self.path is None or self._identity is None:
-            yield
-            return
+        """Refuse to begin if a file of the database is gone."""
         with self._gate:
-            if self._files is not None and self._files.lost() not in (None, "") and self._inside == 0:
-                self._save()
             self._check_files()
-            if self._files is None:
+            if self.path is not None and self._identity is not None and self._files is None:
                 try:
                     self._files = OpenFiles(self.path)
                 except (sqlite3.Error, OSError) as error:
                     raise _sentence(error, self.engine.url) from error
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._gate:
-                self._inside -= 1
+        yield
 
-    def _save(self) -> None:
-        """The log or its index is gone: copy the log, which is still open here, into the database and begin a new one."""
-        assert self._files is not None, "nothing is lost before files are open"
-        with contextlib.suppress(OSError):  # a database that is gone too cannot be helped
-            if not self._abandoned and identity(str(self.path)) == self._identity and self._files.save():
-                self._close()
-                _log.error(
-                    "%s%s was moved, deleted or replaced while it was in use. Nothing is lost: what it held was copied into the "
-                    "database. Files of a database that is in use must be left alone",
-                    self.path,
-                    LOG,
-                )
-
-    def _check_files(self, *, committed: bool = False) -> None:
+    def _check_files(self) -> None:
         """Refuse if a file is gone: what is written to it would be lost when this process ends."""
         if self.path is None or self._identity is None:
             return
@@ -278,18 +245,11 @@ class Database:
                 "Put it back and start again",
                 code="database_gone",
             )
-        if self._files is None:
-            return
-        lost = self._files.lost()
-        if not self._abandoned and (self._files.begun_anew() if lost else committed and self._files.cut_off()):
-            self._abandoned = True
-            self._files.leave_open(self.engine.pool)
-        if lost is not None or self._abandoned:
-            remedy = (
-                "Stop every labelchef process of this database, then start again" if self._abandoned else "Try again"
-            )
+        if self._files is not None and (lost := self._files.lost()) is not None:
             raise StoreError(
-                f"{self.path}{lost or LOG} was moved, deleted or replaced while it was in use; nothing is stored now. {remedy}",
+                f"{self.path}{lost} was moved, deleted or replaced while it was in use; nothing more is stored. Stop every "
+                "labelchef process of this database, put the file back if it was moved, and start again. If votes are missing "
+                "then, restore the last backup (labelchef restore-backup)",
                 code="log_gone",
             )
 

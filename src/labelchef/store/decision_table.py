@@ -12,6 +12,8 @@ from labelchef.store.rows import (
     DecisionRow,
     DecisionValues,
     DecisionWithPosition,
+    ItemRow,
+    SelectionRow,
     all_rows,
     columns,
     first_row,
@@ -31,6 +33,27 @@ _WITH_POSITION = (
 _PENDING = _WITH_POSITION.where(Application.c.decision_id.is_(None))
 _later = Decision.alias()
 _IS_LAST = ~sa.exists().where(_later.c.item_id == Decision.c.item_id, _later.c.id > Decision.c.id)
+
+
+def decision_about(
+    sample: ItemRow,
+    place: SelectionRow | DecisionRow | None,
+    kind: DecisionKind,
+    by: str,
+    label: int | None,
+    support: float,
+) -> DecisionValues:
+    """A decision about the attempt and round of `place`, None for an item that no batch has asked."""
+    return {
+        "campaign_id": sample.campaign_id,
+        "item_id": sample.id,
+        "attempt": sample.attempt if place is None else place.attempt,
+        "round_id": None if place is None else place.round_id,
+        "kind": kind,
+        "by": by,
+        "label": label,
+        "support": support,
+    }
 
 
 def insert_decision(connection: sa.Connection, **values: Unpack[DecisionValues]) -> None:

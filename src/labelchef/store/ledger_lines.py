@@ -1,30 +1,13 @@
 """The ledger as one list: votes, decisions and changes by leads, newest first."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
+from labelchef.domain.campaigns import LedgerEntry
 from labelchef.store.tables import Application, Decision, Item, Round, SettingChange, Vote
 
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """A line of the ledger."""
-
-    id: int
-    public_id: str | None
-    kind: str
-    created_at: float
-    who: str
-    item: str | None
-    round: int | None
-    label: int | None
-    what: Mapping[str, object]
-
-
-_SHARED = ("id", "public_id", "created_at", "who", "item", "round", "label")
+_NAMED = {"id", "public_id", "created_at", "who", "item", "round", "label"}
 _old_vote, _old_decision, _made, _used = Vote.alias(), Decision.alias(), Round.alias(), Round.alias()
 _VOTES = (
     sa.select(*Vote.c["id", "public_id", "created_at", "label", "retracted", "note", "blind", "suggested"])
@@ -62,9 +45,9 @@ def page(
     kind: str | None,
     item_id: int | None,
     person: str | None,
-) -> tuple[list[LedgerRow], str | None]:
+) -> tuple[tuple[LedgerEntry, ...], str | None]:
     """Lines before the cursor, newest first, and the cursor of what follows."""
-    rows: list[LedgerRow] = []
+    rows: list[tuple[float, str, int, sa.RowMapping]] = []
     for name, (table, found) in _LISTS.items():
         if kind not in (None, name) or (item_id is not None and "item_id" not in table.c):
             continue
@@ -74,12 +57,22 @@ def page(
         where += [] if item_id is None else [table.c.item_id == item_id]
         where += [] if person is None else [found.selected_columns["who"] == person]
         newest = found.where(*where).order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit + 1)
-        rows += [_row(name, line) for line in connection.execute(newest).mappings()]
-    rows.sort(key=lambda row: (row.created_at, row.kind, row.id), reverse=True)
-    last = rows[limit - 1] if len(rows) > limit else None
-    return rows[:limit], None if last is None else f"{last.created_at!r}~{last.kind}~{last.id}"
+        lines = connection.execute(newest).mappings()
+        rows += [(line["created_at"], name, line["id"], line) for line in lines]
+    rows.sort(key=lambda row: row[:3], reverse=True)
+    entries = tuple(_entry(name, line) for _, name, _, line in rows[:limit])
+    return entries, "{!r}~{}~{}".format(*rows[limit - 1]) if len(rows) > limit else None
 
 
-def _row(kind: str, line: sa.RowMapping) -> LedgerRow:
-    shared: dict[str, Any] = {name: line.get(name) for name in _SHARED}
-    return LedgerRow(kind=kind, what=line.get("what", {k: v for k, v in line.items() if k not in shared}), **shared)
+def _entry(kind: str, line: sa.RowMapping) -> LedgerEntry:
+    """A line as it is shown; a change has no name of its own."""
+    return LedgerEntry(
+        id=line.get("public_id") or f"change-{line['id']}",
+        kind=kind,
+        at=datetime.fromtimestamp(line["created_at"], UTC),
+        who=line["who"],
+        item=line.get("item"),
+        round=line.get("round"),
+        label=line.get("label"),
+        what=line.get("what", {name: value for name, value in line.items() if name not in _NAMED}),
+    )

@@ -166,28 +166,23 @@ def batch_selections(connection: sa.Connection, item_ids: Sequence[int]) -> dict
 
 def selections_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionBrief]:
     """What every round of a campaign selected, by round and rank."""
-    found = (
-        sa.select(*columns(SelectionBrief, Selection, Item))
+    return all_rows(connection, _selected(SelectionBrief, campaign_id), SelectionBrief)
+
+
+def places_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionPlace]:
+    """How the items of all batches of a campaign were shown, by round and rank; without work ahead."""
+    return all_rows(connection, _selected(SelectionPlace, campaign_id).where(_BATCH), SelectionPlace)
+
+
+def _selected(record: type[SelectionPlace], campaign_id: int) -> sa.Select[Any]:
+    return (
+        sa.select(*columns(record, Selection, Item))
         .select_from(Selection)
         .join(Round)
         .join(Item)
         .where(Round.c.campaign_id == campaign_id)
         .order_by(Selection.c.round_id, Selection.c.rank)
     )
-    return all_rows(connection, found, SelectionBrief)
-
-
-def places_of_campaign(connection: sa.Connection, campaign_id: int) -> list[SelectionPlace]:
-    """How the items of all batches of a campaign were shown, by round and rank; without work ahead."""
-    found = (
-        sa.select(*columns(SelectionPlace, Selection, Item))
-        .select_from(Selection)
-        .join(Round)
-        .join(Item)
-        .where(Round.c.campaign_id == campaign_id, _BATCH)
-        .order_by(Selection.c.round_id, Selection.c.rank)
-    )
-    return all_rows(connection, found, SelectionPlace)
 
 
 _INCOMPLETE = (

@@ -273,6 +273,14 @@ class SelectionPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectionBrief(SelectionPlace):
+    """A selection without what people see of it, and the position of its item."""
+
+    influence: float | None
+    by_answer: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenSelection:
     """A selection that a person may be asked, in short."""
 
@@ -302,20 +310,6 @@ class SelectedItem(SelectionRow):
     position: int
     key: str
     item_attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionBrief:
-    """A selection without what people see of it, and the position of its item."""
-
-    round_id: int
-    item_id: int
-    attempt: int
-    origin: Origin
-    suggested: int | None
-    influence: float | None
-    by_answer: Sequence[float | None]
-    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,11 @@
-"""Bring a database to the schema of this version.
+"""Make the tables of a new database, and refuse one of another version: there is one schema, that of labelchef 0.2.
 
-A new one is made from `store.tables`; the steps in `migrations` are for those that an earlier version made. The triggers of
-the ledger are made anew after both, so a step need not make those of a new table.
+Whoever changes `store.tables` gives `VERSION` another name, and `prepare` the statements that bring a database of 0.2 to it.
 """
 
-import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from labelchef.domain.errors import StoreError
 from labelchef.store import search
@@ -20,75 +13,74 @@ from labelchef.store.database import Database
 from labelchef.store.removal import guards
 from labelchef.store.tables import METADATA
 
-_OLD = "0001"  # labelchef 0.1
-_STEPS = Path(__file__).parent / "migrations"
-
-
-def is_new(database: Database) -> bool:
-    """Whether there are no tables in the database."""
-    with database.reading() as connection:
-        return not sa.inspect(connection).get_table_names()
+VERSION = "0312_imported"
+"""The schema of labelchef 0.2."""
+_RELEASED = {"0001": "labelchef 0.1"}
+_VERSIONS = sa.Table(
+    "alembic_version",  # as Alembic named it, which made the first databases
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 @dataclass(frozen=True)
 class SchemaStanding:
-    """Which schema a database has, and which one this program expects."""
+    """Which schema a database has, and whether it has tables."""
 
     current: str | None
-    expected: str
-
-
-@functools.cache
-def expected_schema() -> str:
-    """The schema of this program."""
-    found = ScriptDirectory(str(_STEPS)).get_current_head()
-    assert found is not None, "there are migrations"
-    return found
+    empty: bool
 
 
 def standing_of(database: Database) -> SchemaStanding:
-    """Compare the schema of a database with this program's."""
+    """The schema that a database says it has."""
     with database.reading() as connection:
-        return SchemaStanding(MigrationContext.configure(connection).get_current_revision(), expected_schema())
+        return _standing(connection)
 
 
-def migrate(database: Database) -> None:
-    """Make the tables if there are none; a database of an earlier version is changed by one process, while others wait.
+def prepare(database: Database) -> None:
+    """Make the tables if there are none; of several processes one makes them, while others wait.
 
-    A database of a later version, or of other tables, is refused; one of this version is only read.
+    A database of another version, or of other tables, is refused; one of this version is only read.
     """
-    script = ScriptDirectory(str(_STEPS))
-    with database.reading() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-        tables = set(sa.inspect(connection).get_table_names())
-    if current == script.get_current_head():
+    found = standing_of(database)
+    if not found.empty:
+        _check(found)
         return
-    if current == _OLD:
-        raise StoreError(
-            "the database was made by labelchef 0.1 and cannot be opened by this version; nothing was changed. Export its "
-            "labels and votes with labelchef 0.1, or start with a new --home or database",
-            code="schema",
-        )
-    known = {step.revision for step in script.walk_revisions()}
-    if current is not None and current not in known:
-        raise StoreError(
-            f"the database is of a later version of labelchef ({current}); install that version", code="schema"
-        )
-    if current is None and tables - {"alembic_version"}:
-        raise StoreError("the database holds tables that labelchef did not make; name another one", code="schema")
     with database.writing() as connection:
         if not database.is_sqlite:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(7610531)"))
-        config = Config()
-        config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
-        config.attributes["connection"] = connection
-        if (
-            MigrationContext.configure(connection).get_current_revision() is not None
-        ):  # another process may have made it
-            command.upgrade(config, "head")
-        else:
-            METADATA.create_all(connection)
-            search.create(connection)
-            command.stamp(config, "head")
+        if not _standing(connection).empty:  # another process has made it
+            return
+        METADATA.create_all(connection)
+        search.create(connection)
+        _VERSIONS.create(connection)
+        connection.execute(sa.insert(_VERSIONS).values(version_num=VERSION))
         for statement in guards(connection.dialect.name):
             connection.execute(sa.text(statement))
+
+
+def _standing(connection: sa.Connection) -> SchemaStanding:
+    tables = sa.inspect(connection).get_table_names()
+    current = None
+    if _VERSIONS.name in tables:
+        current = connection.execute(sa.select(_VERSIONS.c.version_num)).scalar_one_or_none()
+    return SchemaStanding(current, not tables)
+
+
+def _check(found: SchemaStanding) -> None:
+    """Refuse a database of another version, with what to do."""
+    current = found.current
+    if current is None:
+        raise StoreError("the database holds tables that labelchef did not make; name another one", code="schema")
+    if current > VERSION:
+        raise StoreError(
+            f"the database is of a later version of labelchef ({current}); install that version", code="schema"
+        )
+    if current < VERSION:
+        made = _RELEASED.get(current, f"a version of labelchef 0.2 before its release ({current})")
+        raise StoreError(
+            f"the database was made by {made} and cannot be opened by this version; nothing was changed. Export its labels "
+            f"and votes with {_RELEASED.get(current, 'the version that made it')}, or start with a new --home or database",
+            code="schema",
+        )

@@ -50,7 +50,7 @@ def parse(query: str) -> tuple[Term, ...]:
 
 
 def create(connection: sa.Connection) -> None:
-    """Make the index, and fill it with the items that are there. Nothing is made on a SQLite without FTS5."""
+    """Make the index. Nothing is made on a SQLite without FTS5."""
     if connection.dialect.name == "sqlite" and not _has_fts5(connection):
         return
     for statement in _STATEMENTS[connection.dialect.name]:
@@ -153,7 +153,6 @@ _STATEMENTS = {
         f"INSERT INTO {TABLE}(rowid, body) VALUES (new.id, {_sqlite_body('new')}); END",
         f"CREATE TRIGGER {TABLE}_delete AFTER DELETE ON item BEGIN "
         f"INSERT INTO {TABLE}({TABLE}, rowid, body) VALUES ('delete', old.id, {_sqlite_body('old')}); END",
-        f"INSERT INTO {TABLE}(rowid, body) SELECT item.id, {_sqlite_body('item')} FROM item",
     ),
     "postgresql": (
         f"CREATE TABLE {TABLE} (item_id BIGINT PRIMARY KEY REFERENCES item (id) ON DELETE CASCADE, body tsvector NOT NULL)",
@@ -161,6 +160,5 @@ _STATEMENTS = {
         f"CREATE FUNCTION labelchef_{TABLE}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         f"INSERT INTO {TABLE} (item_id, body) VALUES (NEW.id, {_POSTGRES_BODY.format('NEW')}); RETURN NEW; END $$",
         f"CREATE TRIGGER {TABLE}_insert AFTER INSERT ON item FOR EACH ROW EXECUTE FUNCTION labelchef_{TABLE}()",
-        f"INSERT INTO {TABLE} (item_id, body) SELECT item.id, {_POSTGRES_BODY.format('item')} FROM item",
     ),
 }

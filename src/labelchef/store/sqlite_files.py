@@ -1,8 +1,8 @@
 """The files of an open SQLite database: `x.db`, the log `x.db-wal`, and its index `x.db-shm`.
 
 A connection goes on writing to the log that it has opened, even if the name of that file was removed: SQLite does not notice, and
-what was written is gone when the process dies. `OpenFiles.lost` compares the names with the files that were opened.
-`OpenFiles.save` copies the log, which is still open in this process, into the database: then nothing of it is lost.
+what was written is gone when the process dies. `OpenFiles.lost` compares the names with the files that were opened, so that
+nothing more is acknowledged.
 
 A connection of our own, the anchor, is open all the time. While it is, SQLite itself never removes the log.
 """
@@ -44,56 +44,59 @@ class OpenFiles:
             raise
         self._readable = False
         """Whether the log had a beginning that can be read; an empty one has none."""
-        self.cut_off()
+        self._lost: str | None = None
+        self._written: int | None = None
+        """When the database was written last, as it was found with the loss."""
+        self._cut_off()
 
     def lost(self) -> str | None:
-        """The suffix of a file whose name is gone or belongs to another file now; None if all are there."""
-        for suffix, known in self._known.items():
-            try:
-                if identity(self._path + suffix) != known:
-                    return suffix
-            except OSError:
-                return suffix
-        return None
+        """The suffix of a file that was removed, replaced or cut off since it was opened; None if all are as they were.
 
-    def cut_off(self) -> bool:
+        A loss is for good: another process may have begun a new log, which the one that is open here must not overwrite.
+        """
+        if self._lost is None:
+            gone = (suffix for suffix, known in self._known.items() if _identity_or_none(self._path + suffix) != known)
+            self._lost = next(gone, LOG if self._cut_off() else None)
+            if self._lost is not None:
+                self._written = _written(self._path)
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._anchor))  # the end of the process must not close it
+        return self._lost
+
+    def _cut_off(self) -> bool:
         """Whether the beginning of the log was overwritten or cut off, so that SQLite would read nothing of it."""
         found = os.pread(self._log, 4, 0)
         self._readable = self._readable or found in _MAGIC
         return self._readable and len(found) == 4 and found not in _MAGIC
 
-    def begun_anew(self) -> bool:
-        """Whether another process has begun a new log: the one that is open here must not be copied any more."""
-        try:
-            return identity(self._path + LOG) != self._known[LOG] and os.stat(self._path + LOG).st_size > 0
-        except OSError:
-            return False
-
-    def save(self) -> bool:
-        """Copy the log into the database; False if that is not safe, or if another process reads just now."""
-        if self.begun_anew():
-            return False
-        try:
-            busy, pages, copied = self._anchor.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-        except sqlite3.Error:
-            return False
-        return bool(busy == 0 and pages == copied)
-
     def close(self) -> None:
-        """Close the anchor; the last connection to be closed removes the log."""
-        os.close(self._log)
-        self._anchor.close()
+        """Close the anchor: the last connection that is closed copies the log into the database.
 
-    def leave_open(self, *others: object) -> None:
-        """Never close these connections: SQLite would copy a log that is no longer right into the database."""
-        for one in (self._anchor, *others):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+        After a loss it stays open, unless nobody has written to the database since.
+        """
+        os.close(self._log)
+        alone = not os.path.exists(self._path + LOG) and _written(self._path) == self._written is not None
+        if self._lost is None or alone:
+            self._anchor.close()
 
 
 def identity(path: str | Path) -> tuple[int, int]:
     """Which file this is."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
+
+
+def _written(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _identity_or_none(path: str) -> tuple[int, int] | None:
+    try:
+        return identity(path)
+    except OSError:
+        return None
 
 
 def make_database(path: Path) -> None:

@@ -112,7 +112,7 @@ def problem(
 STORE = {
     "database_down": "the database does not answer; nothing was changed. Try again, or tell a lead",
     "database_gone": "the database is gone; nothing was changed. Tell a lead",
-    "log_gone": "a file of the database was moved or deleted; nothing was changed. Try again, or tell a lead",
+    "log_gone": "a file of the database was moved or deleted; nothing more is stored. Tell a lead",
     "database_rights": "the database cannot be opened or written; nothing was changed. Tell a lead",
     "database_damaged": "the database is damaged; nothing was changed. Tell a lead",
     "database": "the database refused this; nothing was changed. Tell a lead",

@@ -52,8 +52,8 @@ from labelchef.services.quality import (
     Times,
     WrongGold,
 )
-from labelchef.services.source_effects import EffectState, Progress
-from labelchef.services.sources import Example, SourceDetail, SourcePage
+from labelchef.services.source_effects import CampaignRules, EffectState, Progress, ShownBelief
+from labelchef.services.sources import SourceConflict, SourceDetail, SourceExample, SourcePage
 from labelchef.services.trained import ReplayOutcome
 from labelchef.sources.rules import RuleExample, RuleSetFacts
 from labelchef.web.markdown import rendered, summary
@@ -71,6 +71,7 @@ _FOUND = (
     InUse,
 )
 _FILES = (Finding, PreviewRow, RuleExample, WaitingFiles, Working)
+_SOURCES = (CampaignRules, ShownBelief, SourceConflict, SourceExample)
 _PEOPLE = (
     Interval,
     PullEstimate,
@@ -83,7 +84,18 @@ _PEOPLE = (
     QualityReport,
     Times,
 )
-for _record in (*_RECORDS, *_FOUND, *_FILES, *_PEOPLE, WrongGold, ApiTokenInfo, Job, ReplayOutcome, ReplayedRound):
+for _record in (
+    *_RECORDS,
+    *_FOUND,
+    *_FILES,
+    *_SOURCES,
+    *_PEOPLE,
+    WrongGold,
+    ApiTokenInfo,
+    Job,
+    ReplayOutcome,
+    ReplayedRound,
+):
     with_config(ConfigDict(use_attribute_docstrings=True))(_record)
 _IN_JSON = (
     (Gain, "change"),
@@ -211,26 +223,6 @@ class SourcesView(BaseModel):
         )
 
 
-class SourceExampleView(BaseModel):
-    """An item that a source votes on."""
-
-    item: str
-    trusted: bool = Field(description="Whether it is a trusted item.")
-    content: domain.ItemContent
-    vote: str
-    truth: str | None = Field(description="Its clean label, if there is one.")
-    believed: str
-    others: dict[str, str] = Field(description="What other sources say of it.")
-
-
-class SourceConflictView(BaseModel):
-    """Another source that votes on the same items."""
-
-    name: str
-    both: int = Field(description="Items both vote on.")
-    differ: int
-
-
 class SourceDetailView(BaseModel):
     """Everything that is known of one source."""
 
@@ -238,10 +230,10 @@ class SourceDetailView(BaseModel):
     classes: list[str]
     model: str
     muted: list[str] = Field(description="All sources that are muted by the settings as they are now.")
-    conflicts: list[SourceConflictView] = Field(description="Those it differs from most often, at most 20.")
-    right: list[SourceExampleView] = Field(description="Clean items it is right on, some of them.")
-    wrong: list[SourceExampleView]
-    conflicting: list[SourceExampleView] = Field(description="Items on which another source says something else.")
+    conflicts: list[SourceConflict] = Field(description="Those it differs from most often, at most 20.")
+    right: list[SourceExample] = Field(description="Clean items it is right on, some of them.")
+    wrong: list[SourceExample]
+    conflicting: list[SourceExample] = Field(description="Items on which another source says something else.")
     n_right: int
     n_wrong: int
     rule: dict[str, Any] | None = Field(description="The rule as a rules file has it; null where it is none.")
@@ -250,18 +242,15 @@ class SourceDetailView(BaseModel):
     def of(cls, campaign: str, found: SourceDetail) -> "SourceDetailView":
         """Of the service's answer."""
 
-        def shown(examples: Iterable[Example]) -> list[SourceExampleView]:
-            return [
-                SourceExampleView(**{**vars(one), "content": with_address(campaign, one.item, one.content)})
-                for one in examples
-            ]
+        def shown(examples: Iterable[SourceExample]) -> list[SourceExample]:
+            return [replace(one, content=with_address(campaign, one.item, one.content)) for one in examples]
 
         return cls(
             source=SourceView.of(found.facts, rule=found.rule is not None),
             classes=list(found.classes),
             model=found.model,
             muted=list(found.muted),
-            conflicts=[SourceConflictView(**vars(one)) for one in found.conflicts],
+            conflicts=list(found.conflicts),
             right=shown(found.right),
             wrong=shown(found.wrong),
             conflicting=shown(found.conflicting),
@@ -269,17 +258,6 @@ class SourceDetailView(BaseModel):
             n_wrong=found.n_wrong,
             rule=None if found.rule is None else dict(found.rule),
         )
-
-
-class ShownBeliefView(BaseModel):
-    """An item of which another class would be believed."""
-
-    item: str
-    content: domain.ItemContent
-    before: str
-    after: str
-    p_before: float
-    p_after: float
 
 
 class SourceEffectView(BaseModel):
@@ -317,7 +295,7 @@ class EffectView(BaseModel):
     problem: str | None
     stale: bool = Field(description="Whether the campaign has moved on since.")
     effect: "SourceEffectView | None"
-    shown: list[ShownBeliefView]
+    shown: list[ShownBelief]
 
     @classmethod
     def of(cls, campaign: str, found: Progress) -> "EffectView":
@@ -331,22 +309,8 @@ class EffectView(BaseModel):
             problem=found.problem,
             stale=found.stale,
             effect=None if found.effect is None else SourceEffectView.of(found.effect),
-            shown=[
-                ShownBeliefView(**{**vars(one), "content": with_address(campaign, one.item, one.content)})
-                for one in found.shown
-            ],
+            shown=[replace(one, content=with_address(campaign, one.item, one.content)) for one in found.shown],
         )
-
-
-class CampaignRulesView(BaseModel):
-    """The rules of a campaign, and what rules may name."""
-
-    rules: list[dict[str, Any]] = Field(description="As a rules file has them.")
-    version: int = Field(description="0 as they came with the campaign; every edit makes the next one.")
-    columns: list[str]
-    texts: list[str] = Field(description="Columns of text.")
-    classes: list[str]
-    muted: list[str] = Field(description="Sources that are muted by the settings as they are now.")
 
 
 class AppliedView(BaseModel):

@@ -25,7 +25,6 @@ from labelchef.store.rows import (
     CampaignRow,
     CampaignValues,
     DecisionRow,
-    DecisionValues,
     ItemRow,
     SelectedItem,
     SelectionRow,
@@ -202,7 +201,7 @@ def _decide(label: int | None) -> Callable[[_At, Sequence[ItemRow]], None]:
         made = []
         for sample in samples:
             place = at.asked.get(sample.id) or at.places.get((sample.id, sample.attempt))
-            made.append(_values(sample, place, DecisionKind.LEAD, at.by, label, 1.0))
+            made.append(decision_table.decision_about(sample, place, DecisionKind.LEAD, at.by, label, 1.0))
             if sample.id in at.asked:
                 round_table.mark_decided(at.connection, at.asked[sample.id].id)
         decision_table.insert_decisions(at.connection, made, at.last)
@@ -212,7 +211,10 @@ def _decide(label: int | None) -> Callable[[_At, Sequence[ItemRow]], None]:
 
 def _reopen(at: _At, samples: Sequence[ItemRow]) -> None:
     """As `services.labelling.decisions.reopen` does with one."""
-    made = [_values(sample, at.last[sample.id], DecisionKind.REOPEN, at.by, None, 0.0) for sample in samples]
+    made = [
+        decision_table.decision_about(sample, at.last[sample.id], DecisionKind.REOPEN, at.by, None, 0.0)
+        for sample in samples
+    ]
     decision_table.insert_decisions(at.connection, made, at.last)
     for sample in samples:
         campaign_table.next_attempt(at.connection, sample.id, at.last[sample.id].attempt + 1)
@@ -221,26 +223,6 @@ def _reopen(at: _At, samples: Sequence[ItemRow]) -> None:
 def _ask(at: _At, samples: Sequence[ItemRow]) -> None:
     decision_table.insert_wishes(at.connection, at.row.id, [sample.id for sample in samples], at.by)
     campaign_table.note_change(at.connection, at.row.id, at.by, {"ask_first": [sample.key for sample in samples]})
-
-
-def _values(
-    sample: ItemRow,
-    place: SelectionRow | DecisionRow | None,
-    kind: DecisionKind,
-    by: str,
-    label: int | None,
-    support: float,
-) -> DecisionValues:
-    return {
-        "campaign_id": sample.campaign_id,
-        "item_id": sample.id,
-        "attempt": sample.attempt if place is None else place.attempt,
-        "round_id": None if place is None else place.round_id,
-        "kind": kind,
-        "by": by,
-        "label": label,
-        "support": support,
-    }
 
 
 def _message(at: _At, action: Action, done: int) -> str:

@@ -24,7 +24,6 @@ from labelchef.ledger.sql import counted
 from labelchef.services.copies import asked_items
 from labelchef.services.labelling.tasks import content_of
 from labelchef.services.people.access import changing, looking
-from labelchef.services.shared import common, moment
 from labelchef.services.workspace import Workspace
 from labelchef.store import (
     campaign_table,
@@ -98,7 +97,8 @@ def resolve(
         check_seen(classes, [sample], last, {sample.key: seen[item]} if seen and item in seen else {}, class_id)
         asked = _asked_now(connection, row.id, sample)
         place = asked or round_table.batch_selection_of_attempt(connection, sample.id, sample.attempt)
-        _decide(connection, sample, place, DecisionKind.LEAD, by, class_id, 1.0)
+        values = decision_table.decision_about(sample, place, DecisionKind.LEAD, by, class_id, 1.0)
+        decision_table.insert_decision(connection, **values)
         decision_table.drop_wishes(connection, [sample.id])
         if asked is not None:
             round_table.mark_decided(connection, asked.id)
@@ -117,7 +117,8 @@ def reopen(ws: Workspace, campaign: str, item: str, by: str) -> None:
         last = decision_table.last_decision(connection, sample.id)
         if last is None or last.kind == DecisionKind.REOPEN:
             raise ConflictError(f"item {item!r} has no decision to take back", code="not_decided")
-        _decide(connection, sample, last, DecisionKind.REOPEN, by, None, 0.0)
+        values = decision_table.decision_about(sample, last, DecisionKind.REOPEN, by, None, 0.0)
+        decision_table.insert_decision(connection, **values)
         campaign_table.next_attempt(connection, sample.id, last.attempt + 1)
         moved: CampaignValues = {}
         if row.state == CampaignState.FINISHED:
@@ -195,15 +196,11 @@ def ledger(
         item_id = None if item is None else campaign_table.item_by_key(connection, row.id, item).id
         if person is not None and not storable(person):
             return Page((), None)
-        entries, cursor = ledger_lines.page(
-            connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
+        return Page(
+            *ledger_lines.page(
+                connection, row.id, after=_cursor(after), limit=limit, kind=kind, item_id=item_id, person=person
+            )
         )
-    return Page(tuple(_entry(line) for line in entries), cursor)
-
-
-def _entry(row: ledger_lines.LedgerRow) -> LedgerEntry:
-    values = common(LedgerEntry, row)
-    return LedgerEntry(**{**values, "id": row.public_id or f"change-{row.id}", "at": moment(row.created_at)})
 
 
 def _cursor(after: str | None) -> tuple[float, str, int] | None:
@@ -226,30 +223,8 @@ def reconsider(connection: Connection, campaign: CampaignRow, selection: Selecti
         return
     label, support = counted(vote_table.live_votes(connection, sample.id, selection.attempt), MajorityVote())
     if label != last.label:
-        _decide(connection, sample, selection, DecisionKind.VOTES, "votes", label, support)
-
-
-def _decide(
-    connection: Connection,
-    sample: ItemRow,
-    place: SelectionRow | DecisionRow | None,
-    kind: DecisionKind,
-    by: str,
-    label: int | None,
-    support: float,
-) -> None:
-    """Store a decision about the attempt and round of `place`, None for an item that no batch has asked."""
-    decision_table.insert_decision(
-        connection,
-        campaign_id=sample.campaign_id,
-        item_id=sample.id,
-        attempt=sample.attempt if place is None else place.attempt,
-        round_id=None if place is None else place.round_id,
-        kind=kind,
-        by=by,
-        label=label,
-        support=support,
-    )
+        values = decision_table.decision_about(sample, selection, DecisionKind.VOTES, "votes", label, support)
+        decision_table.insert_decision(connection, **values)
 
 
 def _asked_item(ws: Workspace, connection: Connection, campaign: CampaignRow, key: str) -> ItemRow:

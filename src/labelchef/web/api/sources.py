@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import Query
 
 from labelchef.services import source_effects, sources
-from labelchef.services.source_effects import Proposal
+from labelchef.services.source_effects import CampaignRules, Proposal
 from labelchef.web.forms import CampaignPath, ProposalForm, RulesForm
 from labelchef.web.policies import BUSY_RULES, Api, Gone, Lead, Store
 from labelchef.web.problems import Case
-from labelchef.web.views import AppliedView, CampaignRulesView, EffectView, RulesView, SourceDetailView, SourcesView
+from labelchef.web.views import AppliedView, EffectView, RulesView, SourceDetailView, SourcesView
 
 routes = Api("sources", "/campaigns/{campaign}")
 _PREPARING: Case = (409, "preparing", "the campaign has no model yet")
@@ -86,9 +86,9 @@ def apply(campaign: CampaignPath, form: ProposalForm, who: Lead, ws: Store) -> A
 
 
 @routes.get("/rules")
-def rules(campaign: CampaignPath, _: Lead, ws: Store) -> CampaignRulesView:
+def rules(campaign: CampaignPath, _: Lead, ws: Store) -> CampaignRules:
     """The rules that the campaign keeps, and the columns and classes that rules may name."""
-    return CampaignRulesView.model_validate(source_effects.rules_now(ws, campaign), from_attributes=True)
+    return source_effects.rules_now(ws, campaign)
 
 
 @routes.post("/rules", *_RULE, BUSY_RULES)
