@@ -392,7 +392,7 @@ class Settings:
     gold_share: float = _option(
         0.0, float, "Share of hidden gold",
         "Share of the items handed to each person that are trusted samples, shown blind like others: their answers measure the "
-        "person, and are no votes. blind_share must be at least as large.",
+        "person, and are no votes. The share shown blind must be at least as large.",
         least=0, most=0.5, labelling=True,
         changeable=True, effect="For items that are given out from now on. Answers on gold so far stay.",
     )  # fmt: skip
