@@ -429,7 +429,7 @@ class Settings:
         if self.gold_share > self.blind_share and not self.blind:
             raise InvalidInputError(
                 f"gold_share is {self.gold_share:g} and blind_share is {self.blind_share:g}; expected a blind_share of at least "
-                "gold_share: hidden gold is shown blind, and would be known by that. Set both, or set blind",
+                "gold_share: hidden gold is shown blind, and would be known by that. Set both, or hide every suggestion (blind)",
                 code="gold_share",
             )
         given = [name for name in ("learning_rate", "epochs", "minibatch") if getattr(self, name) is not None]

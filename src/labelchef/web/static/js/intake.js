@@ -2,7 +2,7 @@
 import { call, Problem, sleep } from "./api.js";
 import { $, $$, el } from "./dom.js";
 import { askName } from "./names.js";
-import { values } from "./page.js";
+import { values, withTitles } from "./page.js";
 import { startRules } from "./rules.js";
 import { number, t, when } from "./texts.js";
 
@@ -310,7 +310,7 @@ create.addEventListener("submit", async (event) => {
     await follow(await call("POST", path(now.id, "/create"), { name, settings, ...(encoders.length ? { encoders } : {}) }));
   } catch (problem) {
     if (problem.code === "name_taken") askName(create, problem);
-    else tell(told, inWords(problem.message), "bad");
+    else tell(told, withTitles(create, inWords(problem.message)), "bad");
   }
 });
 
