@@ -125,6 +125,20 @@ def test_remedies_are_those_of_the_page(ws: Workspace, base: str, opened: Open, 
     expect(found).not_to_contain_text(re.compile(r"--(?!functions FILE\.py on the command line)[a-z]"))
 
 
+def test_an_item_that_was_drawn_by_chance_says_so(ws: Workspace, base: str, opened: Open, tmp_path: Path) -> None:
+    page = opened(base)
+    enter(ws, page, "/new")
+    texts = "\n".join(["id,text", *(f"t{k},{'music' if k % 2 else 'storm'} of day {k}" for k in range(70))]).encode()
+    choose(page, stored(tmp_path, {"days.csv": texts}))
+    page.locator("#classes").fill("calm\nwild")
+    page.get_by_role("button", name="Use these classes").click()
+    page.get_by_role("button", name="Create the campaign").click()
+    page.wait_for_url("**/lead", timeout=60000)
+    page.goto(page.url.replace("/lead", "/label"))
+    page.wait_for_selector(SHOWN, timeout=60000)
+    expect(page.locator("#why-blind")).to_contain_text("This item was drawn by chance. There are no trusted labels yet")
+
+
 def test_rules_are_typed_tried_and_kept(ws: Workspace, base: str, opened: Open, tmp_path: Path) -> None:
     page = opened(base)
     enter(ws, page, "/new")
