@@ -527,6 +527,16 @@ def test_a_repeated_customer_is_no_id(tmp_path: Path) -> None:
     assert not codes(raw, Severity.ERROR)
 
 
+def test_ids_may_have_the_name_of_the_text(tmp_path: Path) -> None:
+    """A crowd's table calls the id of a sentence `sentence`, as the items call its text."""
+    said = shuffled(long(), 1).rename(columns={"item": "sentence", "worker": "user.id", "label": "sentiment"})
+    plan = detect(write(tmp_path, tweets=items().rename(columns={"text": "sentence"}), votes=said, gold=gold()))
+    raw = join(plan)
+    assert ("sentence",) in [one.named(ColumnRole.ID) for one in plan.files]
+    assert not codes(raw, Severity.ERROR)
+    assert set(preview(plan, raw).sources) == set(long()["worker"])
+
+
 def test_ids_that_mean_other_items_are_an_error(tmp_path: Path) -> None:
     wrong = gold().assign(text=[text_of(k + 1) for k in range(20)])
     raw = join(detect(write(tmp_path, tweets=items(), votes=wide(), gold=wrong)))

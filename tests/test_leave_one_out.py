@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from labelchef.campaign import judging
+from labelchef.constructors import Construction
 from labelchef.core import curvature
 from labelchef.core.contrasts import with_reference
-from labelchef.core.curvature import freeze
+from labelchef.core.curvature import CurvatureKeeper, freeze
 from labelchef.core.leave_one_out import dense, kronecker, leave_one_out_logits
 from labelchef.core.objective import Objective, Point
 from labelchef.domain.arrays import Ints
@@ -157,14 +159,28 @@ def test_a_tiny_l2_on_float32_rows_falls_back_to_the_factor(rng: np.random.Gener
     assert np.isfinite(leave_one_out_logits(objective, point, rows)).all()
 
 
-def test_leverages_stay_below_one_with_a_factor_that_never_saw_the_row(rng: np.random.Generator) -> None:
-    """A stale factor, frozen while the row had no weight: the estimate is poor, but finite and of the right sign."""
-    problem = trusted_problem(rng, 2, l2=1e-4)
+def test_a_factor_that_never_saw_the_row_has_nothing_of_it_to_lose(rng: np.random.Generator) -> None:
+    """Frozen while the row had no weight, it is the Hessian without the row: nothing is taken from it."""
+    problem = trusted_problem(rng, 2, l2=0.01)
     objective, point = at_optimum(problem)
     problem.weight[0], was = 0.0, 1.0
     stale = freeze(problem.objective(), point.logits)
     problem.weight[0] = was
-    found, before = kronecker(objective, point, np.array([0]), stale), with_reference(point.logits[:1])
-    towards = (found - before)[0] @ (problem.Y[0] - 0.5)
-    assert np.isfinite(found).all()
-    assert towards < 0.0
+    fresh = freeze(objective, point.logits)
+    row = np.array([0])
+    assert np.allclose(kronecker(objective, point, row, stale), kronecker(objective, point, row, fresh))
+
+
+def test_trusted_rows_that_were_weak_are_judged_by_the_curvature_of_now(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without trusted samples the first answers become them: the factor of the solver is older than their weights."""
+    problem = trusted_problem(rng, 2, weak=200, d=40, l2=0.003)
+    rows = np.arange(200, 200 + SIZE)
+    before = replace(problem, weight=np.full(len(problem.weight), 0.001))
+    keeper = CurvatureKeeper(freeze(before.objective(), before.objective().at(before.optimum()).logits))
+    objective, point = at_optimum(problem)
+    monkeypatch.setattr(judging, "_QUICK", 0.0)
+    judges = judging.CrossFitted(problem.X[rows], problem.Y[rows].argmax(axis=1), 2, rows=rows, bias=False)
+    found = judges.held_out(objective, Construction(point, keeper))
+    assert error(found, refitted(problem, point.W, rows), with_reference(point.logits[rows])) < 0.15

@@ -299,6 +299,12 @@ def test_the_waiting_screen_wakes_by_itself(ws: Workspace, team: str, opened: Op
 def test_the_lead_sets_everything_blind(ws: Workspace, team: str, opened: Open) -> None:
     lead = opened(team)
     sign_in(lead, "lead", "/c/animals/lead/settings")
+    lead.get_by_label("Share of hidden gold").fill("0.3")
+    lead.get_by_role("button", name="Save").click()
+    expect(lead.locator("form[data-body] .told")).to_contain_text(
+        "“Share of hidden gold” is 0.3 and “Share shown blind” is 0"
+    )
+    lead.get_by_label("Share of hidden gold").fill("0")
     lead.get_by_label("Blind: hide every suggestion").check()
     lead.get_by_label("Budget").fill("")
     lead.get_by_role("button", name="Save").click()

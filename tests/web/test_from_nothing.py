@@ -1,8 +1,10 @@
 """From a file of texts alone, by the API: the lead types the classes, people label at once, figures follow after 50 answers."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from labelchef.services import worker
@@ -17,6 +19,10 @@ TEXTS = [
 FILE = "\n".join(["id,text", *(f"{key},{text}" for key, text in TEXTS)]).encode()
 PAGES = ["label", "progress", "mine", "lead", "lead/items", "lead/items/t000", "lead/ledger"]
 PAGES += [f"lead/{part}" for part in ("sources", "quality", "members", "settings", "export")]
+
+
+def read_csv(lead: Person, what: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(lead.get(f"/api/campaigns/tweets/export/{what}?format=csv").text))
 
 
 @pytest.mark.usefixtures("people")
@@ -57,6 +63,15 @@ def test_a_file_of_texts_and_typed_classes(ws: Workspace, as_person: Callable[[s
     assert measured
     assert measured[0]["accuracy"] > 0.9
     look(lead, "cross-fitted over 50 trusted samples")
+    found = read_csv(lead, "labels")
+    unasked = found["source"] == "weak"
+    assert unasked.sum() == len(TEXTS) - 60
+    assert found["label"].isna().equals(unasked)  # no source has named a class
+    report = lead.get("/api/campaigns/tweets/report").text
+    assert "60 samples asked" in report
+    assert (
+        "Accuracy in the audit" not in report
+    )  # they had no prediction when they were answered, and nothing is audited
 
 
 def rounds(lead: Person) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """From raw files to labels and back in a real browser: upload, a correction, rules, create, label, export, import again."""
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,35 @@ def test_raw_files_with_a_wrong_role_become_labels_and_come_back(
     page.get_by_role("button", name="Check only").click()
     expect(page.locator("#imported tbody tr")).to_have_count(3)
     expect(page.locator("#imported tbody")).not_to_contain_text("decided")
+
+
+def test_remedies_are_those_of_the_page(ws: Workspace, base: str, opened: Open, tmp_path: Path) -> None:
+    page = opened(base)
+    enter(ws, page, "/new")
+    rows = [f"{k % 7},{'Yes' if k % 2 else 'No'},{'Yes' if k % 3 else 'No'},{k}" for k in range(40)]
+    choose(page, stored(tmp_path, {"churn.csv": "\n".join(["id,Partner,Paperless,tenure", *rows]).encode()}))
+    found = page.locator("#findings")
+    for words in (
+        "or name all classes: under “Classes” below",
+        "choose “a source’s vote” for Partner, choose “a source’s vote” for Paperless",
+        "choose “Labels you trust” for the file; or name the column: choose “label you trust” for the column",
+    ):
+        expect(found).to_contain_text(words)
+    expect(found).not_to_contain_text(re.compile(r"--(?!functions FILE\.py on the command line)[a-z]"))
+
+
+def test_an_item_that_was_drawn_by_chance_says_so(ws: Workspace, base: str, opened: Open, tmp_path: Path) -> None:
+    page = opened(base)
+    enter(ws, page, "/new")
+    texts = "\n".join(["id,text", *(f"t{k},{'music' if k % 2 else 'storm'} of day {k}" for k in range(70))]).encode()
+    choose(page, stored(tmp_path, {"days.csv": texts}))
+    page.locator("#classes").fill("calm\nwild")
+    page.get_by_role("button", name="Use these classes").click()
+    page.get_by_role("button", name="Create the campaign").click()
+    page.wait_for_url("**/lead", timeout=60000)
+    page.goto(page.url.replace("/lead", "/label"))
+    page.wait_for_selector(SHOWN, timeout=60000)
+    expect(page.locator("#why-blind")).to_contain_text("This item was drawn by chance. There are no trusted labels yet")
 
 
 def test_rules_are_typed_tried_and_kept(ws: Workspace, base: str, opened: Open, tmp_path: Path) -> None:

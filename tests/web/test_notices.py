@@ -13,7 +13,9 @@ from labelchef.services.workspace import Workspace
 from tests.store_support import tasks, wait_until
 from tests.web.conftest import Person, make_campaign, small_data
 
-TOO_FEW = "3 votes an item are asked, 2 people vote; add people, label too or lower the setting people"
+TOO_FEW = (
+    "3 votes an item are asked, 2 people vote; add people, label too, or lower the setting “People an item” (people)"
+)
 
 
 def test_too_few_people_are_said_to_the_lead(

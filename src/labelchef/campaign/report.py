@@ -88,8 +88,8 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         notes.append("No person was asked: every label is the suggestion itself (strategy two).")
     if outcome.rounds[-1].baselines:
         notes.append(ABOUT_BASELINES)
-    audit = outcome.audit(len(items.names))
-    if settings.audit:
+    audit = outcome.audit(len(items.names)) if settings.audit else None
+    if audit is not None:
         notes.append(sentence(str(audit)))
     if outcome.in_use is not None:
         notes.append(sentence(f"in use: {outcome.in_use}"))
@@ -111,7 +111,7 @@ def report_data(outcome: Outcome, items: Items) -> ReportData:
         gains=dict(outcome.gains),
         figures=dict(outcome.figures),
         baselines={split: _target(found, settings) for split, found in outcome.rounds[-1].baselines.items()},
-        audit=pd.DataFrame([asdict(point) for point in audit.course]),
+        audit=pd.DataFrame([] if audit is None else [asdict(point) for point in audit.course]),
         sources=None if outcome.sources is None else facts_frame(outcome.sources.sources),
         source_notes=[] if outcome.sources is None else list(outcome.sources.notes),
     )
@@ -150,7 +150,7 @@ def asked_frame(rounds: Sequence[RoundRecord], items: Items) -> pd.DataFrame:
                 "round": record.number,
                 "item": items.keys[item],
                 **_content(items, item),
-                "weak": items.class_name(items.weak[item].argmax()),
+                "weak": items.class_name(weak_classes(items.weak[[item]])[0]),
                 "suggested": items.class_name(batch.suggested[k]),
                 "decided": items.class_name(decided.labels[k]),
                 "support": round(float(decided.support[k]), 3),
@@ -182,8 +182,17 @@ class Decided:
     support: float
 
 
+def weak_classes(P: Float64s) -> Ints:
+    """The class (n,) that each weak label (n, C) names, −1 where it names none.
+
+    >>> weak_classes(np.array([[0.5, 0.5], [0.2, 0.8]])).tolist()
+    [-1, 1]
+    """
+    return np.where(np.ptp(P, axis=1) > 1e-9, P.argmax(axis=1), UNRESOLVED)
+
+
 def label_frame(items: Items, given: Ints, decided: Mapping[int, Decided]) -> pd.DataFrame:
-    """A row a training sample: its label as it stands, where it comes from, and a probability for each class.
+    """A row a training sample: its label as it stands (None where nothing is known), where it is from, a probability a class.
 
     `given` (N,) holds the class ids known from the start, −1 elsewhere; `decided` is by row. A decision outweighs both.
     """
@@ -198,7 +207,7 @@ def label_frame(items: Items, given: Ints, decided: Mapping[int, Decided]) -> pd
     return pd.DataFrame(
         {
             "item": list(items.keys),
-            "label": [items.names[c] for c in P.argmax(axis=1)],
+            "label": [items.class_name(c) for c in np.where(weak, weak_classes(P), chosen)],
             "source": source,
             "decided_by": by,
             "support": support,

@@ -62,6 +62,8 @@ class FrozenCurvature:
     q: Float64s
     l2: float
     engine: Engine = field(repr=False)
+    h: Float64s = field(repr=False)
+    """(N,) curvature of each row when M was made, its weight included."""
     sampled: bool = False
     """Whether G was estimated from a part of the rows because all of them would cost too much (`Engine.factor_share`)."""
 
@@ -74,6 +76,11 @@ class FrozenCurvature:
     def contains_rows(self) -> bool:
         """Whether every row is part of M, so that a row can be taken from it."""
         return not self.rest and not self.sampled
+
+    def changed(self, objective: Objective, logits: RowArray) -> float:
+        """Σ |h' − h| / Σ h', with h' at these logits and with the weights as they are: how far rows are others than in M."""
+        now = self.engine.host(objective.engine.row_curvature(objective.labels, logits)[0])
+        return float(np.abs(now - self.h).sum() / (now.sum() or 1.0))
 
     @functools.cached_property
     def _placed(self) -> tuple[RowArray, RowArray, RowArray]:
@@ -109,7 +116,7 @@ def freeze(objective: Objective, logits: RowArray, *, roughly: bool = False) -> 
         g = np.maximum(g, 0.0)
     if g.max(initial=0.0) < _FLOAT32_CONDITION * objective.l2:  # half the bytes to read at every solve
         E = engine.xp.asarray(E, dtype=engine.xp.float32)
-    return FrozenCurvature(E, g, rest, U, q, objective.l2, engine, sampled=engine.factor_step > 1)
+    return FrozenCurvature(E, g, rest, U, q, objective.l2, engine, engine.host(h), sampled=engine.factor_step > 1)
 
 
 def _sketched(objective: Objective, h: RowArray, rows: Ints) -> tuple[Float64s, Float64s, float]:

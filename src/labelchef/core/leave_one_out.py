@@ -12,15 +12,15 @@ no iteration of p_j at a_j⁻ would be an improvement. N stays: the row is left 
 
     H̃ = (1/N) Σ_i r_i (diag p̃_i − p̃_i p̃_iᵀ) ⊗ x_i x_iᵀ + λ (I − 11ᵀ/C) ⊗ I
 
-`kronecker`: H ≈ M = Q ⊗ G + λI of a `FrozenCurvature`. Row j has added (w_j h_j/N) Q ⊗ x_j x_jᵀ to M, with h_j = 1 − ‖p_j‖², so
-that is taken from it, in the place of Σ_j: with Q = U diag(q) Uᵀ, every direction c of U has its own number,
+`kronecker`: H ≈ M = Q ⊗ G + λI of a `FrozenCurvature`. Row j has added (h_j/N) Q ⊗ x_j x_jᵀ to M, with its w_j (1 − ‖p_j‖²) of
+then, h_j; that is taken from it, in the place of w_j Σ_j: with Q = U diag(q) Uᵀ, every direction c of U has its own number,
 
-    a_j⁻ = a_j + U [ b_jc / (1 − h_j q_c b_jc) · Uᵀ(p_j − y_j) ],      b_jc = (w_j/N) Σ_d (Eᵀx_j)_d² / (g_d q_c + λ)
+    a_j⁻ = a_j + U [ w_j s_jc / (1 − h_j q_c s_jc) · Uᵀ(p_j − y_j) ],      s_jc = (1/N) Σ_d (Eᵀx_j)_d² / (g_d q_c + λ)
 
-For C = 2 this is the formula above, since h_j Q = Σ_j. For more classes it is an approximation, but a stable one: the leverages
-h_j q_c b_jc of rows that are in M are below one. (With Σ_j in place of h_j Q they need not be, because M is not H: in trials with
-ten classes single rows were wrong by tens of logits.) If G was sketched from a part of the rows, M hardly contains row j, and
-nothing is taken from it.
+For C = 2 this is the formula above where M was made at this point, since h_j Q = w_j Σ_j. For more classes it is an
+approximation, but a stable one: the leverages h_j q_c s_jc of rows that are in M are below one. (With Σ_j in the place of
+h_j Q they need not be, because M is not H: in trials with ten classes single rows were wrong by tens of logits.) If G was
+sketched from a part of the rows, M hardly contains row j, and nothing is taken from it.
 
 Shapes: x_j a row of X (n, D), with weight w_j; a_j, p_j, y_j rows of A, P, Y (n, C); b, q (k,); E (D, m).
 """
@@ -68,7 +68,7 @@ def kronecker(
     objective: Objective, point: Point, rows: Ints, factor: FrozenCurvature, inside: Float64s | None = None
 ) -> Float64s:
     """Leave-one-out logits (n, C) from a frozen curvature: n·D·(m + C) multiplications, n·D·C if `inside` is given."""
-    engine, (A, P, residual, weight) = objective.engine, _row_state(objective, point, rows)
+    engine, (A, _, residual, weight) = objective.engine, _row_state(objective, point, rows)
     inside = projected(objective, rows, factor) if inside is None else inside
     scale = 1.0 / (np.outer(factor.g, factor.q) + factor.l2)  # (m, k)
     with engine.small_products():
@@ -77,10 +77,9 @@ def kronecker(
         X = engine.rows(rows)
         beyond = np.maximum(np.einsum("jd,jd->j", X, X) - np.einsum("jm,jm->j", inside, inside), 0.0)
         squares += np.outer(beyond, 1.0 / (factor.rest * factor.q + factor.l2))
-    b = squares * (weight / engine.n_rows)[:, None]
-    h = (1.0 - np.einsum("jc,jc->j", P, P)) * factor.contains_rows
-    leverage = np.minimum(h[:, None] * factor.q * b, _LARGEST_LEVERAGE)
-    moved = A + (b / (1.0 - leverage) * (residual @ factor.U)) @ factor.U.T
+    squares /= engine.n_rows
+    leverage = np.minimum((factor.h[rows] * factor.contains_rows)[:, None] * factor.q * squares, _LARGEST_LEVERAGE)
+    moved = A + (weight[:, None] * squares / (1.0 - leverage) * (residual @ factor.U)) @ factor.U.T
     return np.asarray(moved - moved[:, :1])
 
 

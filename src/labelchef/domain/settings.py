@@ -392,7 +392,7 @@ class Settings:
     gold_share: float = _option(
         0.0, float, "Share of hidden gold",
         "Share of the items handed to each person that are trusted samples, shown blind like others: their answers measure the "
-        "person, and are no votes. blind_share must be at least as large.",
+        "person, and are no votes. The share shown blind must be at least as large.",
         least=0, most=0.5, labelling=True,
         changeable=True, effect="For items that are given out from now on. Answers on gold so far stay.",
     )  # fmt: skip
@@ -429,7 +429,7 @@ class Settings:
         if self.gold_share > self.blind_share and not self.blind:
             raise InvalidInputError(
                 f"gold_share is {self.gold_share:g} and blind_share is {self.blind_share:g}; expected a blind_share of at least "
-                "gold_share: hidden gold is shown blind, and would be known by that. Set both, or set blind",
+                "gold_share: hidden gold is shown blind, and would be known by that. Set both, or hide every suggestion (blind)",
                 code="gold_share",
             )
         given = [name for name in ("learning_rate", "epochs", "minibatch") if getattr(self, name) is not None]

@@ -351,7 +351,8 @@ def _class_names(joined: Joined) -> list[Finding]:
             Finding(
                 "few-classes",
                 Severity.ERROR,
-                "no label names a class; name all of them: --classes A,B"
+                "no label names a class. Name the column of labels: --truth-column COLUMN; or, if they may be wrong: "
+                "--labels COLUMN; or name all classes: --classes A,B"
                 if not joined.classes
                 else f"the classes are {list(joined.classes)}; expected two or more. Check the column of labels, or name them: "
                 "--classes A,B",

@@ -740,7 +740,7 @@ class _Detective:
             self._note(
                 "votes-or-not",
                 f"{look.title}: {', '.join(map(repr, named[:8]))} hold class names and are {how}. If they are labels that may "
-                f"be wrong: {' '.join(f'--labels {name}' for name in named[:3])}{keep}",
+                f"be wrong: {', '.join(f'--labels {name}' for name in named[:3])}{keep}",
                 named,
             )
         return {*books, *(named if has_content else ())}

@@ -387,7 +387,9 @@ class _Joiner:
             if one.key is None or one.plan.role is FileRole.ITEMS or not (pool.named or self.plan.by_position):
                 continue
             same = [
-                n for n in one.table.frame.columns if content.get(_safe(str(n))) in (ColumnRole.TEXT, ColumnRole.IMAGE)
+                n
+                for n in one.table.frame.columns
+                if content.get(_safe(str(n))) in (ColumnRole.TEXT, ColumnRole.IMAGE) and str(n) != one.key
             ]
             shared = [(key, k) for k, key in enumerate(self.matcher.item_keys(pool, one)) if key is not None]
             for name in same:

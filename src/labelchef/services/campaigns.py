@@ -336,7 +336,8 @@ def _notices(ws: Workspace, connection: Connection, row: CampaignRow) -> Iterato
         able = len(accounts | others)
         if accounts and able < people:  # without accounts, anybody may vote
             can = "1 person votes" if able == 1 else f"{able} people vote"
-            message = f"{people} votes an item are asked, {can}; add people, label too or lower the setting people"
+            remedy = "add people, label too, or lower the setting “People an item” (people)"
+            message = f"{people} votes an item are asked, {can}; {remedy}"
             yield Notice("people", message)
     if row.state == CampaignState.RUNNING:
         yield from _people_notices(connection, row)

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelchef.campaign.data import CampaignData
+from labelchef.campaign.report import weak_classes
 from labelchef.campaign.session import Session
 from labelchef.domain.arrays import Float64s
 from labelchef.domain.files import whole_file
@@ -173,7 +174,7 @@ def _computed(session: Session, data: CampaignData) -> Columns:
         two = np.partition(P, -2, axis=1)[:, -2:]
         part["doubt"][:] = 1.0 - (two[:, 1] - two[:, 0])
         part["believed"][:], part["belief"][:] = belief.argmax(axis=1), belief.max(axis=1)
-        part["weak"][:] = np.where(weak.max(axis=1) - weak.min(axis=1) > 1e-9, weak.argmax(axis=1), -1)
+        part["weak"][:] = weak_classes(weak)
         label = np.where(cleaned[here], labels[here].argmax(axis=1), part["weak"])
         part["label"][:] = label
         part["label_probability"][:] = np.where(label >= 0, P[rows, label], np.nan)

@@ -2,7 +2,7 @@
 import { call, Problem, sleep } from "./api.js";
 import { $, $$, el } from "./dom.js";
 import { askName } from "./names.js";
-import { values } from "./page.js";
+import { values, withTitles } from "./page.js";
 import { startRules } from "./rules.js";
 import { number, t, when } from "./texts.js";
 
@@ -22,7 +22,10 @@ const FITTING = {
 const SPLITS = { train: t("training"), trusted: t("trusted"), test: t("test") };
 const SEVERITIES = { error: t("To mend"), warning: t("Please check"), note: t("Note") };
 const COLUMNS_AT_ONCE = 300;
-const SWITCHES = { "by-position": "by_position", "rows-are-ids": "rows_are_ids", "fold-case": "fold_case" };
+const SWITCHES = { "by-position": "by_position", "id-from-rows": "rows_are_ids", "fold-case": "fold_case" };
+/** Roles of a column and of a file by the option of the command line that gives them. */
+const BY_COLUMN = { id: "id", text: "text", image: "image", columns: "feature", labels: "source", "truth-column": "label", split: "split", shown: "shown", use: "shown", ignore: "ignored" };
+const BY_FILE = { votes: "votes", trusted: "trusted", rules: "rules", features: "features", images: "media" };
 const page = $("#main"), box = $("#intake"), sent = $("#sent"), create = $("#create");
 const path = (id, rest = "") => `/api/intakes/${encodeURIComponent(id)}${rest}`;
 let now = null; // the intake as it was answered last
@@ -31,6 +34,22 @@ let newest = 0; // a later request makes earlier answers void
 function tell(node, message, kind = "") {
   node.textContent = message;
   node.className = `told ${kind}`;
+}
+
+const ticked = (id) => t("tick “{what}”", { what: $(`label:has(#${id}) > span`).firstChild.textContent });
+
+/** A message of the server, whose remedies are options of the command line, with the remedies of this page. */
+function inWords(message) {
+  return message.replaceAll(/(?:labelchef init NAME data\.csv )?(?<![\w-])--([a-z][a-z-]+)((?: (?!--|or |and )[^\s;)]+)*)/g, (found, option, given) => {
+    const name = given.trim(), end = /[.,]$/.exec(name)?.[0] ?? "";
+    const which = name.slice(0, name.length - end.length).replaceAll(",", ", ");
+    if (found.includes("--functions")) return t("labelchef init NAME data.csv --functions FILE.py on the command line{end}", { end });
+    if (found.startsWith("labelchef")) return t("choose “{role}” for a file{end}", { role: FILE_ROLES.items, end });
+    if (option === "classes") return t("under “Classes” below{end}", { end });
+    if (SWITCHES[option]) return ticked(option) + end;
+    const [role, any] = BY_FILE[option] ? [FILE_ROLES[BY_FILE[option]], t("the file")] : [COLUMN_ROLES[BY_COLUMN[option]], t("the column")];
+    return role ? t("choose “{role}” for {which}{end}", { role, which: !which || /^[A-Z]+$|^A, B$|^gold\.csv$/.test(which) ? any : which, end }) : found;
+  });
 }
 
 /* Upload */
@@ -101,7 +120,7 @@ async function upload(files) {
     await follow(answer);
     tell(sent, "");
   } catch (problem) {
-    tell(sent, problem.message, "bad");
+    tell(sent, inWords(problem.message), "bad");
   } finally {
     bar.hidden = true;
   }
@@ -127,7 +146,7 @@ $("#from-folder").addEventListener("submit", async (event) => {
     await follow(await call("POST", "/api/intakes/from-folder", { folder: $("#folder").value }));
     tell(told, "");
   } catch (problem) {
-    tell(told, problem.message, "bad");
+    tell(told, inWords(problem.message), "bad");
   }
 });
 
@@ -151,7 +170,7 @@ async function change(body) {
     await follow(await call("PATCH", path(now.id), body));
   } catch (problem) {
     show(now);
-    tell($("#working"), problem.message, "bad");
+    tell($("#working"), inWords(problem.message), "bad");
   }
 }
 
@@ -176,7 +195,7 @@ function show(intake) {
   $("#drop-title").textContent = t("Drop more files here, or the same ones again");
   const focused = document.activeElement?.id, making = intake.state === "creating", reading = intake.state === "reading";
   if (reading) tell($("#working"), intake.working ? count(intake.working) : t("Reading…"));
-  else tell($("#working"), intake.preview ? "" : intake.problem ?? "", "bad"); // what hinders the making is told beside its button
+  else tell($("#working"), intake.preview ? "" : inWords(intake.problem ?? ""), "bad"); // what hinders the making is told beside its button
   progress($("#reading"), reading ? intake.working ?? { total: 0 } : null);
   progress($("#making"), making ? intake.working ?? { total: 0 } : null);
   if (making && intake.working) tell($(".told", create), count(intake.working));
@@ -211,7 +230,7 @@ const named = (name) => (name === "." ? t("The whole folder") : name.startsWith(
 function file(one, k) {
   const roles = choice(`role-${k}`, t("Use of {file}", { file: named(one.path) }), FILE_ROLES, Object.keys(FILE_ROLES), one.role, (role) => change({ files: [{ path: one.path, role }] }));
   const head = el("div", { class: "file-head" },
-    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, one.why)), roles);
+    el("div", {}, el("h3", { class: "file-name" }, named(one.path)), el("p", { class: "soft small" }, inWords(one.why))), roles);
   const columns = Object.entries(one.columns);
   if (!columns.length || one.role === "ignored") return el("div", { class: "card file" }, head);
   const fields = columns.map(([name, role], j) => {
@@ -242,7 +261,7 @@ const tile = (value, word, more = "") => el("div", { class: "tile" }, el("b", {}
 
 function finding(one) {
   const examples = one.examples.length ? el("span", { class: "soft small examples" }, t("For example {examples}", { examples: one.examples.join(", ") })) : null;
-  return el("li", { class: `finding ${one.severity}` }, el("b", {}, SEVERITIES[one.severity]), el("div", {}, el("span", {}, one.message), examples));
+  return el("li", { class: `finding ${one.severity}` }, el("b", {}, SEVERITIES[one.severity]), el("div", {}, el("span", {}, inWords(one.message)), examples));
 }
 
 function cell(content, role, row) {
@@ -264,7 +283,6 @@ function look({ preview }) {
   const order = Object.keys(SEVERITIES);
   const found = [...preview.findings].sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
   $("#findings").replaceChildren(...found.map(finding));
-  $("#options-note").hidden = !found.some((one) => / --[a-z]/.test(one.message));
   const content = Object.entries(preview.content);
   const heads = [t("id"), t("used for"), ...content.map(([name]) => name), t("label"), ...(preview.sources.length ? [t("votes")] : [])];
   const rows = preview.rows.map((row) => el("tr", {}, el("th", { scope: "row", class: "short" }, row.id), el("td", {}, el("span", { class: `badge ${row.split}` }, SPLITS[row.split] ?? row.split)),
@@ -276,8 +294,8 @@ function look({ preview }) {
   if (!$("#name").value && items) $("#name").value = items.path.split("/").at(-1).replace(/\.[^.]*$/, "").slice(0, 100);
   if (found.some((one) => one.code === "few-classes")) $("#classes-box").open = true;
   if (document.activeElement?.id !== "classes") $("#classes").value = preview.classes.join("\n");
-  const hindrance = preview.usable ? now.problem : t("First mend what is marked “To mend” above.");
-  if (now.state === "ready") tell($(".told", create), hindrance ?? "", "bad");
+  const hindrance = preview.usable ? inWords(now.problem ?? "") : t("First mend what is marked “To mend” above.");
+  if (now.state === "ready") tell($(".told", create), hindrance, "bad");
 }
 
 /* Create */
@@ -292,7 +310,7 @@ create.addEventListener("submit", async (event) => {
     await follow(await call("POST", path(now.id, "/create"), { name, settings, ...(encoders.length ? { encoders } : {}) }));
   } catch (problem) {
     if (problem.code === "name_taken") askName(create, problem);
-    else tell(told, problem.message, "bad");
+    else tell(told, withTitles(create, inWords(problem.message)), "bad");
   }
 });
 

@@ -192,8 +192,9 @@ function drawReason(task) {
   $("#why-blind").hidden = !blind;
   $("#blind").hidden = task.blind;
   $("#why-shown").hidden = blind;
-  $("#why-blind").textContent = task.blind
-    ? t("This item is shown blind. Nothing is suggested, so that your answer shows what suggestions change, or how often the model is right.")
+  $("#why-blind").textContent = task.blind && Number.isNaN(score)
+    ? t("This item was drawn by chance. There are no trusted labels yet: the first answers become them. Nothing is suggested, so that they are people’s alone.")
+    : task.blind ? t("This item is shown blind. Nothing is suggested, so that your answer shows what suggestions change, or how often the model is right.")
     : t("You have hidden the suggestion (b shows it again).");
   if (blind) return;
   $("#suggestion").textContent = task.suggestion === null ? t("none") : task.classes[task.suggestion];
@@ -209,6 +210,7 @@ function drawReason(task) {
         el("span", { class: "share" }, `${Math.round(100 * share)} %`)));
   }
   $("#weak").replaceChildren(...bars);
+  $("#weak-box").hidden = Math.min(...task.weak) === Math.max(...task.weak); // nothing is known of it
   $("#near").classList.toggle("pictures", task.neighbours.length > 0 && task.neighbours.every((near) => near.content.image));
   $("#near").replaceChildren(...task.neighbours.slice(0, 5).map(neighbour));
   $("#near-box").hidden = !task.neighbours.length;

@@ -144,6 +144,12 @@ document.addEventListener("invalid", (event) => {
   for (let box = event.target.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
 }, true);
 
+/** A message that names settings as files and Python do, with the names that the fields of this form have. */
+export function withTitles(form, message) {
+  const names = $$("[name^='settings.']", form).map((field) => [field.name.slice("settings.".length), field.labels[0].textContent.trim()]);
+  return names.reduce((said, [name, title]) => said.replaceAll(new RegExp(name.includes("_") ? `\\b${name}\\b` : `(?<=^|and )${name}(?= is )`, "g"), `“${title}”`), message);
+}
+
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.dataset.api) return;
@@ -163,7 +169,7 @@ document.addEventListener("submit", async (event) => {
   } catch (problem) {
     if (problem.code === "name_taken") { askName(form, problem); return; }
     if (problem.code === "changed" && shown.has(form)) Object.assign(shown.get(form), problem.now); // the next Save is based on these
-    tell(form, problem.message, "bad");
+    tell(form, withTitles(form, problem.message), "bad");
   } finally {
     buttons.forEach((button) => { button.disabled = false; });
     if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
