@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from labelchef.campaign.accuracy import (
     FEWEST_ANSWERS,
@@ -28,7 +28,6 @@ from labelchef.campaign.accuracy import (
     Seen,
     estimate,
     exact,
-    jeffreys,
     pull,
     tells_apart,
     wilson,
@@ -197,7 +196,7 @@ def gold_intervals() -> list[dict[str, Any]]:
     for n in (10, 20, 30, 50, 100):
         truth = np.linspace(0.7, 0.995, 200)
         chance = binom.pmf(np.arange(n + 1)[:, None], n, truth)
-        for name, made in (("Clopper-Pearson", exact), ("Jeffreys", jeffreys), ("Wilson", _wilson)):
+        for name, made in (("Clopper-Pearson", exact), ("Jeffreys", _jeffreys), ("Wilson", _wilson)):
             ends = [made(k, n) for k in range(n + 1)]
             low, high = np.array([one.low for one in ends]), np.array([one.high for one in ends])
             inside = (low[:, None] <= truth) & (truth <= high[:, None])
@@ -205,6 +204,11 @@ def gold_intervals() -> list[dict[str, Any]]:
             width = (chance * (high - low)[:, None]).sum(axis=0).mean()
             rows.append({"n": n, "interval": name, "least": covered.min(), "mean": covered.mean(), "width": width})
     return rows
+
+
+def _jeffreys(right: int, n: int) -> Interval:
+    ends = [*beta.ppf([0.025, 0.975], right + 0.5, n - right + 0.5)]
+    return Interval(right / n, ends[0] if right else 0.0, ends[1] if right < n else 1.0)
 
 
 def _wilson(right: int, n: int) -> Interval:

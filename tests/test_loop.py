@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from labelchef import LabelCleaner, StopReason
 from labelchef.annotators import GroundTruth, RecordedVotes, SimulatedAnnotators, Suggestion
-from labelchef.campaign.metrics import evaluate
+from labelchef.campaign.metrics import measured
 from labelchef.campaign.stopping import (
     MaxRounds,
     NoPredictedGain,
@@ -20,7 +20,6 @@ from labelchef.campaign.stopping import (
     StoppingRule,
     TargetReached,
 )
-from labelchef.core.objective import Point
 from labelchef.domain.records import Batch
 from tests.oracles import STEERED
 
@@ -300,13 +299,11 @@ def test_unresolved_is_no_agreement(data: dict[str, Any]) -> None:
 
 
 def test_metrics_against_their_definitions() -> None:
-    point = Point(np.zeros((1, 2)), np.array([[1.0], [1.0], [-1.0], [-1.0], [-1.0]]), 0.5, np.zeros((1, 2)))
-    metrics = evaluate(point, np.array([1, 0, 0, 0, 1]), 2)  # predicted 1 1 0 0 0
+    metrics = measured(np.array([1, 1, 0, 0, 0]), np.array([1, 0, 0, 0, 1]), 2, 0.5)
     assert metrics.accuracy == pytest.approx(3 / 5)
     assert metrics.f1 == pytest.approx(1 / 2)  # of class 1: precision 1/2, recall 1/2
     assert metrics.f1_macro == pytest.approx((1 / 2 + 2 / 3) / 2)
-    three = Point(np.zeros((1, 3)), np.array([[0.0, 9.0], [0.0, -1.0]]), 0.5, np.zeros((1, 3)))
-    apart = evaluate(three, np.array([0, 0]), 3)  # one predicted as class 2, which does not occur
+    apart = measured(np.array([2, 0]), np.array([0, 0]), 3, 0.5)  # one predicted as class 2, which does not occur
     assert apart.f1 is None
     assert apart.f1_macro == pytest.approx((2 / 3 + 0.0) / 2)
 
@@ -317,8 +314,7 @@ def test_metrics_against_their_definitions() -> None:
 )
 def test_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int]], n_classes: int) -> None:
     y, predicted = np.array(pairs).T % n_classes
-    logits = np.eye(n_classes)[predicted][:, 1:] - np.eye(n_classes)[predicted][:, :1]
-    found = evaluate(Point(np.zeros((1, n_classes)), logits, 0.5, np.zeros((1, n_classes))), y, n_classes)
+    found = measured(predicted, y, n_classes, 0.5)
     assert found.f1_macro == pytest.approx(f1_score(y, predicted, average="macro", zero_division=0.0))
     assert found.accuracy == pytest.approx(accuracy_score(y, predicted))
     if n_classes == 2:

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.numbers import wilson
 from labelchef.sources.patterns import PatternTimeError, search_patterns
 from labelchef.sources.rules import (
     Dictionary,
@@ -329,7 +329,8 @@ def test_facts_against_counting_by_hand(rng: np.random.Generator) -> None:
         assert one.n_conflicts == int(differs.any(axis=1).sum())
         assert one.n_trusted == len(known)
         assert one.n_right == int((known == mine[known.index]).sum())
-        assert one.interval == wilson(one.n_right, one.n_trusted)
+        exact = binomtest(one.n_right, len(known)).proportion_ci(method="exact") if len(known) else (0.0, 1.0)
+        assert one.interval == pytest.approx(tuple(exact))
         assert one.chance == pytest.approx(float(mine.map(shares).mean()))
         assert {example.item for example in one.examples} <= set(mine.index)
         assert all(example.truth is not None and example.truth != example.label for example in one.mistakes)

@@ -38,10 +38,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import beta as beta_distribution
 from scipy.stats import chi2, norm
 
 from labelchef.campaign.gain import LEVEL
+from labelchef.core.proportions import exact_bounds
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.records import UNRESOLVED
 
@@ -91,18 +91,8 @@ def exact(right: int, answered: int, level: float = LEVEL) -> Interval:
     >>> one.value, round(one.low, 3), one.high
     (1.0, 0.832, 1.0)
     """
-    tail, wrong = (1.0 - level) / 2.0, answered - right
-    low = float(beta_distribution.ppf(tail, right, wrong + 1)) if right else 0.0
-    high = float(beta_distribution.ppf(1.0 - tail, right + 1, wrong)) if wrong else 1.0
-    return Interval(right / answered if answered else float("nan"), low, high)
-
-
-def jeffreys(right: int, answered: int, level: float = LEVEL) -> Interval:
-    """Jeffreys' interval of a share; to compare with."""
-    tail, wrong = (1.0 - level) / 2.0, answered - right
-    low = float(beta_distribution.ppf(tail, right + 0.5, wrong + 0.5)) if right else 0.0
-    high = float(beta_distribution.ppf(1.0 - tail, right + 0.5, wrong + 0.5)) if wrong else 1.0
-    return Interval(right / answered if answered else float("nan"), low, high)
+    low, high = exact_bounds(np.array(right), np.array(answered), level)
+    return Interval(right / answered if answered else float("nan"), float(low), float(high))
 
 
 def wilson(share: float, n: float, level: float = LEVEL) -> Interval:

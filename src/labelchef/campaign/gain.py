@@ -12,6 +12,9 @@ F1 of class c is 2 TP_c / (T_c + P_c); the macro-F1 of a draw is its mean over t
 
 The change of the loss is a mean of differences; its interval is Student's.
 
+Where the samples train both models (cross-fitted: what other sources would change), intervals are wider, by `WIDENED` about the
+change: without that they held it in 91 % (accuracy, macro-F1) and 87 % (loss) of 266 simulated cases.
+
 A curve of a metric against the number of labels is linear between its points (a_t, v_t), t = 0 … T: after a_t labels were
 asked, the metric was v_t.
 
@@ -38,6 +41,8 @@ _GAIN_DRAWS = 2000
 DRAWS = 1000
 """Of the area of a curve."""
 _BLOCK = 50  # draws of a curve at a time, to bound memory: (block, n)
+WIDENED, WIDENED_LOSS = 1.2, 1.8
+"""Factors of the interval of a change on samples that train."""
 LEVEL = 0.95
 """Confidence level of every interval."""
 
@@ -63,6 +68,10 @@ def gains(
     bounds = {name: between(two[name] - one[name]) for name in one}
     bounds["loss"] = _mean_bounds(after.losses - before.losses)
     first, last = before.metrics.as_dict(), after.metrics.as_dict()
+    if cross_fitted:
+        for name, (low, high) in bounds.items():
+            change, factor = last[name] - first[name], WIDENED_LOSS if name == "loss" else WIDENED
+            bounds[name] = (change - factor * (change - low), change + factor * (high - change))
     rarest = int(np.bincount(y, minlength=n_classes).min())
     return {name: Gain(name, first[name], last[name], *bounds[name], len(y), rarest, cross_fitted) for name in first}
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from labelchef.campaign.deciding import ruling_of
+from labelchef.campaign.deciding import ruling_of, scores_without
 from labelchef.campaign.gain import Judged
 from labelchef.campaign.learner import Learner
 from labelchef.campaign.metrics import evaluate, measured
@@ -84,7 +84,17 @@ class Split:
 
     def metrics(self, W: Float64s) -> Metrics:
         """Quality at W; nothing is known without samples."""
-        return Metrics() if len(self.y) == 0 else evaluate(self.settled(W), self.y, self._n_classes, self.ruling)
+        if len(self.y) == 0:
+            return Metrics()
+        return evaluate(self.settled(W), self.y, self._n_classes, self.ruling, self._predicted(W))
+
+    def _predicted(self, W: Float64s) -> Ints:
+        A = with_reference(self.settled(W).logits)
+        return np.asarray((A if self.ruling is None else self._scores(A, self.ruling)).argmax(axis=1), dtype=np.int64)
+
+    def _scores(self, A: Float64s, ruling: Ruling) -> Float64s:
+        """(n, C) of logits, of which the largest decides."""
+        return ruling.scores(A)
 
     def probabilities(self, W: Float64s) -> Float64s:
         """(n, C) class probabilities at W."""
@@ -94,10 +104,9 @@ class Split:
     def judged(self, W: Float64s) -> Judged:
         """Quality at W, with the prediction and the loss of each sample."""
         A = with_reference(self.settled(W).logits)
-        predicted = A.argmax(axis=1) if self.ruling is None else self.ruling.scores(A).argmax(axis=1)
         A = A if self.ruling is None else self.ruling.scaled(A)
         losses = np.logaddexp.reduce(A, axis=1) - A[np.arange(len(A)), self.y]
-        return Judged(self.metrics(W), predicted, losses)
+        return Judged(self.metrics(W), self._predicted(W), losses)
 
 
 class CrossFitted(Split):
@@ -122,6 +131,8 @@ class CrossFitted(Split):
         self.rows = rows
         """Of the objective."""
         self._logits: tuple[Float64s, Float64s] | None = None
+        self._weight = 0.0
+        """Of all rows that train the model that was followed last."""
         self._inside: tuple[RowArray, Float64s] | None = None
 
     def over(self, objective: Objective, labels: LabelTable, rows: Ints) -> "CrossFitted":
@@ -139,8 +150,12 @@ class CrossFitted(Split):
 
         `shift` (n, C) is added to the logits.
         """
-        A = self.held_out(objective, construction)
+        A, self._weight = self.held_out(objective, construction), float(objective.labels.weight.sum())
         self._logits = (construction.point.W, A if shift is None else A + shift)
+
+    def _scores(self, A: Float64s, ruling: Ruling) -> Float64s:
+        """Each by the mean prediction of the model without it."""
+        return scores_without(ruling, A, self.y, self._weight)
 
     def held_out(self, objective: Objective, construction: Construction, others: Ints | None = None) -> Float64s:
         """Logits (n, C) of the samples, each under the model without it; or of `others` among the rows of the objective."""
@@ -204,14 +219,17 @@ class Baselines:
         if self._trusted_only is None:
             self._trusted_only = learner.clean_model(objective, labels, learner.trusted)
         models = {"trusted_only": self._trusted_only, "no_weak": (learner.clean_parameters, learner.clean_held_out)}
+        weights = {"trusted_only": len(y), "no_weak": int((labels.clean_ids >= 0).sum())}
         found: dict[str, dict[str, Metrics]] = {}
         for name, (W, held_out) in models.items():
             if name not in self._rulings or anew:
                 self._rulings[name] = ruling_of(held_out, y, held_out, metric)
             ruling = self._rulings[name]
             for split, part in judges.items():
-                A = held_out if isinstance(part, CrossFitted) else with_reference(part.at(W).logits)
+                cut = isinstance(part, CrossFitted)
+                A = held_out if cut else with_reference(part.at(W).logits)
+                scores = scores_without(ruling, A, y, weights[name]) if cut else ruling.scores(A)
                 loss = float(cross_entropies(ruling.scaled(A), np.eye(A.shape[1])[part.y]).mean())
-                metrics = measured(ruling.scores(A).argmax(axis=1), part.y, A.shape[1], loss)
+                metrics = measured(scores.argmax(axis=1), part.y, A.shape[1], loss)
                 found.setdefault(split, {})[name] = metrics
         return found

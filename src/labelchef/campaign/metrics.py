@@ -14,20 +14,19 @@ from labelchef.domain.learning import Ruling
 from labelchef.domain.records import UNRESOLVED, Metrics, RoundRecord
 
 
-def evaluate(point: Point, y: Ints, n_classes: int, ruling: Ruling | None = None) -> Metrics:
-    """Loss, accuracy, macro-F1 over the classes that occur and, for two classes, F1 of the second one.
-
-    F1 of class c is 2 TP_c / (T_c + P_c), T_c samples being of it and P_c predicted as it.
-    """
-    A = with_reference(point.logits)
+def evaluate(point: Point, y: Ints, n_classes: int, ruling: Ruling | None, predicted: Ints) -> Metrics:
+    """Loss of the logits, and the metrics of predicted classes (n,)."""
     if ruling is None:
-        return measured(A.argmax(axis=1), y, n_classes, point.value)
-    loss = float(cross_entropies(ruling.scaled(A), np.eye(n_classes)[y]).mean())
-    return measured(ruling.scores(A).argmax(axis=1), y, n_classes, loss)
+        return measured(predicted, y, n_classes, point.value)
+    loss = float(cross_entropies(ruling.scaled(with_reference(point.logits)), np.eye(n_classes)[y]).mean())
+    return measured(predicted, y, n_classes, loss)
 
 
 def measured(predicted: Ints, y: Ints, n_classes: int, loss: float) -> Metrics:
-    """The metrics of predicted classes (n,)."""
+    """Accuracy, macro-F1 over the classes that occur and, for two classes, F1 of the second one; the loss is given.
+
+    F1 of class c is 2 TP_c / (T_c + P_c), T_c samples being of it and P_c predicted as it.
+    """
     right = y == predicted
     hits, true, named = (np.bincount(ids, minlength=n_classes) for ids in (y[right], y, predicted))
     f1 = 2.0 * hits / np.maximum(true + named, 1)

@@ -104,7 +104,11 @@ def effect_of(session: Session, heard: Heard, told: Told = lambda _: None) -> So
         raise ConflictError(why, code="sources")
     told("looking at the model as it is")
     first, baselines, now = _Seen.of(session), session.rounds[-1].baselines, session.heard
-    used, predicted_change = InUse.of(learner.choice, session.ruling), _closed_form(session, heard)
+    choice, used, predicted_change = (
+        learner.choice,
+        InUse.of(learner.choice, session.ruling),
+        _closed_form(session, heard),
+    )
     told("choosing by cross-validation and fitting with the other votes")
     with session.supposing(heard):
         told("comparing")
@@ -113,7 +117,7 @@ def effect_of(session: Session, heard: Heard, told: Told = lambda _: None) -> So
         other_choice = session.learner.choice
         after, W = InUse.of(other_choice, session.ruling), session.parameters.copy()
     found, kept = _gains(session, first, last), dict[str, Mapping[str, Gain]]()
-    if other_choice is not None and not _same(learner.choice, other_choice):
+    if other_choice is not None and not _same(choice, other_choice):
         told("fitting with the choice as it is")
         with session.supposing(heard, keep_choice=True):
             kept = _gains(session, first, _Seen.of(session))

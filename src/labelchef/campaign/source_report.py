@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.sparse import csc_array
-from scipy.stats import beta
 from scipy.stats import t as student
 
 from labelchef.campaign.gain import LEVEL
 from labelchef.campaign.judging import CrossFitted
 from labelchef.campaign.session import Session
 from labelchef.core.contrasts import with_reference
+from labelchef.core.proportions import exact_bounds
 from labelchef.core.softmax import probabilities
 from labelchef.core.solvers import solve_spd
 from labelchef.domain.arrays import Float64s, Ints
@@ -157,10 +157,10 @@ def source_facts(session: Session, places: Ints | None = None) -> list[SourceFac
         joint = posterior[rows].T @ T  # (class, vote)
         right, total = float(np.trace(joint)), float(joint.sum())
         hits = float((T[known] * np.eye(C)[clean[rows[known]]]).sum())
-        low, high = _jeffreys(np.array(hits), np.array(float(known.sum())), np.array(total))
+        low, high = _bounds(np.array(hits), np.array(float(known.sum())), np.array(total))
         seen = np.eye(C)[clean[rows[known]]].T @ T[known]
         each = seen.sum(axis=1, keepdims=True)
-        each_low, each_high = _jeffreys(seen, each, joint.sum(axis=1, keepdims=True))
+        each_low, each_high = _bounds(seen, each, joint.sum(axis=1, keepdims=True))
         shares = [
             [None] * C if n < FEWEST_VOTES else (line / n).tolist() for line, n in zip(seen, each[:, 0], strict=True)
         ]
@@ -278,17 +278,14 @@ def _use(model: str, belief: Belief | None, weight: float, *, counted: bool, mut
     return "as it votes" if weight > 0 else "turned"
 
 
-def _jeffreys(hits: Float64s, total: Float64s, everything: Float64s) -> tuple[Float64s, Float64s]:
-    """The interval of a share among `everything`, of which `total` were seen; (0, 1) of nothing.
+def _bounds(hits: Float64s, total: Float64s, everything: Float64s) -> tuple[Float64s, Float64s]:
+    """The interval of a share among the votes that were not measured, of `total` that were; `everything` is both.
 
-    The share among those that were not seen varies too, by p(1 − p) / their number: the seen ones tell as much as fewer would.
+    That share varies too, by p(1 − p) / their number: the measured votes tell as much as fewer would.
     """
-    tail, fewer = (1 - LEVEL) / 2, np.maximum(everything, 1.0) / (np.maximum(everything, 1.0) + total)
-    hits, total = fewer * hits, fewer * total
-    misses = np.maximum(total - hits, 0.0)
-    low, high = beta.ppf(tail, hits + 0.5, misses + 0.5), beta.ppf(1 - tail, hits + 0.5, misses + 0.5)
-    nothing = np.broadcast_to(total == 0, np.shape(hits))
-    return np.where(nothing | (hits == 0), 0.0, low), np.where(nothing | (misses == 0), 1.0, high)
+    others = np.maximum(everything - total, 0.0)
+    fewer = np.where(others > 0.0, others / np.maximum(others + total, 1.0), 1.0)
+    return exact_bounds(fewer * hits, fewer * total)
 
 
 def _rows(matrix: Float64s) -> tuple[tuple[float, ...], ...]:

@@ -140,8 +140,8 @@ class SourceFacts:
     """What is known of a source.
 
     What is measured is measured on samples of known class that nobody chose: trusted ones, and those that were drawn by chance.
-    Samples that a selector asked are harder than others. Intervals are 95 % intervals of Jeffreys, of the share among all its
-    votes; (0, 1) without such votes.
+    Samples that a selector asked are harder than others. Intervals are 95 % intervals of Clopper and Pearson, of the share
+    among its other votes; (0, 1) without such votes.
     """
 
     name: str

@@ -59,17 +59,3 @@ def allowed_numbers(kind: type, **bounds: float) -> str:
     words = {"least": "of at least", "most": "of at most", "above": "above", "below": "below"}
     parts = [f"{word} {said[name]}" for name, word in words.items() if name in said]
     return f"{number} {' and '.join(parts)}" if parts else number
-
-
-def wilson(right: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of which `right` of n were seen: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n).
-
-    >>> [round(end, 3) for end in wilson(9, 10)], wilson(0, 0)
-    ([0.596, 0.982], (0.0, 1.0))
-    """
-    if n == 0:
-        return 0.0, 1.0
-    p, widening = right / n, z * z / n
-    half = z * math.sqrt(p * (1 - p) / n + widening / (4 * n))
-    low, high = ((p + widening / 2 + sign * half) / (1 + widening) for sign in (-1, 1))
-    return max(low, 0.0) if right else 0.0, min(high, 1.0) if right < n else 1.0

@@ -23,7 +23,7 @@ What a word is, is said in `sources.searching`; how patterns are kept from runni
     coverage_j  = |M_j| / n
     overlaps_j  = |{i ∈ M_j: another rule votes on i}|
     conflicts_j = |{i ∈ M_j: another rule votes for another class on i}|
-    accuracy_j  = |{i ∈ M_j ∩ G: y_j(i) = g(i)}| / |M_j ∩ G|,   with Wilson's 95 % interval
+    accuracy_j  = |{i ∈ M_j ∩ G: y_j(i) = g(i)}| / |M_j ∩ G|,   with the 95 % interval of Clopper and Pearson
     chance_j    = Σ_c (share of c among the votes of j) · (share of c in G)
 
 `chance` is what the same votes would score on rows drawn at random: a rule whose interval does not lie above it has shown
@@ -45,9 +45,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from labelchef.core.proportions import exact_bounds
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.errors import InvalidInputError
-from labelchef.domain.numbers import wilson
 from labelchef.sources.patterns import check_pattern, search_patterns
 from labelchef.sources.searching import TextColumn, fold
 
@@ -569,6 +569,11 @@ def _labels(rule: Rule, found: Matches) -> NDArray[np.object_]:
 # --- facts ---
 
 
+def _interval(right: int, n: int) -> tuple[float, float]:
+    low, high = exact_bounds(np.array(right), np.array(n))
+    return float(low), float(high)
+
+
 @dataclass(frozen=True)
 class RuleExample:
     """A row that a rule votes on."""
@@ -620,7 +625,7 @@ class RuleFacts:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the accuracy; (0, 1) without any trusted row."""
-        return wilson(self.n_right, self.n_trusted)
+        return _interval(self.n_right, self.n_trusted)
 
 
 @dataclass(frozen=True)
@@ -646,7 +651,7 @@ class RuleSetFacts:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the accuracy of the majority."""
-        return wilson(self.n_right, self.n_trusted)
+        return _interval(self.n_right, self.n_trusted)
 
 
 def facts_of(
