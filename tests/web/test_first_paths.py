@@ -7,8 +7,8 @@ of that place. `REFUSED` is the whole list of refusals: what is not in it must r
 The files are those of `tests.first_files`; nothing is said of them but what a person has to say: which file holds votes, which
 labels are right, and the names of the classes where no label tells them.
 
-By default each entry runs every content with every kind of knowledge, and the kinds of trusted rows in turn. `LABELCHEF_CELLS=all`
-runs every cell.
+By default each entry runs every content with every kind of knowledge, and the kinds of trusted rows in turn.
+`LABELCHEF_CELLS=all` runs every cell.
 """
 
 import io

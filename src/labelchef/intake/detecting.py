@@ -609,13 +609,15 @@ class _Detective:
 
     def _tell_no_votes(self, look: Look, roles: Mapping[str, ColumnRole]) -> None:
         """Tell which columns of a votes file hold a few names, none of them a class: a class may have been forgotten."""
-        left = [one for name, one in look.columns.items() if roles[name] is ColumnRole.IGNORED and name not in look.books]
+        left = [
+            one for name, one in look.columns.items() if roles[name] is ColumnRole.IGNORED and name not in look.books
+        ]
         named = [one.name for one in left if one.few and one.worded and one.classes and not one.classes & self.classes]
         if named and self.classes:
             self._note(
                 "no-votes-in-columns",
-                f"{look.title}: {', '.join(map(repr, named[:8]))} hold none of the classes ({', '.join(sorted(self.classes)[:8])}) "
-                "and are not used. If they are votes, name all classes: --classes A,B",
+                f"{look.title}: {', '.join(map(repr, named[:8]))} hold none of the classes "
+                f"({', '.join(sorted(self.classes)[:8])}) and are not used. If they are votes, name all classes: --classes A,B",
                 named,
             )
 
