@@ -196,9 +196,31 @@ def test_a_column_that_tells_the_label_is_hidden_until_it_is_asked_for(tmp_path:
     finding = told(raw, "tells-label")
     assert finding is not None
     assert "--use reason" in finding.message
+    still = told(raw, "columns-shown")
+    assert still is not None
+    assert "'airline' are shown" in still.message
+    assert "reason" not in still.message
     kept = join(detect(paths, Given(used=("reason",))))
     assert kept.content["reason"] is ColumnRole.SHOWN
     assert told(kept, "tells-label") is not None
+
+
+def test_rules_for_a_class_without_a_trusted_row_vote(tmp_path: Path) -> None:
+    votes = pd.DataFrame({"id": IDS})
+    for j, label in enumerate(("good", "bad", "unsure")):
+        votes[f"r{j}"] = [label if k % 3 == j else "" for k in range(N)]
+    paths = write(tmp_path, tweets=tweets(range(N)), votes=votes.assign(topic="flights"), gold=gold()[["id", "label"]])
+    plan = detect(paths)
+    assert [n for n, role in roles(plan, FileRole.VOTES).items() if role == "source"] == ["r0", "r1", "r2"]
+    finding = told(plan, "no-votes-in-columns")
+    assert finding is not None
+    assert "'topic' hold none of the classes" in finding.message
+    assert "unsure" in join(plan).classes
+    named = detect(paths, Given(classes=("bad", "good")))
+    assert roles(named, FileRole.VOTES)["r2"] == "ignored"
+    said = told(named, "no-votes-in-columns")
+    assert said is not None
+    assert said.examples == ("r2", "topic")
 
 
 def test_columns_of_noise_never_tell_the_label() -> None:

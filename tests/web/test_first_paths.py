@@ -6,11 +6,15 @@ of that place. `REFUSED` is the whole list of refusals: what is not in it must r
 
 The files are those of `tests.first_files`; nothing is said of them but what a person has to say: which file holds votes, which
 labels are right, and the names of the classes where no label tells them.
+
+By default each entry runs every content with every kind of knowledge, and the kinds of trusted rows in turn.
+`LABELCHEF_CELLS=all` runs every cell.
 """
 
 import io
 import itertools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +50,9 @@ CELLS = [
 
 
 def chosen(entry: str) -> list[tuple[str, str, str]]:
-    """Cells for an entry: every content with every kind of knowledge, with the kinds of trusted rows in turn."""
+    """Cells for an entry: every content with every kind of knowledge, with the kinds of trusted rows in turn; or every cell."""
+    if os.environ.get("LABELCHEF_CELLS") == "all":
+        return CELLS
     found = []
     for content, known in itertools.product(CONTENTS, KNOWN):
         kinds = [one for one in CELLS if one[:2] == (content, known)]

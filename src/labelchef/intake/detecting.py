@@ -543,6 +543,9 @@ class _Detective:
         }
         if look.role is FileRole.VOTES:
             fitting = [name for name, one in free.items() if can_be_votes(one.classes, self.classes)]
+            if not self.given.classes:  # a class without a trusted row: its sources are called as the others are
+                stems = {free[name].stem for name in fitting} - {None}
+                fitting = [n for n, one in free.items() if n in fitting or one.surely_source or one.stem in stems]
             return tuple(fitting or free)
         called = [one for one in free.values() if one.called_source and can_be_votes(one.classes, self.classes)]
         found = {one.name for one in called if self.classes or one.surely_source} | set(alike(called))
@@ -585,6 +588,7 @@ class _Detective:
             roles |= dict.fromkeys(counts, ColumnRole.CLASS)
             for name in () if counts else (*self._sources(look, key), *look.vote_vectors()):
                 roles[name] = ColumnRole.SOURCE
+            self._tell_no_votes(look, roles)
         elif look.role is FileRole.WEAK:
             for name in look.probabilities() or tuple(n for n, one in look.columns.items() if one.numeric and n != key):
                 roles[name] = ColumnRole.CLASS
@@ -602,6 +606,20 @@ class _Detective:
         elif look.role is FileRole.ITEMS:
             self._items(look, roles, content)
         return roles
+
+    def _tell_no_votes(self, look: Look, roles: Mapping[str, ColumnRole]) -> None:
+        """Tell which columns of a votes file hold a few names, none of them a class: a class may have been forgotten."""
+        left = [
+            one for name, one in look.columns.items() if roles[name] is ColumnRole.IGNORED and name not in look.books
+        ]
+        named = [one.name for one in left if one.few and one.worded and one.classes and not one.classes & self.classes]
+        if named and self.classes:
+            self._note(
+                "no-votes-in-columns",
+                f"{look.title}: {', '.join(map(repr, named[:8]))} hold none of the classes "
+                f"({', '.join(sorted(self.classes)[:8])}) and are not used. If they are votes, name all classes: --classes A,B",
+                named,
+            )
 
     def _wide_told(self, look: Look) -> bool:
         return ColumnRole.SOURCE in self.given.column_roles.get(look.path, {}).values()
@@ -728,7 +746,7 @@ class _Detective:
             gold = next((name for name in books if "gold" in look.columns[name].words), None)
             self._note(
                 "crowd-columns",
-                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to say how the labels were made; they are neither "
+                f"{look.title}: {', '.join(map(repr, books[:8]))} seem to say how the labels were made: neither "
                 f"learned from nor shown. To use one: --use {books[0]}"
                 f"{'' if gold is None else f'; as the right labels: --truth-column {gold}'}",
                 books,
@@ -773,13 +791,16 @@ class _Detective:
         others = [name for name in rest if name not in id_like]
         roles |= dict.fromkeys(others, ColumnRole.SHOWN if has_content else ColumnRole.FEATURE)
         if has_content and others and not (self.given.text or self.given.image or self.given.columns):
-            self._note(
-                "columns-shown",
-                f"{look.title}: {', '.join(map(repr, others[:5]))} are shown to people, the model does not "
-                "learn from them. To "
-                f"change that: --columns {','.join(others[:5])}",
-                others,
-            )
+            self.findings.append(shown_only(look.title, others))
+
+
+def shown_only(title: str, names: Sequence[str]) -> Finding:
+    """The finding that columns are shown to people and not learned from."""
+    message = (
+        f"{title}: {', '.join(map(repr, names[:5]))} are shown to people, the model does not learn from them. To change that: "
+        f"--columns {','.join(names[:5])}"
+    )
+    return Finding("columns-shown", Severity.NOTE, message, len(names), tuple(names[:5]))
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:

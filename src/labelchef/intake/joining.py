@@ -22,6 +22,7 @@ from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import ColumnRole, FileRole, Plan, Progress, Severity, no_progress
 from labelchef.intake import checking, telling
 from labelchef.intake.casting import Casting
+from labelchef.intake.detecting import shown_only
 from labelchef.intake.matching import Matcher, OpenFile, Pool
 from labelchef.intake.profiles import NO_LABEL, SPLITS, numbers_of
 from labelchef.intake.raw import ID, Raw, Rows
@@ -240,6 +241,10 @@ class _Joiner:
             )
         for name in hidden:
             del content[name]
+        for k, one in enumerate(self.matcher.findings):  # found before the labels were known
+            if one.code == "columns-shown" and set(one.examples) & set(hidden):
+                left = [name for name in one.examples if name not in hidden]
+                self.matcher.findings[k : k + 1] = [shown_only(one.message.partition(": ")[0], left)] if left else []
         pool.frame = pool.frame.drop(columns=hidden)
         return tuple(hidden)
 

@@ -235,6 +235,12 @@ class Column:
             word.startswith("lf") and word[2:].isdigit() for word in self.words
         )
 
+    @property
+    def stem(self) -> str | None:
+        """The name without the number at its end; None if it ends with none."""
+        found = _NUMBERED.match(self.name)
+        return None if found is None else found[1]
+
     @cached_property
     def few(self) -> bool:
         """Whether the values can be class names: few, each used repeatedly, short."""
