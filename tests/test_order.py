@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelchef.selectors.diverse import pivots
 
 from labelchef.campaign.rebuild import Verdict, replay
 from labelchef.core.order import TIE, Ties, grouped, smallest
@@ -40,12 +39,6 @@ def test_ties_follow_the_preference_within_the_tolerance_only() -> None:
     found, groups = grouped(scores, 2, Ties(1e-3))
     assert found.tolist() == [3, 0, 1]
     assert groups.tolist() == [0, 1, 1]
-
-
-def test_pivots_of_equal_rows_come_in_order_of_the_samples() -> None:
-    Z = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1e-9]])
-    assert pivots(Z, np.array([7, 5, 3]), 1).tolist() == [2]
-    assert pivots(Z * (1 + 1e-8 * np.array([[3.0], [1.0], [2.0]])), np.array([7, 5, 3]), 1).tolist() == [2]
 
 
 _REPLAY = """

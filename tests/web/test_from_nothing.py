@@ -63,15 +63,14 @@ def test_a_file_of_texts_and_typed_classes(ws: Workspace, as_person: Callable[[s
     assert measured
     assert measured[0]["accuracy"] > 0.9
     look(lead, "cross-fitted over 50 trusted samples")
-    found = read_csv(lead, "labels")
-    unasked = found["source"] == "weak"
+    labels = read_csv(lead, "labels")
+    unasked = labels["source"] == "weak"
     assert unasked.sum() == len(TEXTS) - 60
-    assert found["label"].isna().equals(unasked)  # no source has named a class
+    assert labels["label"].isna().equals(unasked)  # no source has named a class
     report = lead.get("/api/campaigns/tweets/report").text
     assert "60 samples asked" in report
-    assert (
-        "Accuracy in the audit" not in report
-    )  # they had no prediction when they were answered, and nothing is audited
+    # They had no prediction when they were answered, and nothing is audited.
+    assert "Accuracy in the audit" not in report
 
 
 def rounds(lead: Person) -> list[dict[str, Any]]:
