@@ -8,7 +8,7 @@ trusted   part of the data (ids with labels) · rows of their own · none
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,13 @@ class World:
     features: Mapping[str, Any] = field(default_factory=dict)
     """Id → content, as Python has it."""
     classes: tuple[str, ...] = CLASSES
+    to: Mapping[str, str] = field(default_factory=dict)
+    """Id in the files → id on the page, where they differ."""
+
+    @property
+    def sources(self) -> int:
+        """How many sources the files have."""
+        return 1 if self.known == "soft" else len({source for _, source, _ in votes_of(self)})
 
     @property
     def trusted_labels(self) -> dict[str, str]:
@@ -57,6 +64,16 @@ class World:
     def new_rows(self) -> "np.ndarray[Any, Any]":
         """Features of the new rows."""
         return np.stack([self.features[key] for key in self.new_ids])
+
+    def dropped(self) -> "World":
+        """The same, with the ids that the page gives: of several folders of images, paths that begin with the folder."""
+        if self.content != "images" or self.trusted != "own":
+            return self
+        to = {key: f"photos/{key}" for key in self.pool} | {key: f"gold/{key}" for key in self.gold}
+        truth = self.truth | {to[key]: self.truth[key] for key in to}
+        return replace(
+            self, pool=[to[key] for key in self.pool], gold=[to[key] for key in self.gold], truth=truth, to=to
+        )
 
     def uploads(self) -> dict[str, bytes]:
         """What is dropped on the page: every file but the new rows."""
@@ -134,7 +151,8 @@ def _content(content: str, label: str, k: int, rng: np.random.Generator) -> Any:
     good = label == "good"
     if content == "texts":
         words = rng.choice(GOOD if good else BAD, 2)
-        return f"Number {k}: the flight was {words[0]} and the crew was {words[1]}, on day {rng.integers(100)}"
+        seat = f"{rng.integers(10**6):06} {rng.integers(10**6):06} {rng.integers(10**6):06}"
+        return f"Ticket {seat}: the flight was {words[0]} and the crew was {words[1]}"
     if content == "images":
         pixels = np.full((12, 12, 3), rng.integers(150, 250) if good else rng.integers(5, 100), dtype=np.uint8)
         pixels[0, 0] = k  # no two are alike
@@ -182,6 +200,12 @@ def long_of(votes: Votes, ids: list[str]) -> pd.DataFrame:
     place = {key: k for k, key in enumerate(ids)}
     rows = [(place[key], source, label) for key, source, label in votes if key in place]
     return pd.DataFrame(rows, columns=["item", "source", "label"])
+
+
+def likely_of(made: World) -> dict[str, str]:
+    """Id → the class that the probabilities favour."""
+    frame = soft_of(made).set_index("id")
+    return {str(key): str(label) for key, label in frame.idxmax(axis=1).items()}
 
 
 def soft_of(made: World) -> pd.DataFrame:

@@ -67,6 +67,6 @@ def make(
     (folder / "rules.toml").write_text(rules_as_text(rules))
     given = Given(trusted=(folder / "gold.csv",), rules=(folder / "rules.toml",), classes=CLASSES)
     looked = look([folder / "comments.csv"], given)
-    made = start_campaign(ws, name, looked.raw, Settings.of({"budget": 20, "batch_size": 5, **settings}), "lead")
+    made = start_campaign(ws, name, looked.content, Settings.of({"budget": 20, "batch_size": 5, **settings}), "lead")
     advance(ws, made.slug)
     return made.slug

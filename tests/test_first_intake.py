@@ -84,7 +84,8 @@ def known(folder: Path, form: str, rows: range) -> Given:
 @pytest.mark.parametrize("form", ["wide", "one", "crowd", "soft", "llm"])
 @pytest.mark.parametrize("rows", [range(TRUSTED, N), range(N), range(TRUSTED - 8, N)], ids=["train", "both", "some"])
 def test_votes_on_rows_to_label_on_trusted_rows_too_or_on_some_of_them(tmp_path: Path, form: str, rows: range) -> None:
-    raw = look(write(tmp_path, tweets=tweets()), known(tmp_path, form, rows)).raw
+    raw = look(write(tmp_path, tweets=tweets()), known(tmp_path, form, rows)).content
+    assert isinstance(raw, Raw)
     data = assemble(raw, Settings(), ["tfidf"]).data
     assert (data.X.shape[0], len(data.validation[1])) == (N - TRUSTED, TRUSTED)
     assert data.votes is not None

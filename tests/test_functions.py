@@ -12,6 +12,7 @@ import pytest
 
 from labelchef.domain.errors import InvalidInputError
 from labelchef.intake.detecting import Given
+from labelchef.intake.raw import Raw
 from labelchef.services.starting import look
 from labelchef.sources.functions import apply_functions, load_functions, read_label_matrix
 
@@ -266,6 +267,7 @@ def test_class_ids_of_functions_need_names_on_the_way_into_a_campaign(tmp_path: 
     with pytest.raises(InvalidInputError, match="name the classes in their order"):
         look([tmp_path / "data.csv"], given)  # the alphabetical order would turn every vote around
     looked = look([tmp_path / "data.csv"], replace(given, classes=("zspam", "ham")))
-    votes = looked.raw.votes
+    assert isinstance(looked.content, Raw)
+    votes = looked.content.votes
     assert set(votes.loc[votes["source"] == "sells", "label"]) == {"zspam"}
     assert set(votes.loc[votes["source"] == "loves", "label"]) == {"ham"}

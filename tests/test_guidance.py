@@ -231,7 +231,7 @@ def test_several_image_columns_of_a_table_become_several_images(tmp_path: Path) 
     looked = look([tmp_path / "rows.csv"], given)
     assert looked.preview.usable, looked.preview.findings
     with open_workspace(tmp_path / "home") as ws:
-        made = start_campaign(ws, "Views", looked.raw, Settings(batch_size=4, people=1), "lead", specs=["pixels"])
+        made = start_campaign(ws, "Views", looked.content, Settings(batch_size=4, people=1), "lead", specs=["pixels"])
         worker.advance(ws, made.slug)
         (task,) = tasks(ws, made.slug, "ann", 1)
         k = task.item.removeprefix("r")

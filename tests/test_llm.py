@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from labelchef.domain.errors import InvalidInputError
 from labelchef.domain.intake import FileRole
 from labelchef.intake.detecting import Given
+from labelchef.intake.raw import Raw
 from labelchef.services.starting import look
 from labelchef.sources import asking
 from labelchef.sources.asking import Asked, Endpoint, Limits, ask, estimate
@@ -733,19 +734,20 @@ def test_labels_of_an_llm_join_the_votes_of_rules(tmp_path: Path) -> None:
         ),  # found by what is in it
     ):
         looked = look([tmp_path / "data.csv"], said)
-        assert [one.role for one in looked.plan.files if one.path == str(path)] == [FileRole.LLM]
+        assert [one.role for one in looked.preview.plan.files if one.path == str(path)] == [FileRole.LLM]
         assert looked.preview.sources == ("gpt", "wins")
-        votes = looked.raw.votes
+        assert isinstance(looked.content, Raw)
+        votes = looked.content.votes
         assert votes["probability"].notna().all()
         assert votes.groupby(["item", "source"])["probability"].sum().to_numpy() == pytest.approx(1.0)
-        codes = {one.code: one for one in looked.raw.findings}
+        codes = {one.code: one for one in looked.preview.findings}
         assert codes["llm-items"].examples == ("nobody",)
         assert codes["llm-without-label"].count == 1
         assert looked.preview.usable
     path.write_text(path.read_text().replace('"label": "ham"', '"label": "Ham"', 1))
     looked = look([tmp_path / "data.csv"], Given(trusted=(tmp_path / "gold.csv",), llm=(path,)))
     assert "votes for 'Ham', which is no class" in next(
-        one.message for one in looked.raw.findings if one.code == "vote_class"
+        one.message for one in looked.preview.findings if one.code == "vote_class"
     )
 
 

@@ -392,7 +392,8 @@ def test_items_of_a_campaign_are_named_by_their_ids() -> None:
 
 def test_what_a_campaign_refuses() -> None:
     with pytest.raises(InvalidInputError, match="neither weak labels nor votes were given; expected Y_weak"):
-        CampaignData.of(X[:80], **VAL)
+        CampaignData.of(X[:80])
+    assert CampaignData.of(X[:80], **VAL).names.names == sorted(set(VAL["y_val"])), "trusted labels name the classes"
     with pytest.raises(InvalidInputError, match="votes_val was given without votes"):
         CampaignData.of(X[:80], WEAK, votes_val=VOTES[:40], **VAL)
     with pytest.raises(InvalidInputError, match="votes_val has 80 rows; expected 40"):
@@ -414,6 +415,6 @@ def test_a_cleaner_learns_from_votes() -> None:
     np.testing.assert_allclose(cleaner.W_, other.W_, atol=1e-12)
     assert cleaner.query().indices.tolist() == other.query(2).indices.tolist()
     with pytest.raises(InvalidInputError, match=r"fit\(X, votes=…, …\)"):
-        LabelCleaner().fit(X[:80], **VAL)
+        LabelCleaner().fit(X[:80])
     with pytest.warns(MissingClassWarning, match="no sample of 'bacon'"):
         LabelCleaner(gamma=0.5, l2=0.01).fit(X[:80], votes=[["bacon", "ham"]] * 80, **VAL)

@@ -24,11 +24,12 @@ import pandas as pd
 import pytest
 
 from labelchef import LabelCleaner, load_model
+from labelchef.campaign.dataset import VOTE
 from labelchef.domain.errors import InvalidInputError
 from labelchef.services import predicting, worker
 from labelchef.services.workspace import Workspace
 from tests.commands import commands
-from tests.first_files import CONTENTS, KNOWN, TRUSTED, World, world
+from tests.first_files import CONTENTS, KNOWN, TRUSTED, World, likely_of, votes_of, world
 from tests.web.conftest import Person
 from tests.web.test_intake import send, settled
 
@@ -79,6 +80,25 @@ def check_dataset(frame: pd.DataFrame, made: World, answers: dict[str, str]) -> 
     assert ((P >= 0) & (P <= 1)).all()
     assert frame["probability"].between(0, 1).all()
     assert set(frame["label"]) <= set(made.classes)
+    check_votes(frame, made)
+
+
+def check_votes(frame: pd.DataFrame, made: World) -> None:
+    """Every vote that is in the files, under the name of its source, and no other."""
+    arrays, column = made.content == "arrays", "folder" if made.content == "images" else "label"
+    name = None if arrays else {"llm": "llm", "labels": column, "one": "lf_0"}.get(made.known)
+    known = set(made.pool) if arrays and made.known in ("crowd", "llm") else {*made.pool, *made.gold}
+    expected = {(key, name or source, label) for key, source, label in votes_of(made) if key in known}
+    if made.known == "soft":
+        expected = set() if arrays else {(key, "weak labels", label) for key, label in likely_of(made).items()}
+    ids = [*made.pool, *made.gold] if arrays else frame["id"].astype(str)
+    found = set()
+    for column in [name for name in frame.columns if name.startswith(VOTE)]:
+        for key, said in zip(ids, frame[column], strict=True):
+            if isinstance(said, str):
+                soft = json.loads(said) if said.startswith("{") else {said: 1.0}
+                found.add((key, column.removeprefix(VOTE), max(soft, key=soft.__getitem__)))
+    assert found == {one for one in expected if one[0] in set(ids)}
 
 
 def check_predictions(frame: pd.DataFrame, made: World) -> None:
@@ -105,6 +125,8 @@ def test_by_command(content: str, known: str, trusted: str, tmp_path: Path) -> N
     encoder = ["--encoder", ENCODER[content]] if content in ENCODER else []
     shown = run(home, "init", "first", *made.init, *encoder, "--batch-size", BATCH, "--budget", BATCH)
     assert f"{len(made.pool)} items" in shown, shown
+    assert f"{made.sources} sources;" in shown, shown
+    assert [line for line in shown.splitlines() if line.startswith("warning") and "no source says" not in line] == []
     tasks = json.loads(run(home, "next", "first", "--count", BATCH, "--json"))["tasks"]
     answers = {task["item"]: made.truth[task["item"]] for task in tasks}
     assert len(answers) == BATCH
@@ -148,9 +170,13 @@ def test_by_the_page(content: str, known: str, trusted: str, tmp_path: Path, ws:
     preview = found["preview"]
     assert preview is not None, found
     assert preview["usable"], preview["findings"]
-    assert preview["n_train"] + preview["n_trusted"] == len(made.pool) + len(made.gold)
+    assert (preview["n_train"], preview["n_trusted"]) == (len(made.pool), len(made.gold))
+    assert len(preview["sources"]) == made.sources
+    warned = {one["code"] for one in preview["findings"] if one["severity"] == "warning"}
+    assert warned <= {"no-votes"}, preview["findings"]
     settings = {"batch_size": BATCH, "budget": BATCH}
     body = {"name": "First", "settings": settings, "encoders": [ENCODER.get(content, "auto")]}
+    made = made.dropped()
     done = settled(lead, lead.post(f"/api/intakes/{found['id']}/create", body), 120)
     assert (done["state"], done["problem"]) == ("made", None)
     where, answers = "/api/campaigns/first", {}
@@ -158,7 +184,7 @@ def test_by_the_page(content: str, known: str, trusted: str, tmp_path: Path, ws:
     while tasks := lead.post(f"{where}/next").json()["tasks"]:
         item = tasks[0]["item"]
         answers[item] = made.truth[item]
-        assert lead.post(f"{where}/vote", {"item": item, "label": answers[item]}).status_code == 200
+        assert lead.post(f"{where}/votes", {"item": item, "label": answers[item]}).status_code == 200
         worker.advance(ws, "first")
     assert len(answers) == BATCH
     frame = pd.read_csv(io.BytesIO(lead.get(f"{where}/export/dataset").content), dtype={"id": str})

@@ -19,7 +19,15 @@ from scipy.sparse import csr_array
 
 from labelchef.campaign.contents import Contents, ItemTable, ids_of, pieces
 from labelchef.campaign.copies import NOTHING, Copies, Keys, content_keys, equal_by_chance, feature_keys
-from labelchef.campaign.inputs import ClassNames, as_evaluation_labels, as_list, as_mask, as_weak_labels
+from labelchef.campaign.inputs import (
+    ClassNames,
+    as_evaluation_labels,
+    as_list,
+    as_mask,
+    as_weak_labels,
+    is_missing,
+    plain,
+)
 from labelchef.campaign.votes import CastVotes, is_long, read_votes, with_weak_source
 from labelchef.domain.arrays import Bools, Float64s, Ints
 from labelchef.domain.campaigns import CampaignFiles
@@ -222,10 +230,13 @@ def _class_names(
     """The classes by `classes`, else by the weak labels, else by the votes."""
     if weak is not None:
         return ClassNames.of(classes, Y_weak, weak.shape[1])
+    if cast is None and classes is None and y_val is not None:
+        classes = _occurring(y_val)
     if cast is None and classes is None:
         raise InvalidInputError(
             "neither weak labels nor votes were given; expected Y_weak (samples, classes), votes of sources, or both: "
-            "fit(X, Y_weak, …) or fit(X, votes=…, …). If there are none, name the classes: fit(X, classes=[…], …)",
+            "fit(X, Y_weak, …) or fit(X, votes=…, …). If there are none, give trusted samples, or name the classes: "
+            "fit(X, classes=[…], …)",
             code="weak_labels",
         )
     if classes is None:
@@ -235,6 +246,15 @@ def _class_names(
     if len(given) < 2:
         raise InvalidInputError(f"the classes are {given}; expected two or more", code="classes")
     return ClassNames(given)
+
+
+def _occurring(y_val: Any) -> list[Hashable]:
+    """The labels of trusted samples, sorted: the classes where nothing else names them."""
+    found = {value for value in map(plain, as_list(y_val, "y_val")) if not is_missing(value)}
+    try:
+        return sorted(found)
+    except TypeError:
+        return sorted(found, key=repr)
 
 
 def known_labels(labels: Any, names: ClassNames, n_rows: int, name: str, code: str = "labels") -> Ints:
@@ -499,10 +519,11 @@ def find_files(folder: Path, by_position: bool = False, classes: tuple[str, ...]
                 f"{folder} holds no {stem} file; expected {stem}{suffixes[0]} or another of {', '.join(suffixes)}",
                 code="folder",
             )
-    if found["weak"] is None and found["source_votes"] is None and classes is None:
+    if all(found[one] is None for one in ("weak", "source_votes", "val_labels")) and classes is None:
         raise InvalidInputError(
-            f"{folder} holds no weak file and no source_votes file; expected weak.csv (a probability for each sample and class), "
-            "source_votes.csv (votes of sources), or both; or, if nothing is known, the names of the classes: --classes",
+            f"{folder} holds no weak, source_votes or val_labels file; expected weak.csv (a probability for each sample and "
+            "class), source_votes.csv (votes of sources) or both, or trusted samples; or, if nothing is known, the "
+            "names of the classes: --classes",
             code="folder",
         )
     media = folder / "media"

@@ -172,7 +172,7 @@ def campaign_files(
     trusted = {"val_features", "val_labels"} & set(given)
     missing = [key for key in REQUIRED if key not in given and (key == "features" or trusted)]
     named = [f"--{key.replace('_', '-')}" for key in missing]
-    if not named and not {"weak", "source_votes"} & set(given) and classes is None:
+    if not named and not {"weak", "source_votes", "val_labels"} & set(given) and classes is None:
         named = ["--weak, --source-votes or --classes"]
     if named:
         needed = "--features, --weak or --source-votes or both, --val-features and --val-labels" + or_else

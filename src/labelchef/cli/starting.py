@@ -120,16 +120,7 @@ def init(
         with workspace(home, database, make=True) as ws:
             console.print(f"workspace: {ws.home}")
         return
-    if arrays or folder is not None:
-        named = names_in(classes) or None
-        found = (
-            find_files(folder, by_position, named)
-            if folder
-            else campaign_files(arrays, or_else=", or a --folder with them", by_position=by_position, classes=named)
-        )
-        _from_arrays(name, home, database, found, settings, person, guidelines=told)
-        return
-    if not any(raw_files):
+    if not (any(raw_files) or arrays or folder is not None):
         raise InvalidInputError(
             "no data was named; expected labelchef init NAME data.csv --votes votes.csv --trusted gold.csv, or --folder",
             code="file",
@@ -159,9 +150,14 @@ def init(
         classes=names_in(classes) or None,
         by_position=by_position,
     )
-    sources: list[Path | str | SqlQuery] = list(data or [])
+    sources: list[Path | str | SqlQuery] | CampaignFiles = list(data or [])
     if sql is not None and query is not None:
-        sources.append(SqlQuery(sql, query))
+        sources = [*(data or []), SqlQuery(sql, query)]
+    if arrays:
+        or_else = ", or a --folder with them"
+        sources = campaign_files(arrays, or_else=or_else, by_position=by_position, classes=given.classes)
+    elif folder is not None:
+        sources = find_files(folder, by_position, given.classes)
     with WorkBar() as bar:
         looked = look(sources, given, automatic=auto or [], seed=settings.seed, rows=_PREVIEW, progress=bar.tell)
     _show(looked.preview)
@@ -174,28 +170,8 @@ def init(
         with WorkBar() as bar:
             specs = encoder or ["auto"]
             made = start_campaign(
-                ws, name, looked.raw, settings, who_is(person), specs=specs, progress=bar.tell, guidelines=told
+                ws, name, looked.content, settings, who_is(person), specs=specs, progress=bar.tell, guidelines=told
             )
-        _made(made, home)
-        move_on(ws, made.slug)
-    _next(home)
-
-
-def _from_arrays(
-    name: str,
-    home: Path,
-    database: str | None,
-    files: CampaignFiles,
-    settings: Settings,
-    person: str | None,
-    *,
-    guidelines: str | None,
-) -> None:
-    from labelchef.services.campaigns import create_campaign
-
-    with workspace(home, database, make=True) as ws:
-        with WorkBar() as bar:
-            made = create_campaign(ws, name, files, settings, who_is(person), guidelines=guidelines, progress=bar.tell)
         _made(made, home)
         move_on(ws, made.slug)
     _next(home)

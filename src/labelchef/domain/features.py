@@ -30,7 +30,9 @@ def as_features(X: Any, name: str = "X", *, columns: int | None = None, half: bo
     array = _as_numbers(X, name)
     if array.ndim != 2 or 0 in array.shape:
         raise InvalidInputError(
-            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each", code="features"
+            f"{name} has shape {array.shape}; expected (samples, features) with at least one of each. Images and other arrays "
+            "of more dimensions go through `labelchef init`, or through labelchef.encoders first",
+            code="features",
         )
     if columns is not None and array.shape[1] != columns:
         raise InvalidInputError(

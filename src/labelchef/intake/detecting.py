@@ -339,6 +339,10 @@ class _Detective:
             if look.table.media is None
             and look.names_images(self.given.image)
             and self.long[look.path] is None
+            and (
+                look.told is not None
+                or self._file_role(look)[0] not in (FileRole.VOTES, FileRole.WEAK, FileRole.FEATURES)
+            )
             and (look.told is FileRole.ITEMS or role_by_name(look) not in (FileRole.TRUSTED, FileRole.TEST))
         ]
         for look in self.looks:
@@ -355,6 +359,14 @@ class _Detective:
             if look.role is FileRole.IGNORED:
                 self._role_of_labels(look, items)
         self._named_images()
+
+    def _in_folder(self, column: Column) -> bool:
+        """Whether the images that a column names are in a folder of images, most of them: then it may stand for their ids."""
+        there = [PurePosixPath(name).name for name in column.values]
+        return any(
+            sum(name in folder for name in there) > len(there) / 2
+            for folder in (look.image_names for look in self.looks if look.table.media is not None)
+        )
 
     def _named_images(self) -> None:
         """A folder of images is no list of samples where a table of samples names most of them."""
@@ -397,7 +409,7 @@ class _Detective:
     def _file_role(self, look: Look) -> tuple[FileRole, str]:
         """IGNORED stands for 'an id and a label only', which is decided when the items are known."""
         called = role_by_name(look)
-        content = [name for name, one in look.columns.items() if one.text or one.images]
+        content = [name for name, one in look.columns.items() if one.text or (one.images and not self._in_folder(one))]
         label = self._label_column(look)
         long = self.long[look.path]
         if long is not None:

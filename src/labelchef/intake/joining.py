@@ -109,9 +109,7 @@ class _Joiner:
         n = len(frame)
         pool = Pool(frame, np.full(n, "train", dtype=object), [None] * n, named, n, arrived)
         pool.row_of = {key: k for k, key in enumerate(frame[ID].tolist())}
-        if any(one.table.media is not None for one in items):
-            names = Counter(PurePosixPath(key).name for key in pool.row_of)
-            pool.called = {name: key for key in pool.row_of if names[name := PurePosixPath(key).name] == 1}
+        pool.images = any(one.table.media is not None for one in items)
         return pool
 
     def _one_file(self, one: OpenFile, named: bool) -> tuple[pd.DataFrame, NDArray[np.int64]]:

@@ -3,8 +3,10 @@
 By row number only where the plan says so. What does not match becomes a finding.
 """
 
+import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -85,11 +87,33 @@ class Pool:
     """(n_items,) row of the items file that each of the first rows is."""
     row_of: dict[str, int] = field(default_factory=dict)
     """Id → row."""
-    called: dict[str, str] = field(default_factory=dict)
-    """Name of an image without its folder → id, where there is one such image."""
+    images: bool = False
+    """Whether ids are paths of images in a folder: files may name them without the first of their folders."""
+    _ends: dict[str, str] = field(default_factory=dict)
+    """End of a path → id, where one id ends so."""
+    _n_ended: int = 0
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    def named_as(self, key: str) -> str:
+        """The id that a file means."""
+        if key in self.row_of or not self.images:
+            return key
+        if self._n_ended != len(self.row_of):
+            self._ends, self._n_ended = ends_of_paths(self.row_of), len(self.row_of)
+        return self._ends.get(key, key)
+
+
+def ends_of_paths(paths: Iterable[str]) -> dict[str, str]:
+    """End of a path → the path, without the first of its folders; only where one path ends so.
+
+    >>> ends_of_paths(["photos/cat/1.png", "photos/dog/1.png"])
+    {'cat/1.png': 'photos/cat/1.png', 'dog/1.png': 'photos/dog/1.png'}
+    """
+    ends = [(path[k + 1 :], path) for path in paths for k, sign in enumerate(path) if sign == "/"]
+    times = Counter(end for end, _ in ends)
+    return {end: path for end, path in ends if times[end] == 1}
 
 
 class Matcher:
@@ -98,7 +122,7 @@ class Matcher:
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self.plan, self.progress = plan, progress
         self.findings: list[Finding] = list(plan.findings)
-        self.files = [self._open(one) for one in plan.files if one.role in _TABLES]
+        self.files = _under_one_folder([self._open(one) for one in plan.files if one.role in _TABLES])
 
     def find(
         self, code: str, severity: Severity, message: str, examples: Iterable[str] = (), count: int | None = None
@@ -157,7 +181,7 @@ class Matcher:
             keys, rows = self.usable_ids(one)
             found: list[str | None] = [None] * n
             for key, row in zip(keys.tolist(), rows.tolist(), strict=True):
-                found[row] = key if key in pool.row_of else pool.called.get(key, key)
+                found[row] = pool.named_as(key)
             return found
         if self.plan.by_position and not own:
             return self.by_position(pool, one)
@@ -239,6 +263,25 @@ class Matcher:
                 return [str(k) for k in range(len(one.table))]
             return [None] * len(one.table)
         return [None if key != key or key not in pool.row_of else key for key in one.column(one.key).tolist()]
+
+
+def _under_one_folder(files: list[OpenFile]) -> list[OpenFile]:
+    """The same files; images of several folders are named from the folder that holds them all."""
+    roots = {one.table.media for one in files if one.table.media is not None}
+    if len(roots) < 2:
+        return files
+    common = Path(os.path.commonpath([root.resolve() for root in roots]))
+    found = []
+    for one in files:
+        media = one.table.media
+        if media is not None:
+            below = media.resolve().relative_to(common)
+            names = [(below / name).as_posix() for name in one.table.frame["image"].tolist()]
+            frame = one.table.frame.assign(image=pd.array(names, dtype="str"))
+            found.append(replace(one, table=replace(one.table, frame=frame, media=common)))
+        else:
+            found.append(one)
+    return found
 
 
 _NEARLY_ALL = 0.95

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -286,6 +286,11 @@ class Look:
         return any(one.images or name in told for name, one in self.columns.items())
 
     @cached_property
+    def image_names(self) -> frozenset[str]:
+        """The images of a folder, without the folders that they are in."""
+        return frozenset(PurePosixPath(str(name)).name for name in self.table.frame["image"])
+
+    @cached_property
     def judged(self) -> tuple[str, ...]:
         """Columns beside which a crowd platform says how sure its answers are, or what is right: `label` of label:confidence."""
         return tuple(n for n in self.columns if any(f"{n}{end}" in self.columns for end in _ABOUT))
@@ -312,7 +317,7 @@ class Look:
         voters = [n for n in called if self._plain(n) or (self.told is FileRole.VOTES and not self.columns[n].few)]
         if item is not None:  # what else occurs on several rows may be who votes
             voters += [name for name in names if self._plain(name) and not self.columns[name].few]
-        voter = next(iter(voters), None)
+        voter = next((name for name in voters if not self._votes_itself(name, called, classes)), None)
         if voter is None:
             return None
         rest = [name for name in names if name != voter]
@@ -345,6 +350,17 @@ class Look:
             if 1 < one.distinct < one.n_filled and not one.fractions and len(one.known & ids) >= 0.9 * one.distinct
         ]
         return max(found, key=lambda one: one[0], default=(0, None))[1]
+
+    def _votes_itself(self, name: str, called: Sequence[str], classes: frozenset[str]) -> bool:
+        """Whether a column holds votes, not voters: class names, or what another column holds that is called as it is."""
+        one = self.columns[name]
+        if one.worded and one.classes and one.classes <= classes:
+            return True
+        for other in self.columns.values():
+            same = other is not one and other.few and (one.classes <= other.classes or other.classes <= one.classes)
+            if same and (one.worded or other.name in called or (one.stem is not None and one.stem == other.stem)):
+                return True
+        return False
 
     def _plain(self, name: str) -> bool:
         """Whether a column holds names of voters: each of them on several rows."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from labelchef.domain.intake import FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.domain.intake import ColumnRole, FileRole, Finding, Plan, Progress, Severity, no_progress
+from labelchef.intake.matching import ends_of_paths
 from labelchef.intake.raw import Raw
 from labelchef.sources.automatic import make_votes
 from labelchef.sources.functions import apply_functions, load_functions
@@ -72,9 +73,12 @@ def with_llm(raw: Raw, path: Path) -> Raw:
     """The same rows with the labels of an LLM in a JSONL file."""
     read = read_llm_labels(path, classes=raw.classes, strict=False)
     rows = (raw.train, raw.trusted, *(() if raw.test is None else (raw.test,)))
-    known = read.votes["item"].isin({key for one in rows for key in one.ids})
+    ids = {key for one in rows for key in one.ids}
+    ends = ends_of_paths(ids) if raw.columns(ColumnRole.IMAGE) else {}
+    said = read.votes.assign(item=[key if key in ids else ends.get(key, key) for key in read.votes["item"].tolist()])
+    known = said["item"].isin(ids)
     findings = list(raw.findings)
-    others = read.votes["item"][~known].unique()
+    others = said["item"][~known].unique()
     if len(others):
         findings.append(
             Finding(
@@ -90,7 +94,7 @@ def with_llm(raw: Raw, path: Path) -> Raw:
                 f"{path.name}: {read.n_without} of {read.n_lines} lines have no label; they are no votes", read.n_without,
             )
         )  # fmt: skip
-    votes = read.votes[known].reset_index(drop=True)
+    votes = said[known].reset_index(drop=True)
     return with_votes(replace(raw, findings=tuple(findings)), votes, votes["source"].unique().tolist())
 
 

@@ -72,6 +72,8 @@ _LONG = 1 << 20
 _JSON_BYTES = 120
 """Of a value that is decoded from JSON."""
 _NO_LIMIT = 1 << 62
+OTHERS = "*"
+"""The part of a folder of images that is in none of its splits."""
 _SPLITS = (
     "train",
     "training",
@@ -156,13 +158,21 @@ def parts(path: str | Path) -> list[str]:
         return [f"{file}#{name}" for name in _dataset_splits(file)]
     entries = [one for one in sorted(file.iterdir()) if not one.name.startswith((".", "__MACOSX"))]
     found = [str(one) for one in entries if one.is_file() and is_table(one)]
+    holding: list[Path] = []
     for folder in (one for one in entries if one.is_dir()):
         if _is_dataset(folder) or (folder / "dataset_dict.json").is_file() or not has_images(folder):
             found += parts(folder)
-    if not has_images(file):
-        return found
-    splits = [one.name for one in entries if one.is_dir() and one.name.lower() in _SPLITS and has_images(one)]
-    return [*found, *(f"{file}#{name}" for name in splits)] if splits else [*found, str(file)]
+        else:
+            holding.append(folder)
+    beside = any(one.is_file() and one.name.lower().endswith(IMAGE_SUFFIXES) for one in entries)
+    splits = [one.name for one in holding if one.name.lower() in _SPLITS]
+    others = [one.name for one in holding if one.name.lower() not in _SPLITS]
+    if splits:
+        rest = [OTHERS] if beside or len(others) > 1 else others
+        return [*found, *(f"{file}#{name}" for name in (*rest, *splits))]
+    if len(others) == 1 and not beside:
+        return [*found, *parts(file / others[0])]
+    return [*found, *([str(file)] if others or beside else [])]
 
 
 def is_table(path: Path) -> bool:
@@ -714,10 +724,12 @@ def _read_dataset(source: _Source) -> Table:
     return _finished(source, frame, vectors=vectors, findings=findings)
 
 
-def _images(folder: Path) -> Iterator[Path]:
-    """Images below a folder, by name; links are not followed, hidden files are left out."""
+def _images(folder: Path, *, others: bool = False) -> Iterator[Path]:
+    """Images below a folder, by name; links are not followed, hidden files are left out. `others`: not those of its splits."""
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
+        if others and root == str(folder):
+            folders[:] = [name for name in folders if name.lower() not in _SPLITS]
         for name in sorted(files):
             if name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith("."):
                 yield Path(root) / name
@@ -725,11 +737,11 @@ def _images(folder: Path) -> Iterator[Path]:
 
 def _read_images(source: _Source) -> Table:
     root = source.path
-    below = root / source.part if source.part else root
+    below = root / source.part if source.part and source.part != OTHERS else root
     if not below.is_dir():
         raise unusable(f"there is no folder {below}; check the path")
     found = []
-    for path in _images(below):
+    for path in _images(below, others=source.part == OTHERS):
         found.append(path)
         if source.rows is not None and len(found) >= source.rows:
             break

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labelchef.campaign.data import CampaignData
 from labelchef.campaign.start import check_pilot
-from labelchef.domain.campaigns import CampaignSummary
-from labelchef.domain.intake import ColumnRole, Plan, Preview, Progress, no_progress
+from labelchef.domain.campaigns import CampaignFiles, CampaignSummary
+from labelchef.domain.intake import ColumnRole, Preview, Progress, no_progress
 from labelchef.domain.settings import Settings
 from labelchef.encoders.specs import AUTO, EncoderSpecs
+from labelchef.intake.arrays import look_at_arrays
 from labelchef.intake.assembling import assemble
 from labelchef.intake.detecting import Given, detect
 from labelchef.intake.joining import join
@@ -26,32 +28,35 @@ CACHE = "encoded"
 
 @dataclass(frozen=True)
 class Looked:
-    """Files that were read: how they are used, their joined rows, and what people see of them first."""
+    """Files that were read: their joined rows, or arrays; and what people see of them first."""
 
-    plan: Plan
-    raw: Raw
+    content: Raw | CampaignData
     preview: Preview
 
 
 def look(
-    paths: Sequence[Path | str | SqlQuery],
-    given: Given,
+    paths: Sequence[Path | str | SqlQuery] | CampaignFiles,
+    given: Given | None = None,
     *,
     automatic: Sequence[str] = (),
     seed: int = 0,
     rows: int = 20,
     progress: Progress = no_progress,
 ) -> Looked:
-    """Detect the roles of files and columns, join the rows, and let rules, functions and automatic sources vote."""
+    """Read arrays; of other files, find the roles, join the rows, and let rules, functions and automatic sources vote."""
+    if isinstance(paths, CampaignFiles):
+        progress("reading arrays", 0, 0)
+        arrays = look_at_arrays(paths, rows)
+        return Looked(arrays.data, arrays.preview)
     plan = detect(paths, given, progress)
     raw = with_sources(join(plan, progress=progress), plan, automatic, seed=seed, progress=progress)
-    return Looked(plan, raw, preview(plan, raw, rows))
+    return Looked(raw, preview(plan, raw, rows))
 
 
 def start_campaign(
     ws: Workspace,
     name: str,
-    raw: Raw,
+    content: Raw | CampaignData,
     settings: Settings,
     by: str,
     *,
@@ -59,9 +64,15 @@ def start_campaign(
     progress: Progress = no_progress,
     guidelines: str | None = None,
 ) -> CampaignSummary:
-    """Encode the rows and make a campaign of them. What networks compute is kept: a second try goes on where the first ended."""
-    if len(raw.trusted) == 0:
+    """Encode the rows and make a campaign of them, or of arrays as they are.
+
+    What networks compute is kept: a second try goes on where the first ended.
+    """
+    if isinstance(content, CampaignData):
+        return create_campaign(ws, name, content, settings, by, guidelines=guidelines, progress=progress)
+    if len(content.trusted) == 0:
         check_pilot(settings)  # before anything is computed
+    raw = content
     made = assemble(raw, settings, specs, cache=ws.home / CACHE, progress=progress)
     progress("storing", 0, 0)
     encoder = made.encoder.to_bytes()

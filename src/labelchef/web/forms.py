@@ -533,8 +533,10 @@ def _part(file: "DataclassField[Any]") -> tuple[Any, Any]:
 
 def _needed(weak: UploadFile | None, info: ValidationInfo) -> UploadFile | None:
     """Weak labels may be left out only where there are votes of sources or names of classes, parts that are read before."""
-    if weak is None and info.data.get("source_votes") is None and info.data.get("classes") is None:
-        raise PydanticCustomError("missing", "Weak labels, votes of sources or the names of the classes are needed")
+    if weak is None and all(info.data.get(name) is None for name in ("source_votes", "val_labels", "classes")):
+        raise PydanticCustomError(
+            "missing", "Weak labels, votes of sources, trusted labels or names of the classes are needed"
+        )
     return weak
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from labelchef.campaign.data import CampaignData
 from labelchef.domain.campaigns import CampaignSummary
 from labelchef.domain.errors import ConflictError, LabelchefError
 from labelchef.domain.intake import IntakeState, Preview, Progress, Working
@@ -52,8 +53,8 @@ class Bench:
 class Read:
     """What reading gave."""
 
-    raw: Raw | None
-    """The rows with the votes of the files; None where they are no longer in memory."""
+    content: Raw | CampaignData | None
+    """The rows with the votes of the files, or arrays; None where they are no longer in memory."""
     preview: Preview | None = None
     """None until it is made, right after the rows."""
     media: Path | None = None
@@ -61,6 +62,11 @@ class Read:
     images: frozenset[str] = frozenset()
     """The images that the preview shows."""
     bench: Bench = field(default_factory=Bench)
+
+    @property
+    def raw(self) -> Raw | None:
+        """The rows; None for arrays too."""
+        return None if isinstance(self.content, CampaignData) else self.content
 
 
 Outcome: TypeAlias = Read | CampaignSummary
@@ -190,7 +196,7 @@ def _keep(ws: Workspace, job: Job, outcome: Outcome | None, problem: str | None)
         job.read = outcome if isinstance(outcome, Read) else None
     if job.state is IntakeState.MADE:
         job.read = None
-    held = [one for one in ws.intakes.values() if one.read is not None and one.read.raw is not None]
+    held = [one for one in ws.intakes.values() if one.read is not None and one.read.content is not None]
     for one in held[:-_IN_MEMORY]:
         assert one.read is not None, "filtered above"
-        one.read = replace(one.read, raw=None, bench=Bench())
+        one.read = replace(one.read, content=None, bench=Bench())

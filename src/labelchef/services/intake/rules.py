@@ -87,6 +87,11 @@ def read_rows(ws: Workspace, intake: str) -> tuple[Read, Raw]:
         ensure_read(ws, intake)
     job = jobs.find(ws, intake)
     read = None if job is None else job.read
+    if read is not None and read.content is not None and read.raw is None:
+        why = (
+            "these files are arrays, and rules read texts and columns. Give votes as source_votes, or raw data with ids"
+        )
+        raise InvalidInputError(why, code="rule")
     if read is None or read.raw is None:
         raise ConflictError("the files are not read just now; look at the preview first", code="not_ready")
     return read, read.raw

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+from labelchef.campaign.data import CampaignData, find_files
 from labelchef.campaign.start import check_choices, check_pilot
-from labelchef.domain.campaigns import CampaignSummary
+from labelchef.domain.campaigns import CampaignFiles, CampaignSummary
 from labelchef.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from labelchef.domain.intake import (
     ColumnRole,
@@ -26,6 +27,7 @@ from labelchef.domain.intake import (
 )
 from labelchef.domain.settings import Settings
 from labelchef.encoders.specs import AUTO
+from labelchef.intake.arrays import are_arrays
 from labelchef.intake.detecting import Given, detect
 from labelchef.intake.joining import join
 from labelchef.intake.looking import preview
@@ -39,6 +41,7 @@ from labelchef.services.intake.jobs import Read
 from labelchef.services.intake.rules import RuleValues, check_names, read_rows, rules_of, with_rules
 from labelchef.services.naming import check_name
 from labelchef.services.shared import below, moment, told_below, writing_to
+from labelchef.services.starting import look as look_at
 from labelchef.services.starting import start_campaign
 from labelchef.services.workspace import Workspace
 from labelchef.sources.rules import rule_values
@@ -214,8 +217,8 @@ def create(
         check_pilot(settings)
     written.whole(guidelines, shown.classes)  # what cannot be used is refused before anything is encoded
 
-    def make(read: Raw, progress: Progress) -> CampaignSummary:
-        return start_campaign(ws, name, read, settings, by, specs=encoders, progress=progress, guidelines=guidelines)
+    def make(content: Raw | CampaignData, progress: Progress) -> CampaignSummary:
+        return start_campaign(ws, name, content, settings, by, specs=encoders, progress=progress, guidelines=guidelines)
 
     with folders.changing(ws, intake):
         folders.write(ws, intake, replace(folders.read(ws, intake), problem=None))
@@ -274,11 +277,23 @@ def _read(ws: Workspace, intake: str, progress: Progress) -> Read:
     with told_below(root):
         if record.folder is None:
             folders.unpack(root, progress)
-        plan = _planned(root, record, progress)
+        files = _arrays(root, record)
+        arrays = None if files is None else look_at(files, progress=progress)
+        plan = _planned(root, record, progress) if arrays is None else arrays.preview.plan
         with folders.changing(ws, intake):
             progress("reading", 0, 0)  # ends here if another reading has begun
             folders.write(ws, intake, replace(folders.read(ws, intake), plan=_renamed(plan, root)))
+        if arrays is not None:
+            return Read(arrays.content, _shown(arrays.preview, root))
         return _looked_at(_joined(plan, progress), plan, record, root)
+
+
+def _arrays(root: Path, record: Record) -> CampaignFiles | None:
+    """The files, where they are called as arrays are and the user has not said how they are used."""
+    place = folders.entered(root)
+    if record.roles or record.columns or not are_arrays(place):
+        return None
+    return find_files(place, record.by_position, record.classes)
 
 
 def _joined(plan: Plan, progress: Progress) -> Read:
@@ -323,19 +338,21 @@ def _planned(root: Path, record: Record, progress: Progress) -> Plan:
 
 
 def _make(
-    ws: Workspace, intake: str, make: Callable[[Raw, Progress], CampaignSummary], progress: Progress
+    ws: Workspace, intake: str, make: Callable[[Raw | CampaignData, Progress], CampaignSummary], progress: Progress
 ) -> CampaignSummary:
     """Encode, store, and let go of what was uploaded. Encoders keep what they computed, so a second attempt goes on."""
     record, job = folders.read(ws, intake), jobs.find(ws, intake)
     root = folders.files_of(ws, intake, record)
     read = None if job is None else job.read
     with told_below(root):
-        if read is None or read.raw is None:
-            read = _joined(_planned(root, record, progress), progress)
-        assert read.raw is not None, "just joined"
-        raw = with_rules(read, read.raw, rules_of(record.rules, read.raw.classes))
+        if read is None or read.content is None:
+            read = _read(ws, intake, progress)
+        assert read.content is not None, "just read"
+        content = read.content
+        if isinstance(content, Raw):
+            content = with_rules(read, content, rules_of(record.rules, content.classes))
         try:
-            made = make(raw, progress)
+            made = make(content, progress)
         except Exception as error:
             if not isinstance(error, jobs.SupersededError):
                 with folders.changing(ws, intake):  # other processes tell it too
