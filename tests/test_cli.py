@@ -166,7 +166,7 @@ def test_a_campaign_on_votes_of_sources(files: Path, tmp_path: Path) -> None:
     assert "other data" in labelchef("clean", *without, *own, *of_val, "--resume", check=2).stderr
     both = labelchef("clean", *inputs(files, tmp_path / "b"), *own)
     assert "10" in both.stdout
-    bare = [*without[:2], *without[6:-1]]
+    bare = [*without[:2], "--out"]
     nothing = labelchef("clean", *bare, tmp_path / "c", check=2)
     assert "--weak, --source-votes or --classes is missing" in nothing.stderr
     assert not (tmp_path / "c").exists()
